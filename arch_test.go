@@ -19,7 +19,7 @@ const module = "github.com/brig-run/brig"
 
 // tiers assigns a tier to each directory tree. An import may only point to a
 // lower tier, so that packages of one tier do not depend on each other. The
-// longest matching prefix of a folder applies.
+// longest matching prefix of a directory applies.
 var tiers = []struct {
 	prefix string
 	tier   int
@@ -92,8 +92,8 @@ func tierOf(dir string) int {
 	return tier
 }
 
-// sources calls f for every Go file of the module, with its folder ("" is the
-// root). It reads the tree from the test process, so that the test cache
+// sources calls f for every Go file of the module, with its directory ("" is
+// the root). It reads the tree from the test process, so that the test cache
 // records the files as dependencies.
 func sources(t *testing.T, f func(name, dir string, src []byte)) {
 	t.Helper()
@@ -161,7 +161,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 	return out
 }
 
-// inGuest reports whether a folder is part of the agent's program.
+// inGuest reports whether a directory is part of the agent's program.
 func inGuest(dir string) bool {
 	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow" || dir == "internal/sparse" || dir == "internal/supervise"
 }

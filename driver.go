@@ -30,7 +30,7 @@ type Driver struct {
 type Site struct {
 	// ID is the provider's ID; see ProviderDriver.
 	ID string
-	// Dir is the provider's private folder.
+	// Dir is the provider's private directory.
 	Dir string
 	// Agent is the path of the guest agent, a static program for the host's
 	// processor architecture.

@@ -7,8 +7,8 @@ import (
 )
 
 // Files reads and writes the files of one sandbox. Every operation runs inside
-// the sandbox with the rights of the path's user; the host never resolves a path
-// of a guest. Only callers that may run commands may use paths as root.
+// the sandbox with the permissions of the path's user; the host never resolves
+// a path of a guest. Only callers that may run commands may use paths as root.
 //
 // Methods return NotFound for a missing path, PermissionDenied for a path that
 // the user may not access, and InvalidArgument with the field "path" for a path
@@ -68,9 +68,9 @@ type Path struct {
 	// Spec.Dir, or /workspace by default. For a provider, a relative path is
 	// relative to the user's home.
 	Name string
-	// User is the user whose rights the call has, and the owner of the files that
-	// it creates: "user" (the default) or "root". A call with several paths uses
-	// the user of the first.
+	// User is the user whose permissions the call has, and the owner of the files that it
+	// creates: "user" (the default) or "root". A call with several paths uses the user of the
+	// first.
 	User string
 }
 

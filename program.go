@@ -74,9 +74,10 @@ type Program struct {
 	// Arguments is a JSON object. If it is set, main(**Arguments) in Python or
 	// main(Arguments) in JavaScript is called, and its value is the result.
 	Arguments json.RawMessage
-	// Artifacts creates the folder artifacts/ before the program starts, and
+	// Artifacts creates the directory artifacts/ before the program starts, and
 	// removes it afterwards if it is empty. Otherwise the program creates the
-	// folder. RAGFlow's programs rely on this; it is not part of the REST API.
+	// directory. RAGFlow's programs rely on this; it is not part of the REST
+	// API.
 	Artifacts bool
 	Env       map[string]string
 	// Files are written under /workspace before the program starts.

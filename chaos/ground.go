@@ -20,9 +20,9 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// Ground is the folder for all temporary files of one run of the test suite. Data folders
-// of tests are in it, and their processes have it as TMPDIR. By it, the suite finds the
-// resources that an interrupted run did not remove.
+// Ground is the directory for all temporary files of one run of the test suite. Data folders of
+// tests are in it, and their processes have it as TMPDIR. By it, the suite finds the resources
+// that an interrupted run did not remove.
 type Ground struct {
 	Dir   string
 	Alone bool // no other run had a ground beside it when it was taken
@@ -89,8 +89,8 @@ func lockGround(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// makeGround makes the folder of a ground. Like /tmp, it is open to programs of other
-// users, which some tests run.
+// makeGround makes the directory of a ground. Like /tmp, it is open to programs of other users,
+// which some tests run.
 func makeGround(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -128,7 +128,7 @@ func clear(dir string) (removed []string, err error) {
 	if err != nil { // a mount may lead to another user's files
 		return removed, err
 	}
-	if os.Getuid() != 0 { // RemoveAll cannot remove the content of a folder that its owner may not write
+	if os.Getuid() != 0 { // RemoveAll cannot remove the content of a directory that its owner may not write
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				_ = os.Chmod(name, 0o700)
@@ -147,9 +147,9 @@ func groupsOf(dir string) (groups []string) {
 			groups = append(groups, Group(filepath.Dir(name)))
 			return filepath.SkipDir
 		case err == nil && d.IsDir() && strings.Count(strings.TrimPrefix(name, dir), "/") > 5:
-			return filepath.SkipDir // data folders are near the top; images below them have many folders
+			return filepath.SkipDir // data folders are near the top; images below them have many directories
 		}
-		return nil // skip folders that cannot be read
+		return nil // skip directories that cannot be read
 	})
 	return groups
 }
@@ -272,8 +272,8 @@ func (l leftover) groups() (groups []string) {
 	return groups
 }
 
-// unmountBelow detaches the mounts at and below a folder, the newest first. It fails if one
-// is left.
+// unmountBelow detaches the mounts at and below a directory, the newest first. It fails if one is
+// left.
 func unmountBelow(dir string) (removed []string, err error) {
 	for _, at := range slices.Backward(mountsBelow(dir)) {
 		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
@@ -286,7 +286,7 @@ func unmountBelow(dir string) (removed []string, err error) {
 	return removed, nil
 }
 
-// mountsBelow lists the mounts at and below a folder.
+// mountsBelow lists the mounts at and below a directory.
 func mountsBelow(dir string) (list []string) {
 	mounts, _ := os.ReadFile("/proc/self/mounts") // without it, RemoveAll fails at the first mount
 	for line := range strings.Lines(string(mounts)) {
@@ -321,7 +321,7 @@ func removeGroup(group string) (removed []string) {
 	return removed
 }
 
-// sharedFolders are the folders that tests make outside of their ground, because a sandbox
+// sharedFolders are the directories that tests make outside of their ground, because a sandbox
 // has a /tmp of its own.
 var sharedFolders = []string{"/var/tmp/brig-canary-*", "/var/tmp/brig-socket-*", "/var/tmp/brig-venv-*"}
 

@@ -58,7 +58,7 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 }
 
 // TestAttackTreesFollowNoLink verifies that the agent's operations on a tree
-// never affect files outside of it, both with root's rights and with the
+// never affect files outside of it, both with root's permissions and with the
 // agent's own. Meanwhile, a program swaps a directory of the tree with a link
 // to one that only root may change.
 //

@@ -33,7 +33,7 @@ type machine struct {
 	brig.Instance
 	t   testing.TB
 	p   *gvisor.Provider
-	dir string // the sandbox's folder on the host
+	dir string // the sandbox's directory on the host
 	n   int
 }
 

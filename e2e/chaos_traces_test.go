@@ -57,7 +57,7 @@ func dataDirOf(t testing.TB, e *engine.Engine) string {
 }
 
 // dataDir returns a data folder. When the test has ended and its servers have
-// exited, its cleanup removes the folder and its sandboxes, so that even a
+// exited, its cleanup removes the directory and its sandboxes, so that even a
 // failed test leaves no processes.
 func dataDir(t *testing.T) string {
 	t.Helper()

@@ -73,7 +73,7 @@ func consoleChecks(t *testing.T, s *server, least int, script string, env ...str
 	if err := os.WriteFile(filepath.Join(dir, "harness.mjs"), harness, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	shots := os.Getenv("BRIG_TEST_SHOTS") // the folder for screenshots, if set
+	shots := os.Getenv("BRIG_TEST_SHOTS") // the directory for screenshots, if set
 	cmd := exec.CommandContext(t.Context(), "node", script)
 	cmd.Dir = dir
 	cmd.Env = append([]string{

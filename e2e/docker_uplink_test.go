@@ -116,7 +116,7 @@ func (m *linkedContainer) facts(user, program string, args ...string) map[string
 	return parseFacts(m.t, shellIn(m.t, m, user, program+" "+strings.Join(args, " ")))
 }
 
-// init returns the host's /proc folder of the container's init.
+// init returns the host's /proc directory of the container's init.
 func (l *dockerLab) init(t *testing.T, m *linkedContainer) string {
 	t.Helper()
 	look, err := l.api.ContainerInspect(t.Context(), m.id, client.ContainerInspectOptions{})

@@ -37,8 +37,8 @@ func TestE2BPythonOlder(t *testing.T) {
 	}
 }
 
-// pillowWheel returns a folder with the package Pillow, as published for the Python
-// of the host image.
+// pillowWheel returns a directory with the package Pillow, as published for the Python of the
+// host image.
 func pillowWheel(t *testing.T) string {
 	t.Helper()
 	version := output(t, "/usr/bin/python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")

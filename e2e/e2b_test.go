@@ -34,7 +34,8 @@ func startE2B(t *testing.T, args ...string) *e2bServer {
 	}}
 }
 
-// cached returns a folder that a command has filled, once per host and content.
+// cached returns a directory that a command has filled, once per host and
+// content.
 func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd) string {
 	t.Helper()
 	root, err := os.UserCacheDir()
@@ -47,7 +48,7 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 		t.Fatal(err)
 	}
 	// Several test processes may run concurrently: the first one fills the
-	// folder.
+	// directory.
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +77,8 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 	return dir
 }
 
-// npm returns a folder with the scripts from one of this package's folders and
-// the published packages in its package.json.
+// npm returns a directory with the scripts from one of this package's
+// directories and the published packages in its package.json.
 func npm(t *testing.T, scripts string) string {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join(scripts, "package.json"))

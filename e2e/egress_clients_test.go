@@ -201,14 +201,15 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 	_, _ = c.Write(append([]byte{0x81, byte(len(m))}, m...))
 }
 
-// repository returns the folder of a bare git repository with one file.
+// repository returns the directory of a bare git repository with one file.
 func repository(t *testing.T) string {
 	t.Helper()
 	return bareRepository(t, "echo content > file")
 }
 
-// bareRepository returns the folder of a bare repository with one commit that
-// contains the files that a script creates. It can be served as plain files.
+// bareRepository returns the directory of a bare repository with one commit
+// that contains the files that a script creates. It can be served as plain
+// files.
 func bareRepository(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()

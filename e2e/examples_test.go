@@ -84,7 +84,7 @@ func builtExamples(t *testing.T) string {
 	return dir
 }
 
-// project returns the folder of a repository whose test fails.
+// project returns the directory of a repository whose test fails.
 func project(t *testing.T) string {
 	t.Helper()
 	return bareRepository(t, `printf 'def add(a, b):\n    return a - b\n' > sums.py

@@ -262,7 +262,7 @@ func execmanServer(t *testing.T, more string) *execmanServerAPI {
 	return &execmanServerAPI{at, stopServer(t, startServer(t, dir, "--config", file))}
 }
 
-// stopServer stops the server and its pool before the server's folder is
+// stopServer stops the server and its pool before the server's directory is
 // removed.
 func stopServer(t *testing.T, s *server) *server {
 	t.Cleanup(func() {

@@ -116,7 +116,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	return e, ctx
 }
 
-// folderOf returns a store with workspaces in a folder.
+// folderOf returns a store with workspaces in a directory.
 func folderOf(t testing.TB, dir string) *workspace.Store {
 	t.Helper()
 	objects, err := workspace.OpenDir(dir)
@@ -238,8 +238,8 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 				t.Errorf("a shim panicked, %s", b)
 			}
 		}
-		// Skip the folder of another test, which may still be in use when this
-		// test ends.
+		// Skip the directory of another test, which may still be in use when
+		// this test ends.
 		if own {
 			removeSandboxes(t, dir)
 		}
@@ -252,7 +252,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 var panicLine = regexp.MustCompile(`(?m)^(panic: |fatal error: ).*|.*(handler panicked|panic serving).*`)
 
 // awaitOrphans waits until the ephemeral shims of a killed server have ended:
-// until then, they write to the test's folder, which is about to be removed.
+// until then, they write to the test's directory, which is about to be removed.
 // Other sandboxes continue to run, and the owner of the data folder ends them.
 func (s *server) awaitOrphans() {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

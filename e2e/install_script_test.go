@@ -111,7 +111,7 @@ func (r *fakeRelease) sign(t *testing.T, secret string) {
 var verifiers = []string{"minisign", "openssl"}
 
 // install runs install.sh with one of the verifiers, and returns the output and
-// the installation folder.
+// the installation directory.
 func (r *fakeRelease) install(t *testing.T, verifier string, env ...string) (string, string, error) {
 	t.Helper()
 	path, prefix := t.TempDir(), t.TempDir()

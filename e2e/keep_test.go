@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// diskUsed returns the disk usage of a folder, as du reports it.
+// diskUsed returns the disk usage of a directory, as du reports it.
 func diskUsed(t *testing.T, dir string) (sum int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -12,8 +12,8 @@ import (
 
 // TestStoppedServersLeaveNoSandboxes verifies that a test that does not remove
 // its sandboxes leaves no running sandboxes, because the harness removes those
-// in its server's folder. The control has a folder that outlives the test, as
-// in tests that start several servers.
+// in its server's directory. The control has a directory that outlives the
+// test, as in tests that start several servers.
 //
 //suite:part core
 func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
@@ -40,7 +40,7 @@ func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
 }
 
 // sandboxesIn lists processes whose command lines contain paths of sandboxes in
-// a data folder. The folder itself may no longer exist.
+// a data folder. The directory itself may no longer exist.
 func sandboxesIn(dir string) (out []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {

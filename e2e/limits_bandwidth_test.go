@@ -17,8 +17,8 @@ import (
 )
 
 // TestBandwidthIsExact verifies that a sandbox's bandwidth is within ten
-// percent of its limit, in each direction and in both directions at once. It
-// measures the traffic at a server.
+// percent of its limit, in each direction and in both directions at the same
+// time. It measures the traffic at a server.
 //
 //suite:part egress full alone
 func TestBandwidthIsExact(t *testing.T) {

@@ -31,7 +31,7 @@ var leftovers struct {
 
 type leftover struct {
 	remove func()
-	dir    string // the parent of the test's temporary folders
+	dir    string // the parent of the test's temporary directories
 }
 
 // onCleanup registers a function that removes a resource from the host at the

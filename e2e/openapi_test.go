@@ -114,7 +114,7 @@ func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.
 	return srv.URL, key, log
 }
 
-// fuzzer returns the folder of schemathesis and its dependencies.
+// fuzzer returns the directory of schemathesis and its dependencies.
 func fuzzer(t *testing.T) string {
 	t.Helper()
 	return cached(t, "pip", strings.Join(schemathesis, " "), func(dir string) *exec.Cmd {

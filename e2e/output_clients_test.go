@@ -275,7 +275,7 @@ func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) fun
 	}
 }
 
-// pip returns a folder with packages of the Python package index.
+// pip returns a directory with packages of the Python package index.
 func pip(t *testing.T, packages []string) string {
 	t.Helper()
 	return cached(t, "pip", strings.Join(packages, " "), func(dir string) *exec.Cmd {

@@ -24,7 +24,7 @@ type writingProgram struct {
 // xLine returns a line of n letters.
 func xLine(n int) string { return strings.Repeat("x", n) + "\n" }
 
-// wholeWrites write more at once than a pipe has room for.
+// wholeWrites make single writes that are larger than a pipe.
 var wholeWrites = []writingProgram{
 	{language: brig.JavaScript, code: "console.log('x'.repeat(300000)); process.exit(0)", stdout: xLine(300000)},
 	{language: brig.JavaScript, code: "console.error('x'.repeat(300000)); process.exit(0)", stderr: xLine(300000)},

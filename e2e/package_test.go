@@ -49,7 +49,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// debOf returns the Debian package in a folder.
+// debOf returns the Debian package in a directory.
 func debOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig_*.deb"))
@@ -69,7 +69,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// wheelOf returns the wheel of the Python package in a folder.
+// wheelOf returns the wheel of the Python package in a directory.
 func wheelOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig-*.whl"))
@@ -241,8 +241,8 @@ func packageImage(t *testing.T, dir string) {
 
 // overlayScript mounts a temporary overlay over the host's file system, in
 // which a package can be installed. The overlay is gone when the process ends.
-// There, /var/lib/brig leads to a folder with a name of the test's own. The cgroup of the
-// sandboxes is named after the folder, and an installed Brig has the usual one.
+// There, /var/lib/brig leads to a directory with a name of the test's own. The cgroup of the
+// sandboxes is named after the directory, and an installed Brig has the usual one.
 const overlayScript = `set -e
 mount -t tmpfs none "$BRIG_GROUND"
 cd "$BRIG_GROUND" && mkdir up work root

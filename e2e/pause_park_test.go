@@ -138,9 +138,9 @@ func TestPauseParkUnanswered(t *testing.T) {
 	}
 }
 
-// TestPauseAfterInterpreterEnds verifies that a pause that follows at once on the end
-// of an interpreter is not refused because of it: an interpreter that ends by itself,
-// by a signal, or with its context.
+// TestPauseAfterInterpreterEnds verifies that a pause that follows immediately on the end of an
+// interpreter is not refused because of it: an interpreter that ends by itself, by a signal, or
+// with its context.
 //
 //suite:part core
 func TestPauseAfterInterpreterEnds(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// earlierPrograms copies the programs of a provider to a folder. The copies work like the
+// earlierPrograms copies the programs of a provider to a directory. The copies work like the
 // originals, but a save distinguishes them by their digests.
 func earlierPrograms(t *testing.T, o gvisor.Options, dir string) gvisor.Options {
 	t.Helper()

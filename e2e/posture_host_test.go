@@ -87,7 +87,7 @@ func TestPostureFromHost(t *testing.T) {
 			checkParents(t, pid, false)
 		})
 	}
-	checkParents(t, os.Getpid(), true) // the control: the parents of this test's own folder are reachable
+	checkParents(t, os.Getpid(), true) // the control: the parents of this test's own directory are reachable
 	for _, r := range []string{"shim", "sentry", "stub"} {
 		if seen[r] == 0 {
 			t.Errorf("no %s among %v", r, seen)
@@ -148,7 +148,7 @@ func checkDescriptors(t *testing.T, pid int, dir, agent string, root image.Root)
 }
 
 // checkParents checks whether the host's root can be reached through the parent
-// directories of a folder that a process has open.
+// directories of a directory that a process has open.
 func checkParents(t *testing.T, pid int, want bool) {
 	t.Helper()
 	if want {

@@ -38,8 +38,8 @@ func statusOf(pid int) map[string]string {
 	return out
 }
 
-// sandboxProcesses lists the shim of a sandbox's folder and its descendants,
-// and all other processes whose arguments contain the folder.
+// sandboxProcesses lists the shim of a sandbox's directory and its descendants,
+// and all other processes whose arguments contain the directory.
 func sandboxProcesses(dir string) []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}

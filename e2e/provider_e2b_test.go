@@ -41,7 +41,7 @@ func TestE2BProviderConformance(t *testing.T) {
 	})
 }
 
-// provider opens the E2B provider with the given folder.
+// provider opens the E2B provider with the given directory.
 func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider {
 	t.Helper()
 	config := e2b.Driver().Config().(*e2b.Config)

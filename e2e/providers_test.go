@@ -250,7 +250,7 @@ func TestProvidersAgree(t *testing.T) {
 // behindSSH starts an SSH host, and returns the provider configuration for it.
 func behindSSH(t *testing.T) map[string]any {
 	t.Helper()
-	dir := t.TempDir() // the folder of the remote agent, which ends with the test
+	dir := t.TempDir() // the directory of the remote agent, which ends with the test
 	m := sshtest.Start(t)
 	return map[string]any{
 		"host": "127.0.0.1", "port": m.Port, "username": "root", "private_key": m.ClientKey,
@@ -393,7 +393,7 @@ func TestProviderSecret(t *testing.T) {
 		}
 		look(path, []byte(text))
 	}
-	// files searches the whole folder, except for Brig's own programs.
+	// files searches the whole directory, except for Brig's own programs.
 	files := func() (kept int) {
 		found = 0
 		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

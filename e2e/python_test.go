@@ -101,8 +101,8 @@ func TestPythonOutlivesServer(t *testing.T) {
 	}
 }
 
-// pythonSDK returns a command that runs in the package's source folder, without
-// the test's environment.
+// pythonSDK returns a command that runs in the package's source directory,
+// without the test's environment.
 func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "python3", append([]string{"-B"}, args...)...)

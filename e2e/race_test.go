@@ -12,7 +12,7 @@ import (
 
 // TestRaceDetectorStopsRacyPrograms is the control for the part "race". A data race in the agent
 // must end its sandbox. A data race in the shim or the server must leave a
-// report in the folder that the suite checks.
+// report in the directory that the suite checks.
 //
 //suite:part race alone
 func TestRaceDetectorStopsRacyPrograms(t *testing.T) {

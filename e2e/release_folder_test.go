@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// releaseFolder returns the folder of the last release that `make release`
+// releaseFolder returns the directory of the last release that `make release`
 // built.
 func releaseFolder(t *testing.T) string {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 // emulated, so it takes two minutes on a busy host.
 const arm64Timeout = 10 * time.Minute
 
-// arm64Kernel returns the folder of a kernel and a busybox for arm64, which
+// arm64Kernel returns the directory of a kernel and a busybox for arm64, which
 // .ci/setup fills.
 func arm64Kernel(t *testing.T) string {
 	t.Helper()

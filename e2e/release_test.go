@@ -17,7 +17,7 @@ import (
 )
 
 // packagedFiles returns the files of a Debian or RPM package, with their modes.
-// The folder of zsh's completions depends on the distribution.
+// The directory of zsh's completions depends on the distribution.
 func packagedFiles(zsh string) map[string]string {
 	files := map[string]string{"/usr/bin/brig": "-rwxr-xr-x", "/etc/brig/brig.yaml": "-rw-------"}
 	for _, name := range []string{
@@ -30,7 +30,7 @@ func packagedFiles(zsh string) map[string]string {
 	return files
 }
 
-// madeOf returns the only package in a folder that matches a pattern.
+// madeOf returns the only package in a directory that matches a pattern.
 func madeOf(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))

@@ -33,8 +33,8 @@ type unprivilegedUser struct {
 func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 	t.Helper()
 	needRoot(t) // to switch to another user
-	// Do not use the test's own folder, because on some hosts its parents are
-	// accessible only to root.
+	// Do not use the test's own directory, because on some hosts its parents
+	// are accessible only to root.
 	home, err := os.MkdirTemp("", "brig-rootless-")
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type secretLab struct {
 	secret  string   // the name of the scenario's secret
 	value   string
 	box     string
-	dir     string // the sandbox's folder on the host
+	dir     string // the sandbox's directory on the host
 	after   func() // called after the scenario's code has run
 	test    *testing.T
 	start   func() // starts the server

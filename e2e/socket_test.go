@@ -202,7 +202,8 @@ func TestClientsOutliveServer(t *testing.T) {
 			t.Errorf("%s sends another process %q", name, got)
 		}
 	}
-	// A process that holds the folder's lock, with the announcement of a server.
+	// A process that holds the directory's lock, with the announcement of a
+	// server.
 	b, err := json.Marshal(map[string]any{"url": s.url, "pid": os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -330,7 +331,7 @@ func TestServerSocket(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, c.want)
 		}
 	}
-	// A command in a folder that others may write is refused.
+	// A command in a directory that others may write is refused.
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -340,8 +341,8 @@ func TestServerSocket(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A rotated key changes nothing for the folder's owner. Without a key, the
-	// socket stands for nothing, until the next start.
+	// A rotated key changes nothing for the directory's owner. Without a key,
+	// the socket stands for nothing, until the next start.
 	brigCommand(t, dir, "key", "rotate", "admin")
 	eventually(t, "the old key is refused", func() bool { return ask(0, key...) == "401" })
 	brigCommand(t, dir, "whoami")

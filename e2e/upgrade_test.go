@@ -16,9 +16,9 @@ import (
 )
 
 // TestUpgradeDataFolder verifies that this version opens a data folder of an
-// earlier release without data loss. The folder contains keys, tenants, secrets
-// with their hosts, workspaces, ended sandboxes and runs with their output and
-// logs, and a verifiable audit log.
+// earlier release without data loss. The directory contains keys, tenants,
+// secrets with their hosts, workspaces, ended sandboxes and runs with their
+// output and logs, and a verifiable audit log.
 //
 //suite:part core
 func TestUpgradeDataFolder(t *testing.T) {
@@ -108,7 +108,7 @@ const (
 	oldViewer = "brig_zoimy6wksu6ecekqknfo7ofr2zibypwp63yonfabzd3dgqcj24rp"
 )
 
-// extract unpacks the folders and files of an archive.
+// extract unpacks the directories and files of an archive.
 func extract(t *testing.T, name, dir string) {
 	t.Helper()
 	f, err := os.Open(name)

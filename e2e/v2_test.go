@@ -113,7 +113,7 @@ func TestCgroupV2(t *testing.T) {
 	}
 }
 
-// v2Kernel returns the folder of the kernel and its modules, which .ci/setup
+// v2Kernel returns the directory of the kernel and its modules, which .ci/setup
 // fills.
 func v2Kernel(t *testing.T) string {
 	t.Helper()

@@ -42,7 +42,7 @@ func TestLimitErrorsAreSpecific(t *testing.T) {
 			"import resource as r\nfor l in r.RLIMIT_NPROC,r.RLIMIT_NOFILE:\n try: r.setrlimit(l,(1000,1000)); print('raised')\n except ValueError: print('no')", "no\nno\n"},
 	} {
 		// Root in a sandbox has no capabilities, so it cannot write to the
-		// user's folders.
+		// user's directories.
 		for _, user := range []string{"user", "root"} {
 			o, err := e.Run(ctx, brig.Program{User: user, Limits: c.limits, Command: []string{"python3", "-u", "-c", "import errno,os,time\nhere='/workspace' if os.getuid() else '/root'\n" + c.code}}, brig.IO{})
 			if err != nil {

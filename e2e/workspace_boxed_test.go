@@ -39,7 +39,7 @@ func (b sandboxRunner) sh(box, script string) string {
 	return string(res.Stdout.Head)
 }
 
-// treeOf returns the files below a folder, with their sizes.
+// treeOf returns the files below a directory, with their sizes.
 func treeOf(t *testing.T, dir string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}

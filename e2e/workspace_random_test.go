@@ -20,7 +20,7 @@ import (
 )
 
 // TestWorkspaceKilled kills the server, or a sandbox, at random moments during
-// a commit, both with a folder and with a bucket as the store. The workspace
+// a commit, both with a directory and with a bucket as the store. The workspace
 // must contain the complete old version or the complete new one. Acknowledged
 // versions must exist, and the next commit must succeed.
 //

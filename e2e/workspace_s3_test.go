@@ -18,7 +18,7 @@ import (
 )
 
 // startS3 starts a real S3 server on loopback with a bucket "brig", and returns
-// its address, its secret key and the /proc folder of its process, which
+// its address, its secret key and the /proc directory of its process, which
 // contains the key.
 func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	t.Helper()
@@ -33,7 +33,7 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 		t.Skip("there is no S3 server here; .ci/setup makes one, or set BRIG_S3_SERVER")
 	}
 	addr, secret = fmt.Sprintf("127.0.0.1:%d", testenv.Port(t)), rand.Text()+rand.Text()
-	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a folder of this server
+	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a directory of this server
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--port", addr, "--access", "operator", "--secret", secret, "posix", dir)

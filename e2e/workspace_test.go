@@ -16,7 +16,7 @@ import (
 )
 
 // withWorkspaces returns an engine on real gVisor with a workspace store in a
-// folder, and the path of that folder.
+// directory, and the path of that directory.
 func withWorkspaces(t *testing.T) (*engine.Engine, sandboxRunner, string) {
 	t.Helper()
 	needRoot(t)

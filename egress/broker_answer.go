@@ -221,7 +221,7 @@ type responseWriter struct {
 	informational int // answers so far
 }
 
-// maxInformational limits the informational answers to a request. A host may
+// maxInformational limits the informational responses to a request. A host may
 // send them without end, and each is searched.
 const maxInformational = 10
 

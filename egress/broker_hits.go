@@ -18,7 +18,7 @@ type hit struct {
 // text that matches many values at each of its bytes takes little memory.
 type hitList []hit
 
-// maxHits limits the matches that wait to be replaced. An answer that contains
+// maxHits limits the matches that wait to be replaced. A response that contains
 // values more often than any useful one is rejected.
 const maxHits = 1024
 

@@ -37,7 +37,7 @@ func (s *search) reader(src io.Reader, at boundaries) *blindReader {
 // Read implements io.Reader.
 func (r *blindReader) Read(p []byte) (int, error) { return r.read(p, r.fill) }
 
-// holdReadSize is how many bytes are read, and released, at once.
+// holdReadSize is how many bytes are read and released at a time.
 const holdReadSize = 16 << 10
 
 // fill releases bytes that may be released, or reads once.

@@ -229,7 +229,7 @@ func (c *scan) reset() {
 	}
 }
 
-// step limits the bytes that are read at once in each view, and thereby the
+// step limits the bytes that are read at a time in each view, and thereby the
 // memory of a scan.
 const step = 512
 

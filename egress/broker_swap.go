@@ -146,8 +146,8 @@ type swapReader struct {
 	outputBuffer
 }
 
-// swapReadSize is how many bytes are read at once, and the approximate size of
-// the output at once: a value may be much longer than its placeholder.
+// swapReadSize is how many bytes are read at a time, and the approximate size
+// of each output: a value may be much longer than its placeholder.
 const swapReadSize = 16 << 10
 
 func (s *swaps) reader(src io.Reader, found func(name string)) *swapReader {

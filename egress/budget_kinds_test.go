@@ -133,7 +133,8 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 }
 
 // DNS connections are counted and charged, the size of each query is limited,
-// and a DNS server that does not answer blocks only few connections at once.
+// and a DNS server that does not answer blocks only few connections at the same
+// time.
 func TestDNSMemoryIsCharged(t *testing.T) {
 	l := newWorld(t, allow("*.test"))
 	for range maxFlows + 40 {

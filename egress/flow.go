@@ -162,11 +162,11 @@ func (s *Session) charge(f *flow) bool {
 }
 
 // flowCost is the memory of a connection: the buffers of the network stack and
-// the bytes carried at once, in both directions.
+// the bytes carried at a time, in both directions.
 func flowCost(buffer int64) int64 { return 2 * (buffer + copyBufferSize(buffer)) }
 
 // copyBufferSize returns the number of bytes of a connection that are copied at
-// once.
+// a time.
 func copyBufferSize(buffer int64) int64 { return min(max(buffer/2, 4<<10), 32<<10) }
 
 // add arranges that c is closed with the flow, or closes it if the flow is

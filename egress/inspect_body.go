@@ -115,7 +115,7 @@ type readResult struct {
 }
 
 const (
-	// guestRead is the number of bytes that are read of a body of HTTP/1 at once.
+	// guestRead is the number of bytes that are read of a body of HTTP/1 at a time.
 	guestRead = 16 << 10
 	// maxRest and restTimeout bound what finish reads, like net/http, which reads as
 	// much of a body that its handler has left.

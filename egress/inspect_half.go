@@ -17,7 +17,7 @@ const halfCloseTimeout = 15 * time.Second
 // halfClose hides the end of the guest's direction from the HTTP server while
 // the server serves a request. The server would cancel the request, although a
 // guest may close its direction after it has sent the request, and wait for the
-// answer.
+// response.
 type halfClose struct {
 	mu      sync.Mutex // guards the fields below
 	serving bool

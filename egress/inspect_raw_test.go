@@ -43,7 +43,7 @@ func (l *lab) rawHost(answer func(*http.Request) string) {
 }
 
 // sendRaw sends a request as text, and returns all that the guest receives until the
-// answer has ended.
+// response has ended.
 func (l *lab) sendRaw(request string) string {
 	l.t.Helper()
 	conn := l.connect()
@@ -65,8 +65,8 @@ func (l *lab) sendRaw(request string) string {
 	}
 }
 
-// A host puts a value, and a digest of it, in the head of an answer that changes
-// to WebSocket. The control is a host that never received the value.
+// A host puts a value, and a digest of it, in the head of a response that
+// changes to WebSocket. The control is a host that never received the value.
 func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 	const guess = "sk-live-51HqLyjWDarjtT1zdp7dcXYZ"
 	for _, sent := range []bool{true, false} {
@@ -94,9 +94,8 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 	}
 }
 
-// A host sends informational answers without end, or to a guest that knows none
-// because it speaks HTTP/1.0. The control is a guest of HTTP/1.1, which receives a
-// few.
+// A host sends informational responses without end, or to a guest that knows none because it
+// speaks HTTP/1.0. The control is a guest of HTTP/1.1, which receives a few.
 func TestInformationalAnswersAreLimited(t *testing.T) {
 	for version, most := range map[string]int{"1.1": maxInformational, "1.0": 0} {
 		l := newLab(t, false, http.NotFoundHandler())
@@ -110,8 +109,8 @@ func TestInformationalAnswersAreLimited(t *testing.T) {
 	}
 }
 
-// A host answers with a status that HTTP does not have. The guest receives an
-// answer, and its connection stays.
+// A host answers with a status that HTTP does not have. The guest receives a
+// response, and its connection stays.
 func TestInvalidStatus(t *testing.T) {
 	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
 		l := newLab(t, false, http.NotFoundHandler())
@@ -122,7 +121,7 @@ func TestInvalidStatus(t *testing.T) {
 	}
 }
 
-// A guest closes its direction after the request and waits for the answer, as
+// A guest closes its direction after the request and waits for the response, as
 // some programs do. The control is a guest that closes it within the request.
 func TestHalfClosedGuestIsAnswered(t *testing.T) {
 	for _, secure := range []bool{false, true} {

@@ -23,7 +23,7 @@ import (
 )
 
 // Each line of a stream arrives before the next is requested, in both
-// directions at once. This proves that bodies are not buffered.
+// directions at the same time. This proves that bodies are not buffered.
 func TestInspectStreamsBothWays(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, searched := range []bool{false, true} {

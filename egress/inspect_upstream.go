@@ -85,8 +85,8 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 }
 
 // reserveWindow reserves the window of an HTTP/2 connection. The first one uses
-// the window of the inspection. A host that accepts few requests at once on a
-// connection causes further ones, and may fill each window.
+// the window of the inspection. A host that accepts few concurrent requests on
+// a connection causes further ones, and may fill each window.
 func (u *upstream) reserveWindow(ctx context.Context) (release func(), ok bool) {
 	u.mu.Lock()
 	first := !u.window

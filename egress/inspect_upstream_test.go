@@ -89,8 +89,7 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 						res.Body.Close()
 					}
 				})
-				// Requests that are made at once meet on one connection, and the host
-				// refuses them.
+				// Concurrent requests meet on one connection, and the host refuses them.
 				for end := time.Now().Add(10 * time.Millisecond); used.Load() == before && time.Now().Before(end); {
 					time.Sleep(time.Millisecond / 4)
 				}

@@ -34,7 +34,7 @@ func flowCount(l *world) int {
 // A sandbox does not read a host's response, and sends no more data. Both
 // directions have ended then, but the response is still in the network stack.
 // The connection is counted and charged until the sandbox has read the
-// response, or for lingerTimeout. The control releases it at once.
+// response, or for lingerTimeout. The control releases it immediately.
 func TestUnreadAnswersAreCharged(t *testing.T) {
 	const answer = 900 << 10
 	unread := func(t *testing.T, tries int, patience time.Duration) func() (kept, flows int, charged int64) {
@@ -55,7 +55,7 @@ func TestUnreadAnswersAreCharged(t *testing.T) {
 			t.Cleanup(func() { c.Close() })
 			_ = closeWrite(c)
 			time.Sleep(50 * time.Millisecond) // the response arrives
-			// With many connections at once, each buffer is smaller than the
+			// With many concurrent connections, each buffer is smaller than the
 			// response.
 			for end := time.Now().Add(time.Minute); patience == 0 && flowCount(l) > 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)

@@ -8,7 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxNames limits how many names of one sandbox have an address at once.
+// maxNames limits how many names of one sandbox have an address at the same
+// time.
 const maxNames = 4096
 
 // names assigns every name an address that is used on no network, so that a

@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxHandshakes limits how many connections of one sandbox are being
-	// established at once.
+	// established at the same time.
 	maxHandshakes = 256
 	nic           = 1
 )

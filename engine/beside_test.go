@@ -128,8 +128,9 @@ func (s countingStore) Append(ctx context.Context, events ...brig.Event) error {
 	return s.Store.Append(ctx, events...)
 }
 
-// If a cell has no listener and ends at once, its intent is written together
-// with its outcome. If it takes longer, the intent is written while it runs.
+// If a cell has no listener and ends immediately, its intent is written
+// together with its outcome. If it takes longer, the intent is written while it
+// runs.
 func TestIntentIsBatchedWithOutcome(t *testing.T) {
 	var wrote []int
 	var fail error

@@ -14,8 +14,8 @@ import (
 )
 
 // Creations beyond the concurrency limit wait in a bounded queue, for a limited
-// time. Rejected callers get an error, at once or when the time is over, and
-// leave no record.
+// time. Rejected callers get an error, immediately or when the time is over,
+// and leave no record.
 func TestConcurrentCreationsAreLimited(t *testing.T) {
 	o := engine.Options{Capacity: capacity.Options{MaxCreating: 2, MaxQueued: 3, MaxWait: 5 * time.Second}}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {

@@ -65,7 +65,7 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 }
 
 // An instance that does not respond, as one that is frozen, does not keep a reader of its
-// executions waiting: the answer is the record.
+// executions waiting: the response is the record.
 func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ctx := newParkingFixture(t, &parkingProvider{execs: func(ctx context.Context) ([]*brig.Execution, error) {

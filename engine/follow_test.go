@@ -16,7 +16,7 @@ import (
 
 // TestFollowLog verifies that a followed log has each line once, in order, including those of the
 // same moment, that it goes on after a pause, and that it ends with the sandbox. Without Follow
-// it ends at once.
+// it ends immediately.
 func TestFollowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)

@@ -405,7 +405,7 @@ func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 	}
 }
 
-// restoreAll records and restores all copies, as many at once as there are
+// restoreAll records and restores all copies, as many concurrently as there are
 // processors. After the first error it begins no more.
 func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin, copies []*pendingCopy) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -106,8 +106,8 @@ func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.
 }
 
 // useInstanceFor is like useInstance, for an operation that may take as long as
-// timeout. It also renews the lease at once, for an operation that outlives this
-// server, and for a short one, which useInstance does not renew.
+// timeout. It also renews the lease immediately, for an operation that outlives
+// this server, and for a short one, which useInstance does not renew.
 func (l *lifecycle) useInstanceFor(ctx context.Context, rec *brig.Record, timeout time.Duration) (in brig.Instance, releaseUse func(), err error) {
 	if in, releaseUse, err = l.useInstance(ctx, rec); err != nil {
 		return nil, nil, err

@@ -40,7 +40,7 @@ const (
 var maxKeys = 1000
 
 // KeyActor returns the actor of a valid key. API servers call it to
-// authenticate callers, so a revocation or an expiry takes effect at once.
+// authenticate callers, so a revocation or an expiry takes effect immediately.
 func (d *identity) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
 	k, err := d.Store.FindKey(ctx, hash)
 	if err != nil {

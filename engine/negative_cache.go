@@ -12,7 +12,7 @@ const (
 	maxNegative = 256
 )
 
-// negativeCache remembers failed attempts, so that they are not repeated at once.
+// negativeCache remembers failed attempts, so that they are not repeated immediately.
 type negativeCache struct {
 	mu     sync.Mutex // guards the field below
 	byName map[string]failureEntry

@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// packSoon makes an engine pack the saves of paused sandboxes at once.
+// packSoon makes an engine pack the saves of paused sandboxes immediately.
 func packSoon(o *engine.Options) { o.PackAfter = 50 * time.Millisecond }
 
 // paused creates a sandbox with a file, and pauses it.
@@ -224,8 +224,8 @@ func TestFailedPack(t *testing.T) {
 }
 
 // The files of an unpack, which do not count against the tenant's storage, are removed
-// when a fork does not need them any more, or when a resume fails. Forks at once and a
-// resume do not remove those of each other: a restore without them fails.
+// when a fork does not need them any more, or when a resume fails. Concurrent forks and a resume
+// do not remove those of each other: a restore without them fails.
 func TestUnpackedFilesAreRemoved(t *testing.T) {
 	h := recoveredFixture(t, func(o *engine.Options) { o.PackAfter = 500 * time.Millisecond })
 	ctx := withRole(t, brig.Member)

@@ -171,7 +171,7 @@ func (p lateProcess) Receive() (brig.From, []byte, error) {
 }
 
 // A late message of a pooled interpreter that it has been parked does not end the context that
-// takes the interpreter, and its first cell has its own answer.
+// takes the interpreter, and its first cell has its own response.
 func TestLateParkedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said atomic.Bool

@@ -219,7 +219,7 @@ func TestToolVariableChangeHidesValue(t *testing.T) {
 		t.Errorf("a change of the description: %+v, %v", got, err)
 	}
 	// Controls: the value is unchanged for a caller that may list it, and a
-	// caller that gives a value has it in the answer.
+	// caller that gives a value has it in the response.
 	if got, err := e.ChangeToolVariable(admin, x.ID, brig.ToolVariableChange{Description: &note}); err != nil || got.Value != "the value" {
 		t.Errorf("by an administrator: %+v, %v", got, err)
 	}

@@ -23,7 +23,7 @@ type hookedProvider struct {
 	creates      int
 	made         map[brig.ID]*hookedInstance // the instances that are not destroyed
 	binds        map[brig.ID][]string        // the owners, from a variable of the spec
-	most         int                         // the largest number of instances at once
+	most         int                         // the largest number of instances at the same time
 	open         int                         // number of open processes
 	procs        []*hookedProcess
 	disconnected chan struct{}
@@ -265,7 +265,7 @@ func (p *hookedProvider) setHooks(tr hooks) {
 }
 
 // counted returns the number of created instances, the largest number that
-// existed at once, and the number of open processes.
+// existed at the same time, and the number of open processes.
 func (p *hookedProvider) counted() (creates, most, open int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

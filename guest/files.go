@@ -21,8 +21,8 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 	}
 	defer end()
 	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's answer, not the error of the write that failed because
-	// of it.
+	// Return the agent's response, not the error of the write that failed
+	// because of it.
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

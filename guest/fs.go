@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxListing is the maximum size of an agent's answer to a List, in bytes. It
-// limits the memory that the host uses for the answer.
+// maxListing is the maximum size of an agent's response to a List, in bytes. It
+// limits the memory that the host uses for the response.
 const maxListing = 64 << 20
 
 // files implements brig.Files with calls to the agent.
@@ -98,7 +98,7 @@ func (f files) callForEntries(ctx context.Context, op wire.Op, call wire.FS, mos
 	return entries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), most)
 }
 
-// entries reads all entries of an answer.
+// entries reads all entries of a response.
 func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, err error) {
 	for size := 0; ; {
 		f, err := r.Read()

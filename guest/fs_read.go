@@ -109,8 +109,8 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	}
 	defer end()
 	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's answer, not the error of the write that failed because
-	// of it.
+	// Return the agent's response, not the error of the write that failed
+	// because of it.
 	sent := make(chan error, 1)
 	go func() {
 		err := send(conn, r)

@@ -80,7 +80,7 @@ func TestFilesRejectsInvalidAnswers(t *testing.T) {
 	}
 }
 
-// FuzzFiles checks that the host enforces its limits for any answer of an
+// FuzzFiles checks that the host enforces its limits for any response of an
 // agent.
 func FuzzFiles(f *testing.F) {
 	f.Add(frames(wire.TypeEntry, fine, wire.TypeOK, ""))

@@ -40,7 +40,7 @@ func malformed(what string, err error) error {
 	return fmt.Errorf("decode %s: %w (%w)", what, ErrViolation, err)
 }
 
-// unreadable returns the error for an answer that could not be read.
+// unreadable returns the error for a response that could not be read.
 func unreadable(err error) error {
 	if errors.Is(err, wire.ErrTooLarge) {
 		return fmt.Errorf("read agent: %w (%w)", ErrViolation, err)
@@ -61,7 +61,7 @@ type Guest struct {
 	// AgentTimeout.
 	Grace time.Duration
 	// Done, if set, is closed when the sandbox has ended. Afterwards the host
-	// does not wait for answers from the agent.
+	// does not wait for responses from the agent.
 	Done <-chan struct{}
 	// Remote means that the connection to the agent may fail while the sandbox
 	// is healthy.

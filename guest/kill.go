@@ -41,7 +41,7 @@ const (
 	exitTimeout = time.Minute
 	afterBytes  = 256 << 20
 	// An agent counts as gone if it has closed at least maxCloses connections
-	// in a row without an answer, over at least closeTimeout.
+	// in a row without a response, over at least closeTimeout.
 	maxCloses    = 8
 	closeTimeout = AgentTimeout
 	// retryPause is the pause between two requests to kill a tree that has not
@@ -59,7 +59,7 @@ var ErrAgentGone = fmt.Errorf("%w, on new connections either, within %v", ErrLos
 var errKillFailed = fmt.Errorf("%w: it answers, but did not end a process tree within %v", ErrAgentGone, treeTimeout)
 
 // errAgentCloses is an ErrAgentGone for an agent that accepts connections but
-// closes them without an answer.
+// closes them without a response.
 var errAgentCloses = fmt.Errorf("%w: it closes every connection", ErrAgentGone)
 
 // errNoExit is an ErrAgentGone for an agent that does not report the exit of a
@@ -139,10 +139,10 @@ type treeKill struct {
 	stop context.CancelFunc
 	over chan struct{} // closed when err is known
 	err  error         // the reason why the agent counts as gone; nil if the tree is gone
-	// The times of the start and of the agent's last answer, in nanoseconds, or
-	// 0 before the start.
+	// The times of the start and of the agent's last response, in nanoseconds,
+	// or 0 before the start.
 	began, alive atomic.Int64
-	// The number of connections in a row that were closed without an answer,
+	// The number of connections in a row that were closed without a response,
 	// and the time of the first one.
 	closed int
 	since  time.Time
@@ -160,7 +160,7 @@ func (f *treeKill) recordAlive() {
 	f.closed = 0
 }
 
-// timeSinceAnswer returns the time since the agent's last answer.
+// timeSinceAnswer returns the time since the agent's last response.
 func (f *treeKill) timeSinceAnswer() time.Duration { return time.Since(time.Unix(0, f.alive.Load())) }
 
 // start begins a kill, or continues one whose connection broke. In the second

@@ -54,8 +54,8 @@ func (g *Guest) AwaitMain(ctx context.Context, ask func() error) error {
 // execution must end. It returns nil if the sandbox has ended by itself or the
 // call never reached the agent. It also returns nil if the agent can be reached
 // again and has ended the process tree. Silence ends only a sandbox without a
-// working agent. A sandbox whose agent violates the protocol ends at once,
-// because the agent's answers cannot be trusted.
+// working agent. A sandbox whose agent violates the protocol ends immediately,
+// because the agent's responses cannot be trusted.
 func (g *Guest) EndReason(ctx context.Context, id string, res *brig.Result, cause error) error {
 	switch {
 	case errors.Is(cause, ErrAgentGone), errors.Is(cause, ErrViolation):

@@ -40,7 +40,7 @@ type RemoteHost struct {
 // errClosed is the error of a remote host after Close.
 var errClosed = errors.New("the outpost is closed")
 
-// openTimeout is the maximum time for a supervisor's first answer.
+// openTimeout is the maximum time for a supervisor's first response.
 const openTimeout = 30 * time.Second
 
 // pendingStream is a stream that is being opened. All callers that need a stream

@@ -18,7 +18,7 @@ import (
 )
 
 // pipeCapacity is the capacity of a pipe, and the maximum amount of output to
-// read at once.
+// read at a time.
 const pipeCapacity = 64 << 10
 
 // stream reads a process's output and messages in the order in which they were
@@ -375,8 +375,9 @@ func (g *Guest) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return g.stream(ctx, wire.Call{Op: wire.OpDial, Port: port})
 }
 
-// stream makes a call whose connection belongs to the caller after the answer.
-// The connection outlives ctx, which limits only the wait for the answer.
+// stream makes a call whose connection belongs to the caller after the
+// response. The connection outlives ctx, which limits only the wait for the
+// response.
 func (g *Guest) stream(ctx context.Context, c wire.Call) (net.Conn, error) {
 	conn, _, err := g.callFrom(ctx, context.WithoutCancel(ctx), c)
 	if err != nil {

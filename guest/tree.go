@@ -24,8 +24,8 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	}
 	defer end()
 	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's answer, not the error of the write that failed because
-	// of it. So only an error of the source closes the connection.
+	// Return the agent's response, not the error of the write that failed
+	// because of it. So only an error of the source closes the connection.
 	sent := make(chan error, 1)
 	go func() {
 		to := &failedWriter{w: conn}
@@ -39,7 +39,7 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 			err = w.Flush()
 		}
 		if err != nil && !to.failed {
-			conn.Close() // the agent's answer to an incomplete tree is not needed
+			conn.Close() // the agent's response to an incomplete tree is not needed
 		}
 		sent <- err
 	}()

@@ -16,7 +16,7 @@ import (
 )
 
 // brokenConn is a connection to an agent that answers and closes while the host
-// still writes: a write fails first, and then the answer arrives.
+// still writes: a write fails first, and then the response arrives.
 type brokenConn struct {
 	net.Conn
 	answer         *bytes.Reader

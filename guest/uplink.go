@@ -95,7 +95,7 @@ func (u *uplink) end(why error) error {
 // batches, in bytes.
 const smallBatch = 256 << 10
 
-// write repeatedly writes all queued packets at once.
+// write repeatedly writes all queued packets with one call.
 func (u *uplink) write() {
 	var batch []byte
 	for {

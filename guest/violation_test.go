@@ -33,8 +33,8 @@ func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire
 	return res, g.EndReason(ctx, "x", res, err)
 }
 
-// A sandbox whose agent violates the protocol ends at once. The controls are
-// valid answers and a connection that closes.
+// A sandbox whose agent violates the protocol ends immediately. The controls
+// are valid answers and a connection that closes.
 func TestViolationsEndMachine(t *testing.T) {
 	long := append([]byte{byte(wire.TypeStdout)}, 0xff, 0xff, 0xff, 0xff)
 	for name, answer := range map[string][]byte{

@@ -148,7 +148,7 @@ func (a *arena) check() error {
 	})
 }
 
-// up returns a name that leads from any folder of the store to target.
+// up returns a name that leads from any directory of the store to target.
 func up(target string) string { return strings.Repeat("../", 24) + target[1:] }
 
 // maker writes archives, including those that archive/tar refuses to write.

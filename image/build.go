@@ -143,7 +143,8 @@ func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*c
 		WithHint("apt-get install mmdebstrap")
 }
 
-// useDebootstrap makes c run debootstrap, which fills a folder, and then tar.
+// useDebootstrap makes c run debootstrap, which fills a directory, and then
+// tar.
 func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSources) error {
 	if strings.ContainsAny(from.uri(), "@") {
 		return brig.Errorf(brig.Unavailable, "this machine's package source has a password, which debootstrap would show to all users").

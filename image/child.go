@@ -16,7 +16,7 @@ import (
 // child is a program that builds a root file system. If the server is root, the
 // child gets a process namespace, so that none of its own children outlives it.
 // It also gets a mount namespace, so that its mounts do not prevent the removal
-// of its folder.
+// of its directory.
 type child struct {
 	path, in, dir  string
 	args, extraEnv []string

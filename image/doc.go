@@ -5,7 +5,7 @@
 //
 // # Layout on disk
 //
-// The store uses one folder. Only its owner may enter it, since an image may
+// The store uses one directory. Only its owner may enter it, since an image may
 // contain world-writable directories:
 //
 //	images/index.json          maps names and manifests to digests
@@ -14,8 +14,8 @@
 //	images/tmp/<id>/, <id>.lock  work in progress; a live process holds the lock
 //
 // The store adds and removes an image with one rename each, so that a crash
-// leaves only a folder in tmp, which the next Open removes. The store keeps no
-// state in memory: several processes may share the folder.
+// leaves only a directory in tmp, which the next Open removes. The store keeps
+// no state in memory: several processes may share the directory.
 //
 // # Trust in archives
 //

@@ -110,7 +110,7 @@ func (f blobFile) reset() error {
 	return err
 }
 
-// downloads fetches the layers of an image into the scratch folder, in order
+// downloads fetches the layers of an image into the scratch directory, in order
 // and a few at a time. Each layer can be opened once, after it was fetched.
 type downloads struct {
 	r      *registry

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestPullsAreQueued checks the limits of concurrent pulls: a few run at once,
-// some more wait in a queue, and the rest are refused.
+// TestPullsAreQueued checks the limits of concurrent pulls: a few run at the
+// same time, some more wait in a queue, and the rest are refused.
 func TestPullsAreQueued(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)

@@ -26,7 +26,8 @@ const hostRefreshDelay = 200 * time.Millisecond
 const hostWatchPeriod = 10 * time.Minute
 
 // recentHost returns the host image as of a recent check. A stale result is
-// acceptable, because a sandbox sees the host's current folders in any case.
+// acceptable, because a sandbox sees the host's current directories in any
+// case.
 func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 	s.hostMu.Lock()
 	s.lastRequest = s.opts.Now()
@@ -147,7 +148,7 @@ func (s *Store) buildHost(ctx context.Context, m *hostFS, mark string) (*brig.Im
 	return img, nil
 }
 
-// makeRoot creates and opens the folder that becomes an image's root.
+// makeRoot creates and opens the directory that becomes an image's root.
 func (w *scratch) makeRoot() (*os.Root, error) {
 	dir := filepath.Join(w.dir, "image", "root")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -88,7 +88,7 @@ func fakeHost(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// Not readable by others, because of its own mode or that of its folder.
+	// Not readable by others, because of its own mode or that of its directory.
 	put(t, filepath.Join(root, "etc/python3.11/closed.cfg"), canaryText)
 	put(t, filepath.Join(root, "etc/python3.11/closed.d/a.cfg"), canaryText)
 	for name, mode := range map[string]fs.FileMode{"closed.cfg": 0o640, "closed.d": 0o750} {

@@ -20,7 +20,7 @@ func appendLayer(img v1.Image, l v1.Layer) (v1.Image, error) {
 	return mutate.Append(img, mutate.Addendum{Layer: l})
 }
 
-// folderTar makes an archive of a folder's files.
+// folderTar makes an archive of a directory's files.
 func folderTar(t testing.TB, dir string) []byte {
 	return tarOf(t, func(m *maker) {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

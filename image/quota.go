@@ -39,7 +39,7 @@ func (s *Store) Wait() { s.removals.Wait() }
 const touchInterval = time.Minute
 
 // touch records the use of an image as the modification time of its meta.json,
-// so that all processes that share the folder see it.
+// so that all processes that share the directory see it.
 func (s *Store) touch(digest string) {
 	now := s.opts.Now()
 	s.quotaState.mu.Lock()

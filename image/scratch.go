@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratch is a folder for work in progress. A process that works there holds a
-// lock next to it, so that Open can identify leftovers.
+// scratch is a directory for work in progress. A process that works there holds
+// a lock next to it, so that Open can identify leftovers.
 type scratch struct {
 	dir  string
 	lock string
@@ -23,7 +23,7 @@ type scratch struct {
 	removeAll func(dir string) error
 }
 
-// newScratch makes an empty scratch folder. The caller discards it.
+// newScratch makes an empty scratch directory. The caller discards it.
 func (s *Store) newScratch() (*scratch, error) {
 	w, err := s.claimScratch(rand.Text())
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Store) newScratch() (*scratch, error) {
 // errBusy means that another process holds a lock.
 var errBusy = errors.New("another process is working there")
 
-// claimScratch takes the lock of the scratch folder with that name. It returns
-// errBusy if another process holds it.
+// claimScratch takes the lock of the scratch directory with that name. It
+// returns errBusy if another process holds it.
 func (s *Store) claimScratch(name string) (*scratch, error) {
 	w := &scratch{dir: s.path("tmp", name), lock: s.path("tmp", name+".lock"), removeAll: s.opts.removeAll}
 	for {
@@ -68,7 +68,7 @@ func (s *Store) claimScratch(name string) (*scratch, error) {
 	}
 }
 
-// discard removes the folder with its contents and then releases the lock.
+// discard removes the directory with its contents and then releases the lock.
 func (w *scratch) discard() {
 	// The next Open removes the files that cannot be removed now.
 	if err := w.removeAll(w.dir); err == nil {
@@ -77,7 +77,7 @@ func (w *scratch) discard() {
 	_ = w.f.Close()
 }
 
-// clearLeftovers removes the scratch folders that no process uses.
+// clearLeftovers removes the scratch directories that no process uses.
 func (s *Store) clearLeftovers() {
 	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {

@@ -85,7 +85,7 @@ type Options struct {
 	removeAll  func(dir string) error       // deletes the files of an image
 }
 
-// Store implements brig.ImageStore in a folder.
+// Store implements brig.ImageStore in a directory.
 type Store struct {
 	opts       Options
 	dir        string // Dir/images

@@ -13,7 +13,7 @@ type Index struct {
 	PyPI, NPM string
 }
 
-// LayerDir is the folder in which a layer is built.
+// LayerDir is the directory in which a layer is built.
 const LayerDir = workDir + "/layer"
 
 // Install returns the command that installs a layer's packages into LayerDir.

@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// LayerCache stores layers in a folder, each as a compressed tar archive named by
-// its digest. Several processes may share a cache.
+// LayerCache stores layers in a directory, each as a compressed tar archive named by its digest.
+// Several processes may share a cache.
 type LayerCache struct {
 	Dir string
 	// MaxBytes is the maximum number of bytes of all layers. The cache removes the

@@ -57,8 +57,8 @@ func InstallError(installer string, packages []string, tool string, own bool, sa
 // PipRequirements returns the requirements that a cell passes to pip install,
 // in commands that take a whole line of the cell. A line with any other
 // argument yields no requirements. The value of an option may be a file or a
-// folder, and a package from another index differs from the package with that
-// name in the operator's index.
+// directory, and a package from another index differs from the package with
+// that name in the operator's index.
 func PipRequirements(cell string) (out []string) {
 	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
 	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {

@@ -48,7 +48,7 @@ type Settings struct {
 func New(log *slog.Logger, hosts []string, s Settings) http.Handler {
 	built, err := fs.Sub(dist, "dist")
 	if err != nil {
-		built = dist // the folder is missing: the console was not built
+		built = dist // the directory is missing: the console was not built
 	}
 	return httpapi.Wrap(log, nil, httpapi.Guard(hosts, Prefix, serve(built, s)))
 }

@@ -25,7 +25,7 @@ import (
 
 // gateway is a real S3 server (versitygw) on loopback, with one bucket.
 type gateway struct {
-	dir string // the server's storage folder
+	dir string // the server's storage directory
 	o   workspace.S3Options
 }
 
@@ -72,8 +72,8 @@ func startGateway(t *testing.T) *gateway {
 	}
 }
 
-// arena is an implementation of Objects and the folder with its files, so that
-// a test can modify them.
+// arena is an implementation of Objects and the directory with its files, so
+// that a test can modify them.
 type arena struct {
 	workspace.Objects
 	again func() workspace.Objects // reopens the same storage

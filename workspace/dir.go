@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/internal/sparse"
 )
 
-// Dir stores objects in a folder, one file for each.
+// Dir stores objects in a directory, one file for each.
 type Dir struct {
 	path  string
 	holds holds // locks within this process; lock files exclude other processes
@@ -26,7 +26,7 @@ type Dir struct {
 
 var _ Objects = (*Dir)(nil)
 
-// The folders for data other than objects.
+// The directories for data other than objects.
 const (
 	stagingDir = "staging"
 	holdDir    = "holds"
@@ -36,7 +36,7 @@ const (
 // A new file gets its lock in less.
 var lockDelay = 30 * time.Second
 
-// OpenDir opens a folder and creates it if it does not exist.
+// OpenDir opens a directory and creates it if it does not exist.
 func OpenDir(path string) (*Dir, error) {
 	d := &Dir{path: path}
 	if err := os.MkdirAll(filepath.Join(path, stagingDir), 0o700); err != nil {
@@ -284,7 +284,7 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 }
 
 // Hold implements Objects. It also excludes other processes that use the
-// folder.
+// directory.
 func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -312,7 +312,8 @@ func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) 
 // another process.
 const maxLockWait = 100 * time.Millisecond
 
-// tryHold takes the lock of this process, and tries to take that of the folder.
+// tryHold takes the lock of this process, and tries to take that of the
+// directory.
 func (d *Dir) tryHold(ctx context.Context, file, key string, alone bool) (func(), error) {
 	unlock, err := d.holds.take(ctx, key, alone)
 	if err != nil {

@@ -88,7 +88,7 @@ func SetMaxVersions(t interface{ Cleanup(func()) }, n, batch int) {
 	t.Cleanup(func() { maxVersions, trimBatch = was, had })
 }
 
-// SetStaged sets the bytes that may be staged at once, of a tenant and of the
+// SetStaged sets the bytes that may be staged at the same time, of a tenant and of the
 // server.
 func (s *Store) SetStaged(tenant, all int64) {
 	s.declared, s.staged = newMemory(tenant, math.MaxInt64), newMemory(tenant, all)

@@ -10,7 +10,7 @@ import (
 )
 
 // Bounds of the memory for manifests, in bytes. A guest chooses the names in a
-// manifest, and a viewer chooses how many are read at once.
+// manifest, and a viewer chooses how many are read at the same time.
 const (
 	tenantMemory = 384 << 20
 	serverMemory = 768 << 20

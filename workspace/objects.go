@@ -3,9 +3,9 @@
 // contents. A tenant's contents are deduplicated, regardless of their names and
 // number of uses.
 //
-// The package stores all data as Objects: in a folder (Dir) or a bucket (S3).
-// It does not trust stored data: it validates a manifest before it uses the
-// names in it, and verifies a content while it reads it.
+// The package stores all data as Objects: in a directory (Dir) or a bucket
+// (S3). It does not trust stored data: it validates a manifest before it uses
+// the names in it, and verifies a content while it reads it.
 //
 // A commit writes contents, then the manifest, then the record of the version.
 // It creates the record only if no record with that number exists. So a version

@@ -172,7 +172,7 @@ func TestObjectsConfine(t *testing.T) {
 			}
 		}
 	})
-	// The control: without the check, a key joined to the folder leads out of it.
+	// The control: without the check, a key joined to the directory leads out of it.
 	outside := t.TempDir()
 	for _, key := range []string{"../x", "t/../../y"} {
 		if err := os.MkdirAll(filepath.Join(outside, "root", "t"), 0o755); err != nil {

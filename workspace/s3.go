@@ -32,9 +32,9 @@ type S3Options struct {
 	Bucket, Prefix string
 	// AccessKey and SecretKey are the operator's credentials.
 	AccessKey, SecretKey string
-	// Staging is a folder for files that are being uploaded; OpenS3 creates it. It
-	// needs room for serverStaged. Default: the system's folder for temporary
-	// files, which may be in memory.
+	// Staging is a directory for files that are being uploaded; OpenS3 creates it. It needs room
+	// for serverStaged. Default: the system's directory for temporary files, which may be in
+	// memory.
 	Staging string
 	// Transport makes the requests. The default refuses to connect to the
 	// metadata addresses of clouds.

@@ -16,7 +16,7 @@ import (
 )
 
 // TestS3StagesSparsely checks that large files wait for their upload in the
-// configured folder, and that holes take no space there and are uploaded.
+// configured directory, and that holes take no space there and are uploaded.
 func TestS3StagesSparsely(t *testing.T) {
 	g := startGateway(t)
 	g.o.Staging = filepath.Join(t.TempDir(), "new", "staging")

@@ -218,7 +218,7 @@ func file(w *tar.Writer, from, as string, mode int64, made time.Time) error {
 	return err
 }
 
-// tree adds the files below a folder, except for the time zone variants with
+// tree adds the files below a directory, except for the time zone variants with
 // leap seconds.
 func tree(w *tar.Writer, dir string, made time.Time) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -95,7 +95,7 @@ func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mu
 	}
 	defer os.RemoveAll(dir)
 	// Build even if there is no mutant: a test may fail because of the
-	// different folder.
+	// different directory.
 	tree := *r.tree
 	crash := slices.ContainsFunc(tests, func(t suite.Test) bool { return t.Part == "crash" || t.Part == "workspaces" })
 	if tree.Bin, err = r.build(ctx, dir, list, crash); err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// target is a folder of code to mutate, with the packages whose tests run
+// target is a directory of code to mutate, with the packages whose tests run
 // first.
 type target struct {
 	what, dir string

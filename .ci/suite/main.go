@@ -167,7 +167,7 @@ func open(count int) (*session, error) {
 	return s, nil
 }
 
-// occupy takes a folder for all temporary files of this run, and clears the folders of
+// occupy takes a directory for all temporary files of this run, and clears the directories of
 // interrupted runs.
 func (s *session) occupy() error {
 	ground, removed, err := chaos.Occupy(os.TempDir())
@@ -191,7 +191,7 @@ func (s *session) occupy() error {
 	return os.Setenv("TMPDIR", ground.Dir)
 }
 
-// leave removes that folder. Resources that the tests did not remove become notes.
+// leave removes that directory. Resources that the tests did not remove become notes.
 func (s *session) leave() {
 	if s.ground == nil { // already removed
 		return

@@ -213,7 +213,8 @@ func (w *waitingLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page
 	return w.stub.List(ctx, o)
 }
 
-// TestListsTakeTurns verifies that few lists of a key are made at once.
+// TestListsTakeTurns verifies that few lists of a key are made at the same
+// time.
 func TestListsTakeTurns(t *testing.T) {
 	const requests = 20
 	for _, at := range []string{"/sandboxes", "/v2/sandboxes", "/snapshots"} {

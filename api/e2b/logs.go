@@ -47,7 +47,7 @@ var fields = map[string]string{"logger": logger}
 // ones, or the last ones if backward is set, newest first. Every line gets a different
 // time, so that a client that follows the log can identify its position. Lines of the same
 // millisecond get consecutive times. A log can have a line for each of its bytes, so only
-// the entries of the answer are in memory.
+// the entries of the response are in memory.
 func (tm *telemetry) entries(ctx context.Context, s *brig.Sandbox, limit int, backward bool, selected func(logEntry) bool) ([]logEntry, error) {
 	log, err := tm.Service.Logs(ctx, string(s.ID), brig.LogOptions{Times: true})
 	if err != nil {

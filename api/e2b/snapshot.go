@@ -48,7 +48,7 @@ func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error
 	case err != nil && brig.KindOf(err) != brig.NotFound && brig.KindOf(err) != brig.InvalidArgument:
 		return nil, err
 	}
-	// The name is compared with a whole list, which takes the memory of a large answer.
+	// The name is compared with a whole list, which takes the memory of a large response.
 	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
 	if err != nil {
 		return nil, err

@@ -31,8 +31,8 @@ func (s *heldService) Logs(ctx context.Context, name string, o brig.LogOptions) 
 	return s.stub.Logs(ctx, name, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large answers at once, whatever the
-// number of its requests.
+// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
+// whatever the number of its requests.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string

@@ -34,7 +34,8 @@ func (oneKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "holder", Role: brig.Viewer}, nil
 }
 
-// serveOwner serves the name of the caller on the socket of a folder and on TCP.
+// serveOwner serves the name of the caller on the socket of a directory and on
+// TCP.
 func serveOwner(t *testing.T, dir string) (tcp string) {
 	t.Helper()
 	ring := httpapi.NewKeyring(oneKey{})
@@ -46,7 +47,7 @@ func serveOwner(t *testing.T, dir string) (tcp string) {
 	return serveBoth(t, srv, dir)
 }
 
-// serveBoth serves on the socket of a folder and on TCP, and returns the TCP address.
+// serveBoth serves on the socket of a directory and on TCP, and returns the TCP address.
 func serveBoth(t *testing.T, srv *http.Server, dir string) (tcp string) {
 	t.Helper()
 	local, err := peersock.Listen(t.Context(), dir, ownerSocket)

@@ -5,20 +5,20 @@ import (
 	"net/http"
 )
 
-// maxTurns is the number of large answers that the server makes at once for one key. An
-// answer with outputs of programs takes several times their bytes, and a key may have a
+// maxTurns is the number of large responses that the server makes at the same time for one key. A
+// response with outputs of programs takes several times their bytes, and a key may have a
 // thousand requests.
 const maxTurns = 4
 
-// turns admits some of the requests of a key at once.
+// turns admits some of the requests of a key at the same time.
 type turns struct {
 	slots chan struct{}
 	users int // requests that have or await a slot; guarded by Limiter.mu
 }
 
-// Turn waits until fewer than maxTurns requests of the same key are making a large answer,
-// or until ctx ends. The caller calls done when the client has the answer. A client that
-// reads slowly thus delays only the requests of its own key.
+// Turn waits until fewer than maxTurns requests of the same key are making a large response, or
+// until ctx ends. The caller calls done when the client has the response. A client that reads
+// slowly thus delays only the requests of its own key.
 func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
 	if l == nil || len(l.of) == 0 {
 		return func() {}, nil
@@ -51,7 +51,7 @@ func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// InTurn returns a handler of a large answer: it waits for one of the key's turns.
+// InTurn returns a handler of a large response: it waits for one of the key's turns.
 func InTurn(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		done, err := LeaseOf(r.Context()).Turn(r.Context())

@@ -139,8 +139,8 @@ var (
 )
 
 // serve answers messages until the client disconnects or ctx ends. The cause of
-// the end is sent to the client. So only the work ends at once. Messages are
-// read and written in a context that does not end with it, because the
+// the end is sent to the client. So only the work ends immediately. Messages
+// are read and written in a context that does not end with it, because the
 // connection would be closed without a reason.
 func (c *channel) serve(ctx context.Context) {
 	queue := make(chan *request, maxQueue)

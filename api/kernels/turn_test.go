@@ -24,8 +24,8 @@ func (s *heldLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page, e
 	return s.scriptedService.List(ctx, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four lists of kernels at once, whatever
-// the number of its requests.
+// TestLargeAnswersTakeTurns checks that a key gets four lists of kernels at the same time,
+// whatever the number of its requests.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	s := &heldLists{&scriptedService{}, transcript.NewHeld()}
 	d := kernels.New(kernels.Options{Service: s, Keys: s})

@@ -13,7 +13,7 @@ import (
 )
 
 // transcriptOfErrors are messages that the protocol does not allow, and their
-// answers. An empty answer means that there is none.
+// responses. An empty response means that there is none.
 var transcriptOfErrors = []struct{ message, answer string }{
 	{`{"jsonrpc":"2.0","id":7,"method":"tools/everything"}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"method not found: \"tools/everything\""}}`},
 	{`{"jsonrpc":"2.0","id":"a\"b","method":"nothing","params":[1]}`, `{"jsonrpc":"2.0","id":"a\"b","error":{"code":-32601,"message":"method not found: \"nothing\""}}`},
@@ -34,8 +34,7 @@ var transcriptOfErrors = []struct{ message, answer string }{
 
 const beginWithBatches = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`
 
-// Messages that the protocol does not allow get the same answers over HTTP and on
-// streams.
+// Messages that the protocol does not allow get the same responses over HTTP and on streams.
 func TestProtocolErrors(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		in, write := io.Pipe()
@@ -88,8 +87,8 @@ func TestProtocolErrors(t *testing.T) {
 	})
 }
 
-// answerOf returns the answer in an HTTP response, in the form of a stream: the
-// events of a batch are one array.
+// answerOf returns the response in an HTTP response, in the form of a stream:
+// the events of a batch are one array.
 func answerOf(t *testing.T, resp *http.Response, body string) string {
 	t.Helper()
 	if resp.Header.Get("Content-Type") != "text/event-stream" {

@@ -63,10 +63,9 @@ func mergeContext(call, requestContext context.Context) (context.Context, contex
 	return ctx, func(err error) { stop(); cancel(err) }
 }
 
-// requestTurn belongs to an HTTP request, which has a turn for one large answer. The
-// turn ends with the request, because only then the client has the answer. If the
-// messages of a batch could wait for further turns, requests would wait for each other
-// for ever.
+// requestTurn belongs to an HTTP request, which has a turn for one large response. The turn ends
+// with the request, because only then the client has the response. If the messages of a batch
+// could wait for further turns, requests would wait for each other for ever.
 type requestTurn struct {
 	request context.Context
 	taken   atomic.Bool
@@ -79,8 +78,8 @@ func withTurn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, turnKey{}, &requestTurn{request: ctx})
 }
 
-// takeTurn waits for one of the key's turns for large answers. Outside of HTTP there is
-// only one client, which needs no turn.
+// takeTurn waits for one of the key's turns for large responses. Outside of HTTP there is only
+// one client, which needs no turn.
 func takeTurn(ctx context.Context) error {
 	t, ok := ctx.Value(turnKey{}).(*requestTurn)
 	if !ok {

@@ -115,8 +115,8 @@ func requestedVersion(params json.RawMessage) string {
 	return p.Version
 }
 
-// line returns the messages of a line for the library, which would wait for an
-// answer to a notification in a batch. So notifications get their own lines.
+// line returns the messages of a line for the library, which would wait for a
+// response to a notification in a batch. So notifications get their own lines.
 func (m *messages) line(line []byte) []byte {
 	if !m.batch {
 		return append(line, '\n')
@@ -136,8 +136,8 @@ func (m *messages) line(line []byte) []byte {
 	return out
 }
 
-// answers returns how many lines answer the messages of one line: the answers to
-// a batch are one line.
+// answers returns how many lines answer the messages of one line: the responses
+// to a batch are one line.
 func (m *messages) answers() int {
 	for _, message := range m.all {
 		if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {

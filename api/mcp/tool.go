@@ -31,7 +31,7 @@ type tool struct {
 	name, title, doc string
 	effect           effect
 	openWorld        bool // may connect to hosts outside of sandboxes
-	large            bool // the answer may need much memory, and waits for nothing in a sandbox
+	large            bool // the response may need much memory, and waits for nothing in a sandbox
 	// choices maps arguments to their allowed values.
 	choices map[string][]any
 }

@@ -30,8 +30,8 @@ func (s *heldService) Logs(ctx context.Context, name string, o brig.LogOptions) 
 	return s.stub.Logs(ctx, name, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large answers at once, whatever the
-// number of its calls, in both kinds of protocol.
+// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
+// whatever the number of its calls, in both kinds of protocol.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	tool := func(name string, args any) func(context.Context, *sdk.ClientSession) error {
 		return func(ctx context.Context, c *sdk.ClientSession) error {
@@ -65,8 +65,8 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// A request has a turn for one large answer until the client has the answer. So a batch
-// with several is refused, except for the first, and does not wait for itself.
+// A request has a turn for one large response until the client has the response. So a batch with
+// several is refused, except for the first, and does not wait for itself.
 func TestBatchHasOneLargeAnswer(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	c := connect(t, srv.URL, annsKey, true)

@@ -165,7 +165,7 @@ func (a *api) serve(rt route) http.Handler {
 	})
 }
 
-// answer calls the handler of a route. A route with large answers waits for its turn.
+// answer calls the handler of a route. A route with large responses waits for its turn.
 func (rt route) answer(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if rt.large {
 		done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())

@@ -70,7 +70,7 @@ func (s heldWorkspaces) ReadWorkspaceFile(ctx context.Context, name string, vers
 }
 
 // TestLargeWorkspacesTakeTurns checks the same for the calls that read all
-// versions or all names of a workspace, although some of their answers are small.
+// versions or all names of a workspace, although some of their responses are small.
 func TestLargeWorkspacesTakeTurns(t *testing.T) {
 	for _, call := range []struct{ method, path, body string }{
 		{http.MethodGet, "/v1/workspaces", ""},
@@ -96,8 +96,8 @@ func TestLargeWorkspacesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large answers at once, whatever the
-// number of its requests. Controls: all are answered, and another key does not wait.
+// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
+// whatever the number of its requests. Controls: all are answered, and another key does not wait.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	s := &heldLists{stub: &stub{}, released: make(chan struct{}), full: make(chan struct{})}
 	api := rest.New(rest.Options{Service: s, Keys: transcript.RoleKeys{}})

@@ -78,8 +78,9 @@ func (w *workbench) processorTime() time.Duration {
 	return usage(unix.RUSAGE_SELF) + usage(unix.RUSAGE_CHILDREN)
 }
 
-// accountOf returns the folder of the cgroup that counts a process's processor
-// time, for cgroup v1 and v2. It returns an empty string if there is none.
+// accountOf returns the directory of the cgroup that counts a process's
+// processor time, for cgroup v1 and v2. It returns an empty string if there is
+// none.
 func accountOf(pid int) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // empty if the process has ended
 	unified := ""

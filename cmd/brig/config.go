@@ -20,7 +20,7 @@ import (
 )
 
 // config is the configuration file. Every field is optional. brig.yaml in this
-// folder lists all fields with their defaults.
+// directory lists all fields with their defaults.
 type config struct {
 	// Listen is the address that the server listens on.
 	Listen string `yaml:"listen"`

@@ -100,8 +100,8 @@ func TestInvalidDataFolder(t *testing.T) {
 	}
 }
 
-// Uploads of workspaces are staged in the data folder. The system's folder for
-// temporary files may be in memory, and 16 GiB would take the machine.
+// Uploads of workspaces are staged in the data folder. The system's directory
+// for temporary files may be in memory, and 16 GiB would take the machine.
 func TestUploadsAreStagedInDataFolder(t *testing.T) {
 	var c workspacesConfig
 	if got := c.s3Options("/data").Staging; filepath.Dir(got) != "/data" {

@@ -26,7 +26,7 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	}
 	served := serverOf(dir)
 	if served != "" {
-		// A user who can write to the folder can make commands use another server.
+		// A user who can write to the directory can make commands use another server.
 		if err := checkFolder(dir, os.Geteuid()); err != nil {
 			return o, err
 		}
@@ -61,8 +61,8 @@ func noKeyFor(asked, served string) error {
 	return brig.Errorf(brig.Unauthenticated, "no API key for %s: commands without a key use only the data folder's server", asked).WithHint("%s", hint)
 }
 
-// announcedAs reports whether a URL is equivalent to the one that the folder's
-// server has announced, and returns the path of the URL.
+// announcedAs reports whether a URL is equivalent to the one that the
+// directory's server has announced, and returns the path of the URL.
 func announcedAs(asked, announced string) (path string, ok bool) {
 	a, err := url.Parse(asked)
 	if err != nil || a.User != nil {

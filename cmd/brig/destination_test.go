@@ -135,10 +135,9 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// TestFolderKey checks that the command sends the folder's key to no server. It
-// uses the folder's server through its socket, with a key only if the user has
-// specified one, and sends a request over TCP only if the user has specified a key
-// and a URL.
+// TestFolderKey checks that the command sends the directory's key to no server. It uses the
+// directory's server through its socket, with a key only if the user has specified one, and sends
+// a request over TCP only if the user has specified a key and a URL.
 func TestFolderKey(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
@@ -235,7 +234,8 @@ func TestFolderKeyIsNotSentToOtherProgram(t *testing.T) {
 }
 
 // TestFolderKeyIgnoresStaleAnnouncement checks that the announcement of an
-// earlier server is ignored if the current owner of the folder is not a server.
+// earlier server is ignored if the current owner of the directory is not a
+// server.
 func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, lock := range map[string]func(dir string) (*os.File, error){
@@ -313,10 +313,10 @@ func TestKeyInPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestForeignAnnouncementsAreIgnored checks that a folder's announcement and its socket
-// are not trusted if another user could have made them. Regardless of the source of the
-// key, neither the key nor a command reaches the address or the socket. The control is
-// the same folder with the right owner and mode.
+// TestForeignAnnouncementsAreIgnored checks that a directory's announcement and its socket are
+// not trusted if another user could have made them. Regardless of the source of the key, neither
+// the key nor a command reaches the address or the socket. The control is the same directory with
+// the right owner and mode.
 func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {

@@ -20,9 +20,9 @@ func makeFolder(dir string) error {
 }
 
 // checkFolder rejects a data folder that a user other than uid owns or may
-// write to, as ssh does. A user who can create files in the folder controls the
-// server's keys, its records and its write targets. Other users must also be
-// unable to replace the folder through its parent folders.
+// write to, as ssh does. A user who can create files in the directory controls
+// the server's keys, its records and its write targets. Other users must also
+// be unable to replace the directory through its parent directories.
 func checkFolder(dir string, uid int) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

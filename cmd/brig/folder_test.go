@@ -19,7 +19,7 @@ func TestDataFolderOwnership(t *testing.T) {
 	for name, c := range map[string]struct {
 		folder, above os.FileMode
 		uid           int
-		hint          string // "" if the folder is accepted
+		hint          string // "" if the directory is accepted
 	}{
 		"our own":                     {0o700, 0o755, me, ""},
 		"others may read":             {0o755, 0o755, me, ""},

@@ -156,7 +156,7 @@ func unitFor(program, dir, config, listen string) string {
 	for i, w := range words {
 		words[i] = unitWord(strings.ReplaceAll(w, "$", "$$"))
 	}
-	// The unit makes the home folders read-only, and the data folder can be there.
+	// The unit makes the home directories read-only, and the data folder can be there.
 	return execStart.ReplaceAllLiteralString(packagedUnit, "ExecStart="+strings.Join(words, " ")+"\nReadWritePaths="+unitWord(dir))
 }
 
@@ -171,7 +171,7 @@ func unitWord(word string) string {
 
 // onlyRootReplaces returns the path of a file without symbolic links. It rejects a
 // file that a user other than uid and root can change or replace, because the unit
-// would give root's rights to that user. what names the file in the error.
+// would give root's permissions to that user. what names the file in the error.
 func onlyRootReplaces(what, file string, uid int) (string, error) {
 	refuse := func(format string, args ...any) error {
 		e := brig.InvalidField("--unit", "%s %s", what, fmt.Sprintf(format, args...))

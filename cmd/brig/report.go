@@ -96,7 +96,8 @@ func unreadable(field, name string, err error) *brig.Error {
 	return localFile(field, "read", name, err)
 }
 
-// unwritable is like unreadable, for a file or folder that cannot be written.
+// unwritable is like unreadable, for a file or directory that cannot be
+// written.
 func unwritable(field, name string, err error) *brig.Error {
 	return localFile(field, "write", name, err)
 }

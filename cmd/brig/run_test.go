@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSaveArtifacts checks that artifacts are saved below the folder, with
+// TestSaveArtifacts checks that artifacts are saved below the directory, with
 // their own subfolders, and nowhere else.
 func TestSaveArtifacts(t *testing.T) {
 	dir := t.TempDir()

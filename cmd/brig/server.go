@@ -111,7 +111,7 @@ func (s *server) openListener(context.Context) (err error) {
 }
 
 // openSocket listens on the data folder's socket. The file is removed before the
-// folder's lock is released.
+// directory's lock is released.
 func (s *server) openSocket(ctx context.Context) (err error) {
 	if s.socket, err = listenSocket(ctx, s.dir); err != nil {
 		return err

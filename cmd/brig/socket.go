@@ -18,7 +18,7 @@ import (
 )
 
 // socketFile is the Unix socket in the data folder. Through it, commands of the
-// folder's owner use the server without a key.
+// directory's owner use the server without a key.
 const socketFile = "brig.sock"
 
 // socketURL is the URL of requests through a socket. Servers accept the host
@@ -26,7 +26,7 @@ const socketFile = "brig.sock"
 const socketURL = "http://localhost"
 
 // listenSocket listens on the data folder's socket. The caller holds the
-// folder's lock, so a socket that exists belongs to a server that is gone.
+// directory's lock, so a socket that exists belongs to a server that is gone.
 func listenSocket(ctx context.Context, dir string) (net.Listener, error) {
 	ln, err := peersock.Listen(ctx, dir, socketFile)
 	if errors.Is(err, peersock.ErrNotSocket) {
@@ -55,8 +55,9 @@ func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor
 }
 
 // throughSocket returns the options of a client of the data folder's server.
-// The client sends no key. It checks the folder and the server's user for every
-// connection, so it may outlive the server and continue with the next one.
+// The client sends no key. It checks the directory and the server's user for
+// every connection, so it may outlive the server and continue with the next
+// one.
 func throughSocket(dir string) client.Options {
 	return client.Options{URL: socketURL, Name: filepath.Join(dir, socketFile), HTTP: &http.Client{Transport: socketTransport(dir)}}
 }
@@ -73,7 +74,7 @@ func socketTransport(dir string) *http.Transport {
 
 // dialSocket connects to the data folder's server. It trusts the socket only if
 // no other user could have put it there, and its listener only if it belongs to
-// the effective user of this process, who must own the folder, or to root.
+// the effective user of this process, who must own the directory, or to root.
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	uid := os.Geteuid()
 	if err := checkFolder(dir, uid); err != nil {

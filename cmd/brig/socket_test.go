@@ -19,8 +19,8 @@ import (
 )
 
 // TestClientOutlivesItsServer checks that a client of a socket continues with
-// the folder's next server, and connects to nothing in between or after the
-// folder was opened to other users.
+// the directory's next server, and connects to nothing in between or after the
+// directory was opened to other users.
 func TestClientOutlivesItsServer(t *testing.T) {
 	dir := folderServedAt(t, "", true)
 	svc, err := client.New(throughSocket(dir))
@@ -58,7 +58,8 @@ func TestClientOutlivesItsServer(t *testing.T) {
 		end()
 		ask(brig.ConnectionFailed)
 	}
-	// The server of a folder that has become writable for others is not trusted.
+	// The server of a directory that has become writable for others is not
+	// trusted.
 	defer serve()()
 	if err := os.Chmod(dir, 0o770); err != nil {
 		t.Fatal(err)
@@ -71,13 +72,13 @@ func TestClientOutlivesItsServer(t *testing.T) {
 }
 
 // TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on
-// which another user listens, even in a folder that is the caller's own. The
-// control is a listener of the same user.
+// which another user listens, even in a directory that is the caller's own. The control is a
+// listener of the same user.
 func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")
 	if err := os.Rename(folderServedAt(t, "http://127.0.0.1:1", true), dir); err != nil {
-		t.Skip(err) // the folders are on different file systems
+		t.Skip(err) // the directories are on different file systems
 	}
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestOtherUsersSocketIsRejected(t *testing.T) {
 	}
 }
 
-// TestSocketCannotBeMade checks the errors for a folder in which the server
+// TestSocketCannotBeMade checks the errors for a directory in which the server
 // cannot listen.
 func TestSocketCannotBeMade(t *testing.T) {
 	dir := t.TempDir()

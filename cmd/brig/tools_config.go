@@ -37,7 +37,7 @@ const (
 	defaultLayer  = 2 * brig.GiB
 )
 
-// layersDir is the folder of layers in the data folder.
+// layersDir is the directory of layers in the data folder.
 const layersDir = "layers"
 
 // options returns the engine's options for tools.

@@ -15,7 +15,7 @@ import (
 type workspacesConfig struct {
 	// Store is local (the default), s3 or none.
 	Store string `yaml:"store"`
-	// Path is the folder of local.
+	// Path is the directory of local.
 	Path string `yaml:"path"`
 	// SaveEvery is the interval at which workspaces in direct mode are saved
 	// while their sandboxes run.
@@ -97,7 +97,7 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 }
 
 // s3Options returns the options of a bucket. Commits are staged in the data
-// folder: the system's folder for temporary files may be small or in memory.
+// folder: the system's directory for temporary files may be small or in memory.
 func (c *workspacesConfig) s3Options(dir string) workspace.S3Options {
 	return workspace.S3Options{
 		Endpoint: c.S3.Endpoint, Insecure: c.S3.Insecure, Region: c.S3.Region, Bucket: c.S3.Bucket, Prefix: c.S3.Prefix,

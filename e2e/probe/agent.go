@@ -16,7 +16,7 @@ import (
 
 // hostileAgent replaces the real agent. It responds to the ping at the start of
 // the sandbox. Its reaction to all other calls depends on the first word of the
-// command, or on the folder.
+// command, or on the directory.
 func hostileAgent() error {
 	f := os.NewFile(3, "control")
 	c, err := net.FileConn(f)

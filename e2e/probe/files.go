@@ -85,7 +85,7 @@ func devices(f facts) {
 }
 
 // writable lists every file below /proc and /sys that can be opened for
-// writing. The process's own folder represents those of all processes of the
+// writing. The process's own directory represents those of all processes of the
 // same user.
 func writable(f facts) {
 	for _, root := range []string{"/proc", "/proc/self/", "/proc/1/", "/sys"} {

@@ -25,8 +25,8 @@ type Options struct {
 	// MaxTenantQueued the maximum number per tenant. Default 1000 and 250.
 	MaxQueued, MaxTenantQueued int
 	// MaxWait is how long a caller may wait. A creation that is estimated to
-	// begin later is rejected at once. Default 30 s, which suits a single user.
-	// A server for many users sets ServerMaxWait.
+	// begin later is rejected immediately. Default 30 s, which suits a single
+	// user. A server for many users sets ServerMaxWait.
 	MaxWait time.Duration
 	// CheckRoom, if set, returns an error if the server has no capacity for
 	// another sandbox.
@@ -180,8 +180,8 @@ func (c *Limiter) CheckAdmission(tenant string) error {
 	return c.checkQueue(c.queueOf(tenant, now), c.maxQueueTime(now), now)
 }
 
-// hasSlot reports whether the next call of a tenant gets a slot at once. The caller
-// holds c.mu.
+// hasSlot reports whether the next call of a tenant gets a slot immediately. The caller holds
+// c.mu.
 func (c *Limiter) hasSlot(tenant string) bool {
 	l := c.queues[tenant]
 	return (l == nil || len(l.waiters) == 0) && c.canStart(tenant)

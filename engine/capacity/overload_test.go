@@ -70,7 +70,7 @@ func longestOf(d []time.Duration) time.Duration {
 
 // With any number of callers, the engine creates as many instances as it can.
 // No creation begins later than the maximum wait, and all other calls are
-// rejected at once. Two slots of 100 ms create 20 instances a second. The
+// rejected immediately. Two slots of 100 ms create 20 instances a second. The
 // control has a queue without a time limit.
 func TestOverloadIsShed(t *testing.T) {
 	const lasts, takes, capable = 30 * time.Second, 100 * time.Millisecond, 20
@@ -169,7 +169,7 @@ func TestOverloadIsFairAcrossTenants(t *testing.T) {
 }
 
 // A caller that retries after RetryAfter is admitted, even if many were
-// rejected at once.
+// rejected immediately.
 func TestRetryAfterIsHonored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{MaxCreating: 2, MaxWait: ServerMaxWait})
@@ -184,7 +184,7 @@ func TestRetryAfterIsHonored(t *testing.T) {
 		again := 0
 		var mu sync.Mutex // guards again
 		var calls sync.WaitGroup
-		for range 200 { // ten seconds of work at once
+		for range 200 { // ten seconds of work in one burst
 			calls.Go(func() {
 				for n := 0; ; n++ {
 					release, err := c.Acquire(context.Background(), "acme", time.Now())
@@ -210,8 +210,8 @@ func TestRetryAfterIsHonored(t *testing.T) {
 
 // If a tenant's instances are slow to create, because the tenant uses up its
 // share of the processors, its creations occupy all slots. A call of another
-// tenant still begins at once, as do those of a few more tenants. The control
-// is the first tenant itself, which waits.
+// tenant still begins immediately, as do those of a few more tenants. The
+// control is the first tenant itself, which waits.
 func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{MaxCreating: 4, MaxWait: ServerMaxWait})

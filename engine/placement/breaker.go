@@ -17,9 +17,10 @@ type Breaker struct {
 	checked  time.Time
 }
 
-// The breaker opens after breakAfter consecutive creation failures, and at once
-// if the provider does not respond. It stays open for breakFirst after one
-// failure, and for twice as long after each further one, up to breakMax.
+// The breaker opens after breakAfter consecutive creation failures, and
+// immediately if the provider does not respond. It stays open for breakFirst
+// after one failure, and for twice as long after each further one, up to
+// breakMax.
 const (
 	breakAfter = 3
 	breakFirst = 2 * time.Second

@@ -7,7 +7,7 @@ import (
 )
 
 // burst is the idle time after which a caller may make the largest number of
-// calls at once.
+// calls at a time.
 const burst = 2 * time.Second
 
 // maxBuckets bounds the number of callers per tenant whose calls are counted.

@@ -27,7 +27,7 @@ type execution struct {
 	exit           *wire.Exit
 	reaped         *wire.Exit // how the process ended; its output may still be in transfer
 	reapedAt       time.Time
-	released       bool // a release waits for the end of the call, so the output ends at once
+	released       bool // a release waits for the end of the call, so the output ends immediately
 	timedOut       bool
 	stdout, stderr *wire.HeadTail
 }
@@ -129,7 +129,7 @@ func (x *execution) expire(p *process) {
 	p.expire(x.tailTime())
 }
 
-// release ends the output of x at once, because a save waits for the end of the call.
+// release ends the output of x immediately, because a save waits for the end of the call.
 func (x *execution) release(p *process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -29,9 +29,9 @@ type fsCall struct {
 }
 
 // fsCalls maps each file operation to its function. Each operation has the
-// rights of the account in the call, as a program of that account would. Links
-// in a path are followed as by any program, and thus only lead to files that
-// the account may access. Links below a directory that is listed, watched,
+// permissions of the account in the call, as a program of that account would.
+// Links in a path are followed as by any program, and thus only lead to files
+// that the account may access. Links below a directory that is listed, watched,
 // copied or removed are not followed.
 var fsCalls = map[wire.Op]func(fsCall) error{
 	wire.OpStat: stat, wire.OpList: listDir, wire.OpMakeDir: makeDirectory, wire.OpMove: move, wire.OpRemove: remove,
@@ -41,7 +41,7 @@ var fsCalls = map[wire.Op]func(fsCall) error{
 // place is an absolute path.
 type place struct{ name string }
 
-// withRights runs f with the rights of the call's account.
+// withRights runs f with the permissions of the call's account.
 func (c fsCall) withRights(f func() error) error {
 	return c.rights.runAs(account{c.Path.UID, c.Path.GID}, f)
 }

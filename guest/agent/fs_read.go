@@ -164,8 +164,8 @@ func read(c fsCall) error {
 		f *os.File
 		e wire.Entry
 	)
-	// Read the open file with the agent's rights, because the read may wait for
-	// the host.
+	// Read the open file with the agent's permissions, because the read may
+	// wait for the host.
 	err = c.withRights(func() error {
 		var st nofollow.Stat
 		var err error

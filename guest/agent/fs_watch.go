@@ -18,7 +18,7 @@ import (
 )
 
 // Limits of one watch. The kernel of a sandbox queues events without a limit,
-// so the agent reads them at once and counts them.
+// so the agent reads them immediately and counts them.
 const (
 	maxWatched = 65536 // directories
 	maxPending = 16384 // events that were not sent to the host yet

@@ -77,8 +77,8 @@ func write(c fsCall) error {
 		return err
 	}
 	var f *os.File
-	// Write the open file with the agent's rights, because the write waits for
-	// the host.
+	// Write the open file with the agent's permissions, because the write waits
+	// for the host.
 	err = c.withRights(func() (err error) {
 		if err = p.makeDirs(path.Dir(p.name)); err != nil {
 			return err

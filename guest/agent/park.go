@@ -39,7 +39,7 @@ func (a *Agent) park(id string, w *writer) {
 	go func() {
 		select {
 		case <-x.over:
-			k.wake() // no answer can come
+			k.wake() // no response can come
 		case <-parked:
 		}
 	}()

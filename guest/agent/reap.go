@@ -47,7 +47,8 @@ func (r *reaper) loop() {
 }
 
 // fork starts a child and returns a channel for its exit status. The lock
-// ensures that a child that ends at once is not reaped before it is registered.
+// ensures that a child that ends immediately is not reaped before it is
+// registered.
 func (r *reaper) fork(start func() (int, error)) (int, <-chan syscall.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

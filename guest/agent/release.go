@@ -57,7 +57,7 @@ const (
 	// are about to end.
 	endTimeout = 3 * time.Second
 	// closeTimeout is the maximum time for the calls to end after their connections
-	// were closed. The host waits 5 s for the answer to both.
+	// were closed. The host waits 5 s for the response to both.
 	closeTimeout = time.Second
 )
 

@@ -38,7 +38,7 @@ func endedProcess(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// askRelease returns a channel with the agent's answer to a question before a save.
+// askRelease returns a channel with the agent's response to a question before a save.
 func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -106,8 +106,8 @@ func TestReleaseWaitsForUnusedInterpreter(t *testing.T) {
 	}
 }
 
-// A program that runs on streams of the host prevents a save. The answer does not
-// wait for its end.
+// A program that runs on streams of the host prevents a save. The response does not wait for its
+// end.
 func TestRunningProgramPreventsSave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := withExecution(os.Getpid(), false)
@@ -180,7 +180,7 @@ func TestEndWhileParking(t *testing.T) {
 }
 
 // An interpreter that ends while the agent waits for it to take its pipes is reported
-// as ended, at once.
+// as ended, immediately.
 func TestParkReportsEndingInterpreter(t *testing.T) {
 	a, x := withExecution(endedProcess(t), true)
 	x.call.UID, x.call.GID = uint32(os.Getuid()), uint32(os.Getgid())
@@ -192,7 +192,7 @@ func TestParkReportsEndingInterpreter(t *testing.T) {
 	}()
 	defer func() {
 		ours.Close()
-		<-parked // it removes its folder
+		<-parked // it removes its directory
 	}()
 	r := wire.NewReader(ours)
 	if f, err := r.Read(); err != nil || f.Type != wire.TypeParking {

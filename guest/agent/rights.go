@@ -12,18 +12,18 @@ import (
 // account is a user and group of the sandbox.
 type account struct{ uid, gid uint32 }
 
-// maxThreads is the maximum number of threads with the rights of accounts.
+// maxThreads is the maximum number of threads with the permissions of accounts.
 // Further operations wait.
 const maxThreads = 32
 
 // threadIdle is how long such a thread waits for another operation.
 const threadIdle = time.Second
 
-// accountThreads runs file operations with the rights of an account instead of the
-// agent's rights. The kernel checks the effective user, the groups and the
-// capabilities of the calling thread, so each operation runs on a thread that
-// has those of the account. gVisor does not support setfsuid. The thread never
-// regains the agent's rights, and exits after threadIdle.
+// accountThreads runs file operations with the permissions of an account instead of the agent's
+// permissions. The kernel checks the effective user, the groups and the capabilities of the
+// calling thread, so each operation runs on a thread that has those of the account. gVisor does
+// not support setfsuid. The thread never regains the agent's permissions, and exits after
+// threadIdle.
 //
 // The real and the saved user remain those of the agent, so that programs of
 // the account cannot trace or signal the thread.
@@ -45,9 +45,9 @@ func newRights(plain bool) *accountThreads {
 	return &accountThreads{plain: plain, slots: make(chan struct{}, maxThreads), tasks: map[account]chan task{}}
 }
 
-// runAs runs f with the rights of an account. f must not wait for a caller,
-// because the number of threads is limited. A plain agent runs f under its own
-// account.
+// runAs runs f with the permissions of an account. f must not wait for a
+// caller, because the number of threads is limited. A plain agent runs f under
+// its own account.
 func (r *accountThreads) runAs(who account, f func() error) error {
 	if r == nil || r.plain {
 		return f()
@@ -113,7 +113,7 @@ func (r *accountThreads) serve(who account, c chan task, t task) {
 // machine. Programs that run as root do not have them.
 const rootCaps = 1<<0 | 1<<1 | 1<<3 // CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER
 
-// assumeAccount changes the rights of the calling thread to those of an
+// assumeAccount changes the permissions of the calling thread to those of an
 // account.
 func assumeAccount(who account) error {
 	const keep = ^uintptr(0) // leaves an id unchanged

@@ -33,8 +33,8 @@ func build(t *testing.T, k *Supervisor, dial func() *net.UnixConn, id string, m 
 	}
 }
 
-// A client that knows a machine may start its main program at once, even before
-// the supervisor has seen the acknowledgement.
+// A client that knows a machine may start its main program immediately, even
+// before the supervisor has seen the acknowledgement.
 func TestStartMainBeforeAck(t *testing.T) {
 	k, dial := serveEmpty(t)
 	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}

@@ -71,8 +71,8 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		return
 	}
 	m := newMachine(k, o.ID)
-	// A client that knows the machine may start its main program at once, so
-	// set its call here.
+	// A client that knows the machine may start its main program immediately,
+	// so set its call here.
 	m.call = o.Make.Main
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
@@ -114,7 +114,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 // answers.
 const bootTimeout = 30 * time.Second
 
-// boot starts the agent and waits for its first answer.
+// boot starts the agent and waits for its first response.
 func (m *machine) boot(o wire.Make) error {
 	order, err := json.Marshal(initConfig{Dir: m.dir, Hostname: o.Hostname, Bare: o.Bare, Plain: m.k.plain, Programs: o.Programs})
 	if err != nil {
@@ -205,7 +205,7 @@ func (m *machine) passHostConn(c *net.UnixConn) error {
 }
 
 // callAgent makes a call to the agent and returns the connection for the
-// answer.
+// response.
 func (m *machine) callAgent(call wire.Call) (net.Conn, error) {
 	c, err := m.connect()
 	if err != nil {

@@ -92,7 +92,7 @@ func checkOwner(dir string) error {
 }
 
 // startSupervisor starts a supervisor that outlives this process. If a
-// supervisor is already running, the new one exits at once.
+// supervisor is already running, the new one exits immediately.
 func startSupervisor(dir string) error {
 	out, err := os.OpenFile(filepath.Join(dir, supervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -132,7 +132,7 @@ func relay(call net.Conn, dir string) {
 		if _, err := io.Copy(c, call); err == nil {
 			c.CloseWrite()
 		}
-		// If the client has disconnected, the answer is no longer needed.
+		// If the client has disconnected, the response is no longer needed.
 		if call, ok := call.(interface{ WaitPeerClosed() }); ok {
 			call.WaitPeerClosed()
 		}

@@ -45,7 +45,7 @@ func serveEmpty(t testing.TB) (*Supervisor, func() *net.UnixConn) {
 	}
 }
 
-// sendRequest sends an order and returns the first frame of the answer.
+// sendRequest sends an order and returns the first frame of the response.
 func sendRequest(t testing.TB, c net.Conn, o wire.SupervisorRequest) wire.Frame {
 	t.Helper()
 	defer c.Close()

@@ -20,9 +20,9 @@ const (
 	OpSignal  Op = "signal" // signal the first process of an exec and its group
 	OpName    Op = "name"   // set the sandbox's host name
 	OpResize  Op = "resize" // set the size of a terminal
-	OpDial    Op = "dial"   // connect to a port; the connection's data follows the answer
+	OpDial    Op = "dial"   // connect to a port; the connection's data follows the response
 	OpRenew   Op = "renew"  // give a copy of a sandbox its own identity
-	OpUplink  Op = "uplink" // create a network interface; its packets follow the answer
+	OpUplink  Op = "uplink" // create a network interface; its packets follow the response
 
 	// Operations for processes whose descriptors the agent holds
 	// (Exec.Carried).
@@ -125,10 +125,10 @@ type Resize struct {
 // Started describes a process that has started.
 type Started struct{ PID int }
 
-// Parking is the agent's first answer to OpPark. The host sends the order "park"
-// with the directory to the interpreter. The interpreter opens the pipes below,
-// writes one line to PipeMessages, replaces its descriptors, and writes a second
-// line. After the first line the agent holds the process.
+// Parking is the agent's first response to OpPark. The host sends the order
+// "park" with the directory to the interpreter. The interpreter opens the pipes
+// below, writes one line to PipeMessages, replaces its descriptors, and writes
+// a second line. After the first line the agent holds the process.
 type Parking struct{ Dir string }
 
 // Names of the pipes in the directory of a Parking.
@@ -177,7 +177,7 @@ type Lease struct {
 }
 
 // Messages on an agent's control socket begin with one of these bytes. A number
-// follows ControlRelease and ControlCheck, and the answer repeats it.
+// follows ControlRelease and ControlCheck, and the response repeats it.
 const (
 	ControlConnect byte = 0 // passes a descriptor: the connection of a call
 	ControlRelease byte = 1 // answered with a Release; if it has no holders, the agent closes all descriptors of the host
@@ -209,7 +209,7 @@ const (
 	MaxRelease = 16 << 10
 )
 
-// Release is the answer to ControlCheck and ControlRelease. If it has no
+// Release is the response to ControlCheck and ControlRelease. If it has no
 // holders, the sandbox can be saved.
 type Release struct {
 	Number  uint32 // of the question
@@ -271,8 +271,8 @@ func (e Exit) Status() int {
 // Error is the reason why a call failed. Kind is "not_found", "invalid",
 // "exhausted" (a limit was reached), "unimplemented", "refused" (no process
 // listens), "exists", "loop" (of symbolic links), "excess" (more entries than
-// an answer may have), "gone" (the watched directory) or "internal". Field is the invalid part of the call:
-// "command", "cwd", "files" or "path".
+// a response may have), "gone" (the watched directory) or "internal". Field is the invalid part of the
+// call: "command", "cwd", "files" or "path".
 type Error struct {
 	Kind    string
 	Field   string `json:",omitempty"`

@@ -1,7 +1,7 @@
 package wire
 
-// Calls about single files and directories. Their body is FS. The answer to
-// each is zero or more Entry frames and OK. The answer to Read has one Entry,
+// Calls about single files and directories. Their body is FS. The response to
+// each is zero or more Entry frames and OK. The response to Read has one Entry,
 // and then the content in FileData frames. The content for Write follows the
 // call, in FileData frames and a final FilesEnd. Watch answers with Change
 // frames until the connection ends.
@@ -39,8 +39,8 @@ type FS struct {
 }
 
 // Path is a path and the account of the request. A relative path starts at
-// Home. The call has the rights of UID and GID; if it has several paths, those
-// of FS.Path apply.
+// Home. The call has the permissions of UID and GID; if it has several paths,
+// those of FS.Path apply.
 type Path struct {
 	Name     string
 	Home     string

@@ -32,7 +32,7 @@ type SupervisorOp string
 
 // Operations of a supervisor.
 const (
-	// SupervisorCreate creates a machine. The answer is that of
+	// SupervisorCreate creates a machine. The response is that of
 	// SupervisorWatch. The client confirms the first State with TypeOK. If the
 	// client disconnects before that, the machine is removed. A tethered
 	// machine ends with the connection.

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// Uplink creates a network interface. After the answer, the connection carries
-// the interface's packets in both directions. Each packet follows its length in
-// two bytes, big endian. The interface ends with the connection.
+// Uplink creates a network interface. After the response, the connection
+// carries the interface's packets in both directions. Each packet follows its
+// length in two bytes, big endian. The interface ends with the connection.
 type Uplink struct {
 	Address string // including the prefix length
 	Gateway string // also the DNS resolver
@@ -55,7 +55,7 @@ func AppendPacket(b, packet []byte) []byte {
 // packetsRead is the size of the read buffer, in bytes.
 const packetsRead = 128 << 10
 
-// Packets reads packets, as many at once as are available.
+// Packets reads all available packets.
 type Packets struct{ r *bufio.Reader }
 
 // NewPackets returns a reader of the packets on r.

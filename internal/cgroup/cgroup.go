@@ -71,7 +71,7 @@ func swapLimit() bool {
 // start of every sandbox.
 var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}
 
-// open prepares a manager. It creates no folders yet.
+// open prepares a manager. It creates no directories yet.
 func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
 	m, err := manager.New(cfg)
 	if err != nil || cgroups.IsCgroup2UnifiedMode() {
@@ -111,7 +111,7 @@ func New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// apply creates the group's folders and sets its limits.
+// apply creates the group's directories and sets its limits.
 func (g *Group) apply(cfg *cgroups.Cgroup) error {
 	if err := g.m.Apply(-1); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", g.path, err)
@@ -161,7 +161,7 @@ func (g *Group) write(controller, file, value string) error {
 	return nil
 }
 
-// Folder opens the group's folder. On cgroup v2, a new process can start
+// Folder opens the group's directory. On cgroup v2, a new process can start
 // directly in it.
 func (g *Group) Folder() (*os.File, error) {
 	f, err := os.Open(g.m.Path(""))
@@ -286,7 +286,7 @@ func (g *Group) Destroy(ctx context.Context) error {
 	}
 }
 
-// remove removes the group's folders after those of its child groups. The
+// remove removes the group's directories after those of its child groups. The
 // kernel does not remove a group that contains a process, even a zombie.
 func (g *Group) remove() error {
 	var errs []error
@@ -326,8 +326,8 @@ func RemoveEmpty(name string) error {
 	return nil
 }
 
-// RemoveTree removes the folder of a group after those of its child groups. It succeeds if
-// the folder does not exist.
+// RemoveTree removes the directory of a group after those of its child groups. It succeeds if the
+// directory does not exist.
 func RemoveTree(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || errors.Is(err, unix.ENOENT) {

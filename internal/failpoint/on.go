@@ -82,7 +82,7 @@ func perform(name, what string) error {
 	return fmt.Errorf("failpoint %s: no action %q", name, what)
 }
 
-// mayAct reports whether the point may act: always if no folder for marks is
+// mayAct reports whether the point may act: always if no directory for marks is
 // set, and otherwise only once.
 func mayAct(name string) bool {
 	dir := os.Getenv(marksVariable)

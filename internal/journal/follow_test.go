@@ -122,7 +122,7 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 }
 
 // TestFollowReadsMarksInOrder verifies that marks which several processes appended out of
-// order have the same effect as in a log that is read at once.
+// order have the same effect as in a log that is read in one pass.
 func TestFollowReadsMarksInOrder(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	if err := os.WriteFile(name, []byte("one\ntwo\n"), 0o600); err != nil {

@@ -22,7 +22,7 @@ func cut(line string) (at time.Time, rest string, ok bool) {
 	return at, rest, ok && err == nil
 }
 
-// timed reads the journal in a folder with its times.
+// timed reads the journal in a directory with its times.
 func timed(t *testing.T, dir string) string {
 	t.Helper()
 	r, err := ReadTimed(filepath.Join(dir, logFile), stamp)

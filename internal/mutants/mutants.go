@@ -58,7 +58,7 @@ var changes = map[string]map[string]string{
 	"INVERT_NEGATIVES":      {"-": "+"},
 }
 
-// Parse reads the mutations that gremlins lists for a folder.
+// Parse reads the mutations that gremlins lists for a directory.
 func Parse(list []byte, root, dir string) ([]Mutant, error) {
 	var in struct {
 		Files []struct {
@@ -183,7 +183,7 @@ func (m *Mutant) Applies(root string) bool {
 	return err == nil
 }
 
-// Overlay writes changed files to a folder, together with a file for the
+// Overlay writes changed files to a directory, together with a file for the
 // -overlay option of the go command. It returns the name of that file.
 func Overlay(root, dir string, list []Mutant) (string, error) {
 	byFile := map[string][]Mutant{}

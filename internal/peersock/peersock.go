@@ -1,5 +1,6 @@
-// Package peersock provides Unix sockets in a folder. Both ends know the user of
-// the other end from the kernel (SO_PEERCRED), so that neither sends a secret.
+// Package peersock provides Unix sockets in a directory. Both ends know the
+// user of the other end from the kernel (SO_PEERCRED), so that neither sends a
+// secret.
 package peersock
 
 import (
@@ -96,7 +97,7 @@ func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
 }
 
 // address returns a path for a socket address. A path that is too long goes
-// through a descriptor of the folder, which done closes.
+// through a descriptor of the directory, which done closes.
 func address(dir, name string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, name); len(path) <= maxPath {
 		return path, func() {}, nil

@@ -16,7 +16,8 @@ import (
 
 const name = "test.sock"
 
-// listen listens in a folder and accepts all connections until the test ends.
+// listen listens in a directory and accepts all connections until the test
+// ends.
 func listen(t *testing.T, dir string) *net.UnixListener {
 	t.Helper()
 	ln, err := Listen(t.Context(), dir, name)
@@ -60,7 +61,7 @@ func TestOnlyOwnerCanConnect(t *testing.T) {
 	}
 }
 
-// connectTo connects to the socket of a folder.
+// connectTo connects to the socket of a directory.
 func connectTo(t *testing.T, dir string) {
 	t.Helper()
 	c, err := Dial(t.Context(), dir, name, os.Geteuid())
@@ -70,7 +71,7 @@ func connectTo(t *testing.T, dir string) {
 	c.Close()
 }
 
-// TestLongFolder checks that the folder's path may be longer than a socket
+// TestLongFolder checks that the directory's path may be longer than a socket
 // address. The control is a usual listener there.
 func TestLongFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))

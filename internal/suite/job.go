@@ -140,7 +140,7 @@ type Tree struct {
 	Root      string
 	Module    string // the module's path
 	TestJSON  string // the program that turns test output into events
-	Bin, Race string // the folders of the programs; Race has those with the race detector
+	Bin, Race string // the directories of the programs; Race has those with the race detector
 }
 
 // OpenTree opens the checkout at root.
@@ -185,8 +185,8 @@ type Options struct {
 	Full  bool   // at full size
 	Tests string // a pattern for -run; empty for all
 	Count int    // runs of each test; 0 means once, from the cache if possible
-	// Races is the folder for the reports of the race detector. Detector holds
-	// its other options.
+	// Races is the directory for the reports of the race detector. Detector
+	// holds its other options.
 	Races, Detector string
 	// Rotation selects the share of long case lists that runs at small size.
 	Rotation string

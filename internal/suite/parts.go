@@ -73,7 +73,7 @@ var plain = []string{"./egress", "./image", "./provider/docker", "./signin", "./
 
 // Area maps a path to its parts of `make test-all`.
 type Area struct {
-	Path  string // a file, or a folder with all files below it
+	Path  string // a file, or a directory with all files below it
 	Parts []string
 }
 

@@ -185,7 +185,8 @@ func pattern(name string) string {
 	return strings.Join(words, "/")
 }
 
-// foldersOf returns the folders of packages that contain a test with this name.
+// foldersOf returns the directories of packages that contain a test with this
+// name.
 func (t *Tree) foldersOf(test string) (dirs []string, err error) {
 	head := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(test) + `\(`)
 	err = filepath.WalkDir(t.Root, func(name string, d os.DirEntry, err error) error {

@@ -22,7 +22,7 @@ type Runner struct {
 	FailFast bool
 	// Every is the interval between progress lines.
 	Every time.Duration
-	// LedgerDir is the folder for the jobs' records of attacks. Without it, none is kept.
+	// LedgerDir is the directory for the jobs' records of attacks. Without it, none is kept.
 	LedgerDir string
 
 	results  Results

@@ -20,7 +20,7 @@ import (
 
 const root = "../.."
 
-// buildFolders lists the folders with build products and downloads.
+// buildFolders lists the directories with build products and downloads.
 var buildFolders = []string{".git", "bin", "ui/dist", "ui/node_modules", "cmd/brig/embedded", ".cache"}
 
 // tracked lists the files of the checkout. It reads the tree directly instead

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// BinDir is the environment variable with the path of the folder of built
+// BinDir is the environment variable with the path of the directory of built
 // programs. Default: bin in the root of the module.
 const BinDir = "BRIG_BIN_DIR"
 
 // FullSize is the environment variable that makes tests run at full size.
 const FullSize = "BRIG_FULL"
 
-// binDir returns the folder with the built programs.
+// binDir returns the directory with the built programs.
 var binDir = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(BinDir); dir != "" { //nolint:forbidigo // only in tests; no server runs this code
 		return filepath.Abs(dir)

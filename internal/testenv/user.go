@@ -11,9 +11,10 @@ import (
 // OtherUser is the ID of a user that owns no file and no process of the tests.
 const OtherUser = 61_111
 
-// AsUser calls f with the rights of another user: the system calls that f makes
-// itself have the user's ID, for example to listen on a socket or to connect.
-// Those of other goroutines have not. It skips a test that does not run as root.
+// AsUser calls f with the permissions of another user: the system calls that f
+// makes itself have the user's ID, for example to listen on a socket or to
+// connect. Those of other goroutines have not. It skips a test that does not
+// run as root.
 func AsUser(t testing.TB, uid int, f func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -32,8 +33,8 @@ func AsUser(t testing.TB, uid int, f func() error) error {
 	return <-result
 }
 
-// OpenDir returns a temporary folder that every user can enter. The folders
-// above a test's own one may be closed to other users.
+// OpenDir returns a temporary directory that every user can enter. The
+// directories above a test's own one may be closed to other users.
 func OpenDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brig-open-")

@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/internal/supervise"
 )
 
-// foldersDir is the folder with a directory for each sandbox.
+// foldersDir is the directory with a directory for each sandbox.
 const foldersDir = "docker"
 
 // folder is the server's directory of one sandbox.

@@ -49,8 +49,8 @@ type Options struct {
 	// Logins are the accounts by registry, such as "registry.example:5000" or
 	// "docker.io".
 	Logins map[string]Login
-	// DataDir is the folder with a directory for each sandbox, which contains
-	// its configuration and its log.
+	// DataDir is the directory with a directory for each sandbox, which
+	// contains its configuration and its log.
 	DataDir string
 	// Prefix is the prefix of container names. The default is "brig".
 	Prefix string

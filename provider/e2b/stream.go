@@ -227,7 +227,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send sends all queued bytes at once.
+// send sends all queued bytes in one request.
 func (s *stream) send() {
 	for {
 		s.mu.Lock()

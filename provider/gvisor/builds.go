@@ -93,7 +93,7 @@ func parent(pid int) (int, error) {
 }
 
 // programsFor returns the programs that restore a save: this provider's if they made it,
-// and otherwise those of an earlier version, if they are in the folder of programs.
+// and otherwise those of an earlier version, if they are in the directory of programs.
 func (p *Provider) programsFor(saved build) (programs, error) {
 	of := p.programs()
 	current, err := p.buildOf(of)
@@ -115,7 +115,7 @@ func (p *Provider) programsFor(saved build) (programs, error) {
 	return of, nil
 }
 
-// keptPrograms returns the paths of the files in the folder of programs by their digests,
+// keptPrograms returns the paths of the files in the directory of programs by their digests,
 // without files that cannot be read.
 func (p *Provider) keptPrograms() (map[string]string, error) {
 	files, err := p.programFiles()
@@ -128,7 +128,7 @@ func (p *Provider) keptPrograms() (map[string]string, error) {
 	return out, err
 }
 
-// programFiles returns the paths of the files in the folder of programs.
+// programFiles returns the paths of the files in the directory of programs.
 func (p *Provider) programFiles() (out []string, err error) {
 	if p.Programs == "" {
 		return nil, nil
@@ -185,11 +185,11 @@ func (p *Provider) sweepPrograms() (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// shimFiles is the prefix of the names of shims in the folder of programs.
+// shimFiles is the prefix of the names of shims in the directory of programs.
 const shimFiles = "brig-shim"
 
 // neededPrograms are the programs of the sandboxes and saves of a data folder. The names of
-// files are compared without their folder, to which different paths may lead.
+// files are compared without their directory, to which different paths may lead.
 type neededPrograms struct {
 	names, digests map[string]bool
 	shims          bool // a sandbox has a shim whose name is not known

@@ -75,7 +75,7 @@ func (k *keptProcesses) park(id string) {
 	}
 }
 
-// sendAll sends an answer for each entry, and then an answer without an ID.
+// sendAll sends a response for each entry, and then a response without an ID.
 func (k *keptProcesses) sendAll(c *net.UnixConn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +215,8 @@ func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir strin
 
 // answers reads answers and their descriptors. A read may end within a long
 // answer, and the next read may then return the descriptors of a later answer.
-// Each answer has a fixed number of descriptors, by which answers assigns them.
+// Each response has a fixed number of descriptors, by which answers assigns
+// them.
 type answers struct {
 	c   *net.UnixConn
 	buf []byte

@@ -132,7 +132,7 @@ func (m *machine) dial(context.Context) (net.Conn, error) {
 	return connOf(fd)
 }
 
-// kill ends every process of the sandbox at once.
+// kill kills all processes of the sandbox.
 func (m *machine) kill(g *cgroup.Group) {
 	if !m.kernel.kill() && g != nil {
 		_ = g.Kill()

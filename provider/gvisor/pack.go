@@ -74,7 +74,7 @@ func atLowPriority(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// Without the rights for this, f has the normal priority.
+		// Without the permissions for this, f has the normal priority.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)
 		const whoProcess, idleClass = 1, 3 << 13
 		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, whoProcess, 0, idleClass)

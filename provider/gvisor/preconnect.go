@@ -8,7 +8,7 @@ import (
 )
 
 // preconnectDelay is the delay between a call and the opening of the connection
-// for the next call. It lets the answer to the current call arrive first.
+// for the next call. It lets the response to the current call arrive first.
 const preconnectDelay = 25 * time.Millisecond
 
 // preconnect opens a connection to an agent before a call needs it. Opening a

@@ -34,16 +34,16 @@ type request struct {
 	Save    *saveOrder `json:",omitempty"`
 }
 
-// answer is the response to a request, as one JSON line. The answer to a dial
+// answer is the response to a request, as one JSON line. The response to a dial
 // carries a descriptor. The response to "kept" has one answer per process, with
-// its descriptors, and then an answer without an ID.
+// its descriptors, and then a response without an ID.
 type answer struct {
 	Error string `json:",omitempty"`
 	ID    string `json:",omitempty"`
 	Note  []byte `json:",omitempty"`
 	PID   int    `json:",omitempty"` // the sentry's process id
 	// Carried means that the agent holds the process's descriptors, so the
-	// answer carries none.
+	// response carries none.
 	Carried bool `json:",omitempty"`
 	// Parking means that the agent may hold the process's descriptors, because
 	// a server was parking the process.
@@ -63,7 +63,7 @@ const (
 )
 
 // openRequest sends a request to the shim and returns the connection for the
-// answer.
+// response.
 func (l layout) openRequest(ctx context.Context, r request, fds ...int) (*net.UnixConn, error) {
 	p, done, err := supervise.SocketPath(l.dir, socketFile)
 	if err != nil {
@@ -86,13 +86,13 @@ func (l layout) openRequest(ctx context.Context, r request, fds ...int) (*net.Un
 	return uc, nil
 }
 
-// sendRequest sends a request and returns the error in its answer, if any.
+// sendRequest sends a request and returns the error in its response, if any.
 func (l layout) sendRequest(ctx context.Context, r request, fds ...int) error {
 	_, err := l.call(ctx, r, fds...)
 	return err
 }
 
-// call sends a request and returns its answer.
+// call sends a request and returns its response.
 func (l layout) call(ctx context.Context, r request, fds ...int) (a answer, err error) {
 	c, err := l.openRequest(ctx, r, fds...)
 	if err != nil {
@@ -176,7 +176,7 @@ func connOf(fd int) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// send writes an answer, with descriptors if there are any.
+// send writes a response, with descriptors if there are any.
 func send(c *net.UnixConn, a answer, fds ...int) error {
 	b, err := json.Marshal(a)
 	if err != nil {

@@ -48,9 +48,9 @@ type Options struct {
 	Shim string
 	// Agent is the binary of the sandbox's init process.
 	Agent string
-	// Programs is the folder with the programs of earlier versions, which restore the
-	// saves of these versions. The names of the programs begin with "brig-". Sweep
-	// removes those that no save needs.
+	// Programs is the directory with the programs of earlier versions, which restore the saves of
+	// these versions. The names of the programs begin with "brig-". Sweep removes those that no
+	// save needs.
 	Programs string
 	Log      *slog.Logger
 	// Disabled lists the protections to disable, for tests that verify that an

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A late answer of the agent to an earlier question is not taken for the answer
-// to the current one.
+// A late response of the agent to an earlier question is not taken for the
+// response to the current one.
 func TestReleaseSkipsLateAnswers(t *testing.T) {
 	ends := socketPair(t, unix.SOCK_SEQPACKET)
 	defer ends[0].Close()

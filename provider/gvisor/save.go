@@ -154,7 +154,7 @@ const releaseTimeout = 5 * time.Second
 
 // release asks the agent to close all descriptors of the host. If op is
 // wire.ControlCheck, the agent only lists the processes that prevent a save.
-// It skips late answers to earlier questions. The caller holds m.saving.
+// It skips late responses to earlier questions. The caller holds m.saving.
 func (m *machine) release(op byte) ([]wire.Holder, error) {
 	deadline := time.Now().Add(releaseTimeout)
 	if err := m.control.SetDeadline(deadline); err != nil {
@@ -226,8 +226,8 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// maxCallAnswer is the maximum length of a sentry's answer, in bytes. An error
-// may contain stack traces.
+// maxCallAnswer is the maximum length of a sentry's response, in bytes. An
+// error may contain stack traces.
 const maxCallAnswer = 1 << 20
 
 // callWith makes a call and donates files.

@@ -166,7 +166,7 @@ const (
 // serve answers the sentry's requests until the sentry exits or sends an
 // invalid request.
 func (t *tree) serve() {
-	defer t.c.Close() // so that the sentry does not wait for an answer
+	defer t.c.Close() // so that the sentry does not wait for a response
 	for n := 0; ; n++ {
 		if n >= unpacedRequests {
 			time.Sleep(requestPause)
@@ -192,7 +192,7 @@ func (t *tree) serve() {
 	}
 }
 
-// answer returns the answer to a message. If it returns an error, the caller
+// answer returns the response to a message. If it returns an error, the caller
 // closes the connection.
 func (t *tree) answer(kind uint16, body []byte) (answer []byte, _ *os.File, err error) {
 	switch {
@@ -217,7 +217,7 @@ func refusal(e unix.Errno) []byte {
 	return message(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
 }
 
-// mounted returns the answer to a mount request: the root's number, empty
+// mounted returns the response to a mount request: the root's number, empty
 // attributes, and the supported messages. The sentry ignores the attributes
 // because it can read them from the descriptor.
 func mounted() []byte {
@@ -238,7 +238,7 @@ func message(kind uint16, body []byte) []byte {
 	return append(b, body...)
 }
 
-// send sends an answer, with a descriptor if there is one, and closes the
+// send sends a response, with a descriptor if there is one, and closes the
 // descriptor.
 func (t *tree) send(answer []byte, f *os.File) error {
 	var oob []byte

@@ -166,8 +166,8 @@ func socketPair(t testing.TB, kind int) (ends [2]*net.UnixConn) {
 	return ends
 }
 
-// exchangeMessages sends messages to a tree. It returns all answers and their descriptors
-// until the tree closes the connection.
+// exchangeMessages sends messages to a tree. It returns all responses and their descriptors until
+// the tree closes the connection.
 func exchangeMessages(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
 	t.Helper()
 	ends := socketPair(t, unix.SOCK_STREAM)
@@ -224,7 +224,7 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		say   [][]byte
 		files int
-		last  uint16 // the kind of the last answer
+		last  uint16 // the kind of the last response
 	}{
 		"mount":                   {[][]byte{mount}, 1, msgMount},
 		"mount and open":          {[][]byte{mount, fine, fine}, 3, msgOpenAt},

@@ -164,7 +164,7 @@ func testBadCommands(t *testing.T, h Harness) {
 	alive(t, in)
 }
 
-// testConcurrent runs eight commands at once, each with separate streams.
+// testConcurrent runs eight concurrent commands, each with separate streams.
 func testConcurrent(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	var all sync.WaitGroup

@@ -57,7 +57,8 @@ func testFilesOwners(t *testing.T, h Harness) {
 	}
 }
 
-// A file call has the rights of a program of its user. Root has all rights.
+// A file call has the permissions of a program of its user. Root has all
+// permissions.
 func testFilesRights(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()

@@ -155,7 +155,7 @@ func testFilesWatchRecursive(t *testing.T, h Harness) {
 	sh(t, in, "mkdir -p w/old/er")
 	w := watch(t, fs, "/workspace/w", true)
 	w.expectChanges(t, in, "echo 1 > w/old/er/f", "create old/er/f", "write old/er/f")
-	// Files created at once below a new directory are reported once.
+	// Files created immediately in a new directory are reported once.
 	w.expectChanges(t, in, "mkdir -p w/new/a/b && echo 1 > w/new/a/b/f && mkdir w/new/c", "create new", "create new/a", "create new/a/b", "create new/a/b/f")
 	time.Sleep(200 * time.Millisecond)
 	w.expectChanges(t, in, "echo 2 >> w/new/a/b/f && echo > w/new/c/g && echo > w/mark1", "write new/a/b/f", "create new/c/g", "create mark1")
@@ -201,7 +201,7 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 		t.Errorf("%v", err)
 	}
 	// Watches that have ended use no resources: the test opens far more than
-	// may be open at once.
+	// may be open at the same time.
 	for range 300 {
 		_ = fs.Watch(t.Context(), at("/workspace"), true, func(brig.FileChange) error { return enough })
 	}

@@ -15,7 +15,7 @@ type Held struct {
 	active, most int
 }
 
-// turns is the number of large answers that a key gets at once.
+// turns is the number of large responses that a key gets at the same time.
 const turns = 4
 
 // NewHeld returns a Held whose calls wait.
@@ -35,8 +35,8 @@ func (h *Held) Wait() {
 	h.active--
 }
 
-// CheckTurns sends many requests of one key, whose large answers h holds. It reports an
-// error unless four of them are made at once and all are answered.
+// CheckTurns sends many requests of one key, whose large responses h holds. It reports an error
+// unless four of them are made at the same time and all are answered.
 func CheckTurns(t *testing.T, h *Held, send func() error) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -27,7 +27,7 @@ type graph struct {
 type test struct{ dir, name string }
 
 // Tests returns the tests of the module at root that record attacks, grouped by
-// folder: those that call package attack directly or through other
+// directory: those that call package attack directly or through other
 // declarations. The search uses type information, because a search by name also
 // finds unrelated tests that run for many minutes.
 func Tests(root string) (map[string][]string, error) {
