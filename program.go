@@ -42,7 +42,7 @@ func ParseLanguage(s string) (Language, error) {
 // kernel.
 const JupyterPrefix = "jupyter:"
 
-// ParseContextLanguage is ParseLanguage for contexts, which also support the
+// ParseContextLanguage is like ParseLanguage, for contexts, which also support the
 // Jupyter kernels of an image.
 func ParseContextLanguage(s string) (Language, error) {
 	if l, ok := aliases[s]; ok {

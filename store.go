@@ -122,9 +122,9 @@ type RecordStore interface {
 
 // ExecStore persists the executions of sandboxes.
 type ExecStore interface {
-	// PutExec writes an execution and replaces one with the same ID, except that an
-	// execution that runs does not replace one that has ended. If Trim deleted its
-	// output, or the output's file is lost, only the size remains.
+	// PutExec writes an execution and replaces one with the same ID. A running execution does not
+	// replace an ended one. If Trim deleted its output, or the output's file is lost, only the
+	// size remains.
 	PutExec(ctx context.Context, x *Execution) error
 	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
 	// ListExecs returns a sandbox's executions, newest first (by Started). The list

@@ -124,7 +124,7 @@ func (c Ceilings) refuse(format string, args ...any) error {
 	return e.WithHint("use one of: %s", Clip(strings.Join(c.Images, ", "), 80))
 }
 
-// ScopedID is a sandbox's name for clients that handle several tenants:
+// ScopedID returns a sandbox's name for clients that handle several tenants:
 // {tenant}:{name}:{id}. Every call that accepts a name also accepts a scoped
 // ID.
 func (s *Sandbox) ScopedID() string { return s.Tenant + ":" + s.Spec.Name + ":" + string(s.ID) }

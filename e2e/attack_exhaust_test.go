@@ -85,8 +85,8 @@ func TestAttackOpenFiles(t *testing.T) {
 	}
 }
 
-// TestAttackDisk verifies that the data that a sandbox writes is bounded, and
-// that its disk space is freed afterwards.
+// TestAttackDisk verifies that a sandbox can write only a limited amount of
+// data, and that its disk space is freed afterwards.
 //
 //suite:part hostile
 func TestAttackDisk(t *testing.T) {

@@ -138,10 +138,9 @@ for _ in range(8):
 	{brig.Bash, "a program that it starts", "for n in {3..64}; do bash -c \"echo 0 0 - >&$n\" 2>/dev/null; done; :", 0},
 }
 
-// TestDriverChannel verifies that a program that uses the descriptors of its
-// interpreter's driver never shifts or forges the answer of another cell: each
-// cell receives its own answer, or the error of a context that broke the
-// protocol.
+// TestDriverChannel verifies that a program never shifts or forges the answer
+// of another cell by using its driver's descriptors. Each cell receives its own
+// answer, or the error of a context that broke the protocol.
 //
 //suite:part hostile
 func TestDriverChannel(t *testing.T) {
@@ -312,8 +311,8 @@ func awaitFile(t *testing.T, c *client.Client, box, name string) {
 	t.Fatalf("there is no file %q", name)
 }
 
-// TestForgedRun verifies that a one-shot's answer is not that of a line that the
-// program writes to the descriptors of its driver.
+// TestForgedRun verifies that a program cannot forge the result of its run by a
+// line on the descriptors of its driver.
 //
 //suite:part hostile
 func TestForgedRun(t *testing.T) {

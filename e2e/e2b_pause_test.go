@@ -209,9 +209,9 @@ func TestE2BPauseWire(t *testing.T) {
 	}
 }
 
-// TestPauseAtEnd verifies over REST that a sandbox with pause_at_end is paused when
-// its lease ends, even if the server was down at that time, and that egress rules
-// and environment hold after the pause.
+// TestPauseAtEnd verifies over REST that a sandbox with pause_at_end is paused when its lease
+// ends, even if the server was down at that time. Its egress rules and environment must hold
+// after the pause.
 //
 //suite:part crash
 func TestPauseAtEnd(t *testing.T) {

@@ -177,7 +177,7 @@ func (l *lab) web(repo string) *httptest.Server {
 	return s
 }
 
-// echoSocket is a WebSocket server that echoes one short message.
+// echoSocket serves a WebSocket that echoes one short message.
 func echoSocket(w http.ResponseWriter, r *http.Request) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	c, buf, err := http.NewResponseController(w).Hijack()

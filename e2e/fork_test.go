@@ -146,9 +146,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(('127.0.0.1', 9000), Handler).serve_forever()
 `
 
-// TestForkRandomNumbers verifies that the interpreters of copies give different random
-// numbers, and that a program that watches the generation file can do the same. The
-// control is the same program that does not watch it: its copies give the same numbers.
+// TestForkRandomNumbers verifies that the interpreters of copies give different random numbers. A
+// program can do the same if it watches the generation file. The control is the same program that
+// does not watch it: its copies give the same numbers.
 //
 //suite:part hostile
 func TestForkRandomNumbers(t *testing.T) {

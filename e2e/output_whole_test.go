@@ -36,7 +36,7 @@ var wholeWrites = []writingProgram{
 	{language: brig.Bash, code: `printf '%0300000d\n' 0 | tr 0 x >&2`, stderr: xLine(300000)},
 }
 
-// outputBox is a sandbox with a number of CPUs.
+// outputBox returns a sandbox with a number of CPUs.
 func outputBox(t *testing.T, s brig.Service, ctx context.Context, cpus float64) string {
 	t.Helper()
 	name := fmt.Sprintf("output-%d", int(100*cpus))
@@ -54,7 +54,7 @@ func differs(got brig.Output, want string) string {
 	return ""
 }
 
-// outputCPUs are the numbers of CPUs of the sandboxes in which output is tested.
+// outputCPUs returns the numbers of CPUs of the sandboxes in which output is tested.
 func outputCPUs() []float64 {
 	if testenv.Full() {
 		return []float64{0.25, 1, 2}
@@ -188,9 +188,9 @@ func TestStreamsByName(t *testing.T) {
 	})
 }
 
-// TestOutputIncludesLeftChildren verifies that the output of a program includes that of the
-// children that it has left behind, as it does behind a shell's pipe, and that a child
-// that does not end only delays the result.
+// TestOutputIncludesLeftChildren verifies that the output of a program includes the output of
+// children that it left behind, as with a shell's pipe. A child that does not end only delays the
+// result.
 //
 //suite:part core
 func TestOutputIncludesLeftChildren(t *testing.T) {

@@ -42,10 +42,10 @@ func asRoot(t *testing.T, ctx context.Context, svc brig.Service, name, script st
 	return out.String()
 }
 
-// TestPauseFiles verifies that a sandbox can be paused with its files only while programs
-// run that prevent any other pause, and that each use boots it again: with all kinds of
-// files and its own ID, and without programs, contexts and the content of its memory. The control
-// is a pause with memory, which is refused.
+// TestPauseFiles verifies that a sandbox can be paused with its files only, even while its
+// programs prevent any other pause. Each use boots it again: with all kinds of files and its own
+// ID, and without programs, contexts and the content of its memory. The control is a pause with
+// memory, which is refused.
 //
 //suite:part core
 func TestPauseFiles(t *testing.T) {

@@ -106,8 +106,8 @@ func TestPauseParksInterpreters(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestPauseParkUnanswered verifies that an interpreter that does not answer
-// prevents a pause, and that its context can be used as before afterwards.
+// TestPauseParkUnanswered verifies that an unresponsive interpreter prevents a
+// pause, and that its context can be used as before afterwards.
 //
 //suite:part core
 func TestPauseParkUnanswered(t *testing.T) {
@@ -138,9 +138,8 @@ func TestPauseParkUnanswered(t *testing.T) {
 	}
 }
 
-// TestPauseAfterInterpreterEnds verifies that a pause that follows immediately on the end of an
-// interpreter is not refused because of it: an interpreter that ends by itself, by a signal, or
-// with its context.
+// TestPauseAfterInterpreterEnds verifies that the end of an interpreter does not prevent a pause
+// immediately after it. The interpreter ends by itself, by a signal, or with its context.
 //
 //suite:part core
 func TestPauseAfterInterpreterEnds(t *testing.T) {

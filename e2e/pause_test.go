@@ -168,9 +168,9 @@ func TestResumeOnce(t *testing.T) {
 	}
 }
 
-// TestPauseRefused verifies that a sandbox with a program that cannot be saved
-// is not paused, that the error names the program, and that the sandbox
-// continues to run. The control is the same sandbox without that program.
+// TestPauseRefused verifies that a sandbox is not paused if one of its programs
+// cannot be saved. The error names the program, and the sandbox continues to
+// run. The control is the same sandbox without that program.
 //
 //suite:part core
 func TestPauseRefused(t *testing.T) {

@@ -225,8 +225,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestProcessOutlivesServer verifies that a process outlives the server that
-// started it, and that the next server lists it.
+// TestProcessOutlivesServer verifies that a process outlives its server, and
+// that the next server lists it.
 //
 //suite:part crash
 func TestProcessOutlivesServer(t *testing.T) {

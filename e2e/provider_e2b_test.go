@@ -54,7 +54,7 @@ func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider
 }
 
 // TestE2BProviderEnds verifies that a failed creation leaves no sandbox in the
-// cloud, and that the provider detects a sandbox that ended there without a
+// cloud. The provider must also detect a sandbox that ended there without a
 // request from the provider.
 //
 //suite:part providers

@@ -40,9 +40,9 @@ for _ in range(%[1]d):
 "`
 
 // TestRefusalsAreCounted verifies that the sentry counts every refusal, out of
-// reach of programs, and does not count calls that succeed or that fail for
-// another reason. The counts must persist after the end of the sandbox. The
-// control is a sandbox without counters.
+// reach of programs. It does not count successful calls and other failures. The
+// counts must persist after the end of the sandbox. The control is a sandbox
+// without counters.
 //
 //suite:part hostile
 func TestRefusalsAreCounted(t *testing.T) {

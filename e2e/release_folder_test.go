@@ -20,8 +20,8 @@ func releaseFolder(t *testing.T) string {
 	return dir
 }
 
-// TestReleaseFolder verifies that a release is complete, that its checksums are
-// right, and that all its files have the same version.
+// TestReleaseFolder verifies that a release is complete, with correct
+// checksums, and that all its files have the same version.
 //
 //suite:part install full
 func TestReleaseFolder(t *testing.T) {

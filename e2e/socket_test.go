@@ -176,9 +176,9 @@ func serveBox(t *testing.T, dir string) {
 	brigCommand(t, dir, "sandbox", "exec", "box", "sh", "-c", "until grep -q :1F40 /proc/net/tcp; do sleep 0.05; done")
 }
 
-// TestClientsOutliveServer verifies that clients that outlive their server send
-// nothing to a process that listens at its address, and continue with the next
-// server. The control is a command with a key, which that process receives.
+// TestClientsOutliveServer verifies that clients of an ended server send
+// nothing to another process at its address, and continue with the next server.
+// The control is a command with a key, which that process receives.
 //
 //suite:part hostile
 func TestClientsOutliveServer(t *testing.T) {
@@ -275,10 +275,10 @@ exec unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' ` + bin(t, "brig"
 	}
 }
 
-// TestServerSocket verifies the socket of a server: its mode, that another
-// user cannot use it even if the mode allows them to connect, that a key is not
-// needed on it, but that the key in admin.key must be valid, and that a long
-// path, a crash and a stop leave it usable or gone.
+// TestServerSocket verifies the mode of a server's socket. Another user cannot
+// use it even if the mode allows them to connect. A client needs no key on it,
+// but the key in admin.key must be valid. A long path, a crash and a stop leave
+// it usable or gone.
 //
 //suite:part hostile
 func TestServerSocket(t *testing.T) {

@@ -138,9 +138,9 @@ func (l leakyKeys) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 	return a, err
 }
 
-// TestKernelTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that
-// ignores the owner of sandboxes, and one that ignores the tenant of keys, on
-// which the protection of ephemeral kernels depends.
+// TestKernelTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that ignores
+// the owner of sandboxes. It must also detect one that ignores the tenant of keys, on which the
+// protection of ephemeral kernels depends.
 //
 //suite:part hostile
 func TestKernelTenancyMatrixDetectsIgnoredOwner(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 )
 
 // TestWorkspaceAtEveryProvider verifies that the sandbox of each provider has
-// exactly the files that the previous provider's sandbox wrote, and that its
-// own changes are committed.
+// exactly the files from the previous provider's sandbox, and that its own
+// changes are committed.
 //
 //suite:part workspaces full
 func TestWorkspaceAtEveryProvider(t *testing.T) {

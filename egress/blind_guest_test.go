@@ -69,8 +69,8 @@ func formOf(form, guess string) string {
 	return guess
 }
 
-// values are the two values to guess: the right part of one is wrong for the
-// other, and has the same characters.
+// values returns the two values to guess: the right part of one is wrong for
+// the other, and has the same characters.
 func (c channel) values() [2]string {
 	at := 0
 	if c.second {

@@ -24,7 +24,7 @@ const (
 	value       = `sk-live/"q+1"<é>&`
 )
 
-// key is a secret for the lab's host.
+// key returns a secret for the lab's host.
 func key(places ...brig.SecretPlace) Secret {
 	return Secret{
 		Name: "stripe", Placeholder: placeholder, Hosts: []string{"x.test", "*.test"}, Places: places,

@@ -112,11 +112,11 @@ func (b *budget) wait(ctx context.Context, n, spare int64) bool {
 	}
 }
 
-// reservedForConnections is the memory that requests leave to new connections,
+// reservedForConnections returns the memory that requests leave to new connections,
 // which need little each.
 func (b *budget) reservedForConnections() int64 { return b.most / 8 }
 
-// reservedForRequests is the memory that inspected connections leave to
+// reservedForRequests returns the memory that inspected connections leave to
 // requests.
 func (b *budget) reservedForRequests() int64 { return b.most / 4 }
 

@@ -35,7 +35,7 @@ const (
 	guestsCountEnv = "BRIG_TEST_GUESTS_COUNT" // the number of requests
 )
 
-// taken is the memory of this process's heap and stacks when further garbage
+// taken returns the memory of this process's heap and stacks when further garbage
 // collections free nothing more. Objects of earlier tests may be released only
 // after several collections, by finalizers and by goroutines that end.
 func taken() int64 {

@@ -161,7 +161,7 @@ func (s *Session) charge(f *flow) bool {
 	return false
 }
 
-// flowCost is the memory of a connection: the buffers of the network stack and
+// flowCost returns the memory of a connection: the buffers of the network stack and
 // the bytes carried at a time, in both directions.
 func flowCost(buffer int64) int64 { return 2 * (buffer + copyBufferSize(buffer)) }
 

@@ -97,8 +97,8 @@ func TestInspectDenies(t *testing.T) {
 	}
 }
 
-// A rule that denies a method also denies spellings that some servers accept as
-// that method.
+// A rule that denies a method also denies other spellings of the method that
+// some servers accept.
 func TestInspectMethodReadings(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))

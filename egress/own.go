@@ -65,9 +65,9 @@ func isNamed(a netip.Addr, networks []netip.Prefix) bool {
 	return false
 }
 
-// OwnAddress returns an error that names the first rule that allows an address
-// of this host, except those that the operator opened to all tenants. A host
-// may get further addresses later, so a Session checks them again at each
+// OwnAddress returns an error with the first rule that allows an address of
+// this host, except addresses opened to all tenants by the operator. A host may
+// get further addresses later, so a Session checks them again at each
 // connection.
 func OwnAddress(e *brig.Egress, own func(netip.Addr) bool, open []netip.Prefix) error {
 	for i, r := range e.Rules {

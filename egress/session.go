@@ -187,7 +187,7 @@ func (s *Session) Usage() (sent, received int64) {
 // event, and resets the counter.
 func (s *Session) Suppressed() int64 { return s.lost.Swap(0) }
 
-// Done is closed when the session has ended, or its link has.
+// Done returns a channel that is closed when the session or its link has ended.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Close ends the session and all its connections, and waits until they carry no

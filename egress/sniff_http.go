@@ -155,7 +155,7 @@ func checkRequest(first []byte, host string) string {
 	}
 }
 
-// checkHead is checkRequest for a header whose lines are well formed.
+// checkHead is like checkRequest, for a header whose lines are well formed.
 func checkHead(head []byte, hosts []string, host string) string {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 	switch {
@@ -180,7 +180,7 @@ func isFor(authority, host string) bool {
 	return strings.Trim(port, "0123456789") == "" && canonicalHost(name) == host
 }
 
-// matchHTTP2 is matchProtocol for unencrypted HTTP/2.
+// matchHTTP2 is like matchProtocol, for unencrypted HTTP/2.
 func matchHTTP2(first []byte) protocolMatch {
 	if _, err := firstStream(first); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return tooShort

@@ -174,7 +174,7 @@ func TestEarlierValuesAreCharged(t *testing.T) {
 	}
 }
 
-// searchedTexts are texts that take as much memory as possible to search: text
+// searchedTexts returns texts that take as much memory as possible to search: text
 // that matches nested values at each byte, and text that consists of escapes.
 func searchedTexts() map[string]string {
 	const length = 63 << 10

@@ -44,8 +44,8 @@ func CheckWide(e *brig.Egress) error {
 	return nil
 }
 
-// CheckPrivate returns an error that names the first rule that allows a network
-// outside the public internet, except those that are open to all tenants.
+// CheckPrivate returns an error with the first rule that allows a network
+// outside the public internet, except networks open to all tenants.
 func CheckPrivate(e *brig.Egress, open []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {

@@ -160,7 +160,7 @@ func (l *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return out, nil
 }
 
-// connectTo is the Dial function of the session.
+// connectTo dials a host of the world, for the session.
 func (l *world) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	l.mu.Lock()
 	l.dialed = append(l.dialed, address)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestFollowLog verifies that a followed log has each line once, in order, including those of the
-// same moment, that it goes on after a pause, and that it ends with the sandbox. Without Follow
-// it ends immediately.
+// same moment. It goes on after a pause, and ends with the sandbox. Without Follow it ends
+// immediately.
 func TestFollowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)

@@ -122,8 +122,8 @@ func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, why brig.ExitRe
 	}
 }
 
-// endProgramLater is endProgram in the background, for a program that a call could not
-// kill in its time.
+// endProgramLater calls endProgram in the background, for a program that a call could not kill in
+// its time.
 func (l *lifecycle) endProgramLater(rec *brig.Record, in brig.Instance, p brig.Process) {
 	l.background.Go(func() { l.endProgram(rec, in, p) })
 }

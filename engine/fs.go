@@ -50,8 +50,8 @@ func (f files) withFiles(ctx context.Context, op brig.Op, paths []brig.Path, g f
 		err := g(use, in.Files(), paths)
 		if brig.KindOf(err) == brig.Internal {
 			// The instance may be about to end, because a kill ends the agent
-			// first. Wait, so that a caller that then checks the sandbox's
-			// state sees that it has ended.
+			// first. Wait, so that the sandbox is in state ended when the
+			// caller then checks it.
 			f.e.awaitEnd(use, in, fileErrorWait)
 		}
 		return err

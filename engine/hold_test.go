@@ -88,9 +88,9 @@ type eofReader struct{}
 // Read implements io.Reader.
 func (eofReader) Read([]byte) (int, error) { return 0, io.EOF }
 
-// TestOpenCountsAsUse verifies that everything that is open keeps a sandbox for many
-// times its lease, and that it ends one lease after the last of it was closed. The
-// controls are a sandbox with nothing open, and one with a fixed lease, which end in time.
+// TestOpenCountsAsUse verifies that anything open keeps a sandbox for many times its lease. The
+// sandbox ends one lease after the last of them was closed. The controls are a sandbox with
+// nothing open, and one with a fixed lease, which end in time.
 func TestOpenCountsAsUse(t *testing.T) {
 	for what, open := range openUses {
 		t.Run(what, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 	}
 }
 
-// TestOpenAndExtend verifies that the renewals of an open sandbox do not shorten a lease
-// that a caller has made longer, and follow one that a caller has made shorter.
+// TestOpenAndExtend verifies that the renewals of an open sandbox do not shorten a lease extended
+// by a caller, and respect one shortened by a caller.
 func TestOpenAndExtend(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)

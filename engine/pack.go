@@ -149,7 +149,7 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	return nil
 }
 
-// saveKeyLocation is the location for which the key of a save is sealed.
+// saveKeyLocation returns the location for which the key of a save is sealed.
 func saveKeyLocation(rec *brig.Record) []string { return []string{"save", rec.Tenant, string(rec.ID)} }
 
 // keyOf returns the key of a sandbox's save. It makes and records one if there is none.

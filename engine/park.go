@@ -107,9 +107,9 @@ func awaitExit(ctx context.Context, s *interpreter.Session) bool {
 	return err == nil
 }
 
-// carriedSession parks a pooled interpreter that a pausable sandbox takes, so that
-// the programs that its cells start can be saved too. It returns nil if there is
-// no interpreter, or if it does not answer.
+// carriedSession parks a pooled interpreter that a pausable sandbox takes, so that programs
+// started by its cells can be saved too. It returns nil if there is no interpreter, or if it does
+// not answer.
 func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in brig.Instance, s *interpreter.Session) *interpreter.Session {
 	parker, ok := in.(brig.Parker)
 	if s == nil || !rec.Spec.Pausable || !ok {

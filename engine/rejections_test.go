@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestRejectionLinesAreLimited checks that rejected calls of one caller produce a bounded
-// number of lines, that the lines count every call, and that the rejections of another
-// caller keep their own lines.
+// TestRejectionLinesAreLimited checks that rejected calls of one caller produce a bounded number
+// of lines, which count every call. The rejections of another caller keep their own lines.
 func TestRejectionLinesAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var rs rejections

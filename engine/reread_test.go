@@ -50,8 +50,8 @@ func (r *wholeReader) Close() error {
 
 var rereadStart = time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 
-// TestRereadLogIsBounded verifies that a follower of a log that can only be read whole keeps
-// little of it, whether its lines are short or one is very long, and that it returns all.
+// TestRereadLogIsBounded verifies that the follower of a log without random access keeps little
+// of it in memory, with short lines and with a very long one, and returns all lines.
 func TestRereadLogIsBounded(t *testing.T) {
 	at := brig.LogTime(rereadStart)
 	for name, log := range map[string]string{

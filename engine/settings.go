@@ -32,7 +32,7 @@ func (ps *providers) reloadSettings(ctx context.Context) error {
 	return ps.reloadLocked(ctx, false)
 }
 
-// reloadLocked is reloadSettings for a caller that holds backends. If
+// reloadLocked is like reloadSettings, for a caller that holds backends. If
 // retry is set, it also retries providers that could not be opened before.
 func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	list, err := ps.Store.Settings(ctx)

@@ -229,7 +229,7 @@ func (e *env) endedByPause(ctx context.Context, id brig.ID) (_ context.Context, 
 	}
 }
 
-// errPaused is the error of a passive call that a pause ends.
+// errPaused returns the error of a passive call that a pause ends.
 func errPaused() error {
 	return brig.Errorf(brig.Unavailable, "the sandbox was paused").WithHint("call again: that resumes it")
 }

@@ -47,8 +47,8 @@ func TestValuesKeepLastUpdate(t *testing.T) {
 	}
 }
 
-// TestValuesAreLimited verifies that an update that is too large keeps the former value,
-// and that a long ID is none.
+// TestValuesAreLimited verifies that too large an update keeps the previous value, and that too
+// long an ID is ignored.
 func TestValuesAreLimited(t *testing.T) {
 	var v values
 	v.add(displayMessage("0", "bar", false))

@@ -106,7 +106,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 // Receive implements brig.Process.
 func (p *CarriedProcess) Receive() (brig.From, []byte, error) { return p.receive(false) }
 
-// ReceiveRest is Receive for the output that follows the last message. It returns
+// ReceiveRest is like Receive, for the output that follows the last message. It returns
 // io.EOF when every process that holds the output has closed it, or at the
 // deadline, after which nothing more can be received.
 func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {

@@ -77,7 +77,7 @@ func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error)
 	return g.callFrom(ctx, ctx, c)
 }
 
-// callFrom is call for a connection that outlives the context in which it is opened.
+// callFrom is like call, for a connection that outlives the context in which it is opened.
 func (g *Guest) callFrom(dial, ctx context.Context, c wire.Call) (net.Conn, func(), error) {
 	// The span lasts as long as the connection.
 	_, s := span.Start(ctx, "guest.", string(c.Op))

@@ -112,7 +112,7 @@ func (p *Process) Send(message []byte) error {
 // Receive implements brig.Process.
 func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive() }
 
-// ReceiveRest is Receive for the output that follows the last message. It returns
+// ReceiveRest is like Receive, for the output that follows the last message. It returns
 // io.EOF when every process that holds the output has closed it, or at the
 // deadline.
 func (p *Process) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// corpusContents are archives with false sizes, bombs and forbidden contents.
+// corpusContents returns archives with false sizes, bombs and forbidden contents.
 func corpusContents() []hostile {
 	node := func(typ byte) func(*maker, string) []byte {
 		return func(m *maker, _ string) []byte {

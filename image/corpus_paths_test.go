@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// corpusPaths are archives whose names and links lead out of the image.
+// corpusPaths returns archives whose names and links lead out of the image.
 func corpusPaths() []hostile {
 	return []hostile{
 		{name: "dotdot file", want: refused, says: `".."`, escapes: true, make: func(m *maker, c string) []byte {

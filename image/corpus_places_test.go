@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// corpusPlaces are archives that contain a link or another unsuitable type at a
+// corpusPlaces returns archives that contain a link or another unsuitable type at a
 // path that is written to or mounted on after unpacking.
 func corpusPlaces() []hostile {
 	var all []hostile

@@ -137,7 +137,7 @@ func certificate(t *testing.T) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
-// trustStore is a Java key store with one entry of the given kind: 1 is a key,
+// trustStore returns a Java key store with one entry of the given kind: 1 is a key,
 // 2 a certificate.
 func trustStore(kind uint32) string {
 	var b []byte

@@ -25,7 +25,7 @@ const syntheticHosts = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 // images.
 func syntheticResolver() string { return wire.ResolverFile(brig.UplinkGateway.String()) }
 
-// hostFiles are the single files of /etc that programs under /usr need: the
+// hostFiles returns the single files of /etc that programs under /usr need: the
 // loader's files and public tables. None of them normally holds secrets.
 func hostFiles() []string {
 	return []string{
@@ -34,7 +34,7 @@ func hostFiles() []string {
 	}
 }
 
-// hostTrees are patterns of directories in /etc to which programs and
+// hostTrees returns patterns of directories in /etc to which programs and
 // interpreters under /usr have links. Other directories are not copied.
 func hostTrees() []string {
 	return []string{"ld.so.conf.d", "python3*", "perl", "java-*", "R", "node*", "fonts", "ImageMagick-*"}

@@ -35,7 +35,7 @@ type place struct {
 	user bool // belongs to the sandbox's user
 }
 
-// hostPlaces are the directories of every host image.
+// hostPlaces returns the directories of every host image.
 func hostPlaces() []place {
 	const sticky = fs.ModeSticky | 0o777
 	return []place{
@@ -51,7 +51,7 @@ func hostPlaces() []place {
 	}
 }
 
-// hostLinks are the top-level names that are links into /usr on a merged-/usr
+// hostLinks returns the top-level names that are links into /usr on a merged-/usr
 // system.
 func hostLinks() []string { return []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// small is an archive with one entry of each type that an image keeps.
+// small returns an archive with one entry of each type that an image keeps.
 func small(t testing.TB) []byte {
 	m := newMaker(t)
 	m.dir("./")

@@ -103,7 +103,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// hostileLayers are images with malicious layers. Each follows a layer with
+// hostileLayers returns images with malicious layers. Each follows a layer with
 // links of all kinds. No layer may touch files outside of the image.
 func hostileLayers() []hostile {
 	own := []hostile{

@@ -145,8 +145,8 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 	return nil
 }
 
-// unused returns the images that may be evicted: those that were pulled, have no alias,
-// and that users does not need.
+// unused returns the images that may be evicted: those that were pulled, have no alias, and are
+// not in users.
 func (s *Store) unused(ctx context.Context, all []storedImage) ([]storedImage, brig.ImageUsers, error) {
 	s.quotaState.mu.Lock()
 	users := s.quotaState.users

@@ -90,7 +90,7 @@ func TestNewNames(t *testing.T) {
 	}
 }
 
-// archiveOf is an archive whose digest depends on text.
+// archiveOf returns an archive whose digest depends on text.
 func archiveOf(t *testing.T, text string) []byte {
 	m := newMaker(t)
 	m.file("text", text)

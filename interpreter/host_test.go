@@ -313,7 +313,7 @@ func runPlain(t *testing.T, program, file, code string, env ...string) (exit int
 	return runPlainIn(t, t.TempDir(), program, file, code, env...)
 }
 
-// runPlainIn is runPlain in a directory.
+// runPlainIn is like runPlain, in a directory.
 func runPlainIn(t *testing.T, dir, program, file, code string, env ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {

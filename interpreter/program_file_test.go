@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// selfPrograms are programs that use their own file, by language. Each one
+// selfPrograms returns programs that use their own file, by language. Each one
 // prints "ok", or fails. testdata/self.txtar has them.
 func selfPrograms(t *testing.T) []txtar.File {
 	t.Helper()
@@ -33,8 +33,8 @@ func startFor(t *testing.T, file string) *driver {
 	return startNode(t)
 }
 
-// A program finds itself under its own name, in a directory that is empty, that
-// has another file of that name, or that it cannot write to.
+// A program finds itself under its own name in an empty directory, in one with
+// another file of that name, and in one without write permission.
 func TestProgramFile(t *testing.T) {
 	for _, p := range selfPrograms(t) {
 		for _, place := range []string{"empty", "taken", "same", "sealed"} {

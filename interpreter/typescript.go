@@ -60,7 +60,7 @@ func TypeScript(code string) (js string, err error) {
 	return typeScript(code, `{}`)
 }
 
-// TypeScriptCell is [TypeScript] for a cell: it keeps unused imports for later
+// TypeScriptCell is like [TypeScript], for a cell: it keeps unused imports for later
 // cells.
 func TypeScriptCell(code string) (js string, err error) {
 	const config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`

@@ -85,12 +85,12 @@ func TypeScriptMain(r io.Reader, w io.Writer) error {
 	}
 }
 
-// Program is [TypeScript].
+// Program is like [TypeScript].
 func (t *Transpiler) Program(ctx context.Context, code string) (js string, err error) {
 	return t.run(ctx, transpileOrder{Code: code})
 }
 
-// Cell is [TypeScriptCell].
+// Cell is like [TypeScriptCell].
 func (t *Transpiler) Cell(ctx context.Context, code string) (js string, err error) {
 	return t.run(ctx, transpileOrder{Code: code, Cell: true})
 }

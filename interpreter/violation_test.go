@@ -146,8 +146,8 @@ func TestSyncDiscards(t *testing.T) {
 	}
 }
 
-// TestLostOrderIsDetected verifies when an order without an answer is lost, and that an order is
-// not lost that the driver has not read or that follows one that takes long.
+// TestLostOrderIsDetected verifies when an unanswered order counts as lost. It does not if the
+// driver has not read it yet, or if a long order precedes it.
 func TestLostOrderIsDetected(t *testing.T) {
 	ping := func(o Order) []string {
 		if o.Op == "ping" {

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// hostileSources are sources that overload parsers and tree walkers. All end
+// hostileSources returns sources that overload parsers and tree walkers. All end
 // with a call of eval, which a walker that reaches the end finds.
 func hostileSources() map[string]string {
 	n := 20_000

@@ -8,7 +8,7 @@ import (
 // javascriptGrammar interprets the nodes of JavaScript's grammar.
 type javascriptGrammar struct{}
 
-// javascriptRoots are names that are followed under any rules.
+// javascriptRoots returns names that are followed under any rules.
 func javascriptRoots() []string {
 	return []string{"globalThis", "global", "self", "window", "this", "require", "module", "process", "Reflect", "Object"}
 }

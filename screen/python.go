@@ -8,7 +8,7 @@ import (
 // pythonGrammar interprets the nodes of Python's grammar.
 type pythonGrammar struct{ foldTable *foldTable }
 
-// pythonRoots are names that are followed under any rules.
+// pythonRoots returns names that are followed under any rules.
 func pythonRoots() []string {
 	return []string{
 		"builtins", "__builtins__", "importlib", "sys", "__import__", "getattr", "setattr", "delattr", "vars",

@@ -30,9 +30,9 @@ type Screener struct {
 // Warm prepares the parser for the first Check.
 func (c *Screener) Warm(ctx context.Context) error { return c.parser.prepare(ctx) }
 
-// Check returns the findings in a source, in order. The caller passes
-// TypeScript as the JavaScript that it compiles to, because that is the code
-// that runs. Check returns ErrLanguage for every language except Python and
+// Check returns the findings in a source, in order. The caller compiles
+// TypeScript first and passes the JavaScript, because the interpreter runs the
+// latter. Check returns ErrLanguage for every language except Python and
 // JavaScript, including TypeScript. It returns ErrTooLarge for a source that
 // exceeds the limits. A source with a syntax error is checked as far as it can
 // be parsed.

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// widenSecrets checks that a change that lets a value go further requires the value:
-// otherwise the caller could learn a value that it does not know.
+// widenSecrets checks that a caller must give the value to widen a secret's hosts or places.
+// Otherwise the caller could learn a value that it does not know.
 func (h secretCases) widenSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	base := brig.SecretChange{
@@ -79,8 +79,8 @@ func (h secretCases) find(t *testing.T, name string) *brig.Secret {
 	return nil
 }
 
-// narrowSecrets checks that a change that narrows needs no value, and applies to
-// sandboxes that have the secret.
+// narrowSecrets checks that narrowing a secret needs no value, and applies to
+// existing sandboxes with the secret.
 func (h secretCases) narrowSecrets(t *testing.T, base brig.SecretChange) {
 	ctx := h.Context(t)
 	see := brig.SecretChange{Name: base.Name, Value: []byte("the third value"), Hosts: []string{}, Reveal: true}

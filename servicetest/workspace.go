@@ -77,7 +77,7 @@ func (h workspaceCases) captures(t *testing.T, ws string) {
 }
 
 // mainInWorkspace checks that the main program of a sandbox finds its
-// workspace, and that the files that it leaves are stored.
+// workspace, and that its files are stored.
 func (h workspaceCases) mainInWorkspace(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Command: &brig.Command{Argv: h.argv("exit", "0")}, Workspace: brig.WorkspaceUse{Name: ws, Mode: brig.WorkspaceDirect}})

@@ -129,7 +129,7 @@ func (o Options) transport() http.RoundTripper {
 	})
 }
 
-// configError is an error about a field of the configuration.
+// configError returns an error about a field of the configuration.
 func configError(field, format string, args ...any) *brig.Error {
 	e := brig.Errorf(brig.InvalidConfig, format, args...)
 	e.Field = field

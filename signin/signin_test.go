@@ -437,9 +437,9 @@ func TestReplayLimit(t *testing.T) {
 	}
 }
 
-// TestTokenAudience checks that a token is accepted if it was issued to
-// a client that the operator configured, regardless of the claim that names the
-// client. Claim names are compared exactly.
+// TestTokenAudience checks that a token is accepted if it was issued to a
+// configured client, regardless of the claim that names the client. Claim names
+// are compared exactly.
 func TestTokenAudience(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, func(o *signin.Options) { o.Audiences, o.Clients = []string{"api"}, []string{"cli"} })

@@ -54,8 +54,8 @@ func TestHoldIsInterruptible(t *testing.T) {
 	}
 }
 
-// TestSweepDelaysOthersBriefly checks that a sweep that waits for a long commit
-// does not keep other callers of the tenant out until that commit ends.
+// TestSweepDelaysOthersBriefly checks that other callers of the tenant do not
+// wait for a long commit because a sweep waits for it.
 func TestSweepDelaysOthersBriefly(t *testing.T) {
 	workspace.SetSweepPrecedence(t, 20*time.Millisecond)
 	o, err := workspace.OpenDir(t.TempDir())

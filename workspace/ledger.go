@@ -128,7 +128,7 @@ func (l *ledger) name(digest string, size int64) {
 // otherwise.
 const versionCharge = 4 << 10
 
-// versionName is the name of a version's record in the ledger.
+// versionName returns the name of a version's record in the ledger.
 func versionName(r *record) string { return "version " + r.Mark }
 
 // contents returns the sizes of the contents that a manifest names.
@@ -142,7 +142,7 @@ func (m manifest) contents() map[string]int64 {
 	return out
 }
 
-// overQuota is the error for a version that exceeds the quota.
+// overQuota returns the error for a version that exceeds the quota.
 func overQuota(quota int64) error {
 	told := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
 	return told.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")

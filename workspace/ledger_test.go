@@ -63,9 +63,9 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	return want
 }
 
-// TestQuota checks that the additional bytes of a version must fit the quota,
-// that contents which the tenant already stores are free, and that removed
-// contents release their bytes.
+// TestQuota checks that the additional bytes of a version must fit the quota.
+// Contents already stored by the tenant are free, and removed contents release
+// their bytes.
 func TestQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestReserveAndRelease checks that a capture reserves every content that no
-// version names yet, and that a release frees exactly those that no other
-// capture holds.
+// TestReserveAndRelease checks that a capture reserves every content without a
+// version, and that a release frees exactly those without another capture.
 func TestReserveAndRelease(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")

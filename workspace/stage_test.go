@@ -56,9 +56,9 @@ func TestS3StagesSparsely(t *testing.T) {
 	}
 }
 
-// TestStagedBytesAreBounded checks that commits that stage large files wait for
-// each other, that another tenant does not wait, and that the size that a
-// sandbox declares is not trusted.
+// TestStagedBytesAreBounded checks that commits with large files wait for each
+// other, but not for those of another tenant. The size declared by a sandbox is
+// not trusted.
 func TestStagedBytesAreBounded(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {

@@ -52,7 +52,7 @@ func (s *Store) hold(ctx context.Context, tenant string) (release func(), err er
 	return release, unavailable(err)
 }
 
-// tenantKey is the prefix of all keys of a tenant. Different tenants have
+// tenantKey returns the prefix of all keys of a tenant. Different tenants have
 // different prefixes, and none is a prefix of another.
 func tenantKey(tenant string) string {
 	if brig.ValidName(tenant) {
@@ -215,7 +215,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, err
 	return s.list(ctx, tenant)
 }
 
-// list is List for callers that hold the tenant's objects.
+// list is like List, for callers that hold the tenant's objects.
 func (s *Store) list(ctx context.Context, tenant string) ([]*brig.Workspace, error) {
 	prefix := tenantKey(tenant) + "/names/"
 	var names []string

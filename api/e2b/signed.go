@@ -79,7 +79,7 @@ func (k *tokens) signer(ctx context.Context, id, tenant string, u urlSignature) 
 	return k.otherSigner(ctx, id, tenant, u)
 }
 
-// otherSigner is signer for the keys that did not receive the sandbox's token from this
+// otherSigner is like signer, for the keys that did not receive the sandbox's token from this
 // API.
 func (k *tokens) otherSigner(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
 	resume := u.turn.Wait() // the store may have to be read

@@ -45,9 +45,8 @@ func (l *actorLog) Dial(ctx context.Context, name string, port int) (net.Conn, e
 }
 
 // TestVisitorsCallsAreMarked checks that a request without its token to envd or to the
-// interpreter makes no call of the tenant, and that the calls of all requests without a
-// token are a visitor's, so that they do not use up the tenant's rate. The control is the
-// same request with a token.
+// interpreter makes no call as the tenant. All calls of requests without a token are a visitor's,
+// and do not use up the tenant's rate. The control is the same request with a token.
 func TestVisitorsCallsAreMarked(t *testing.T) {
 	var log *actorLog
 	_, d, srv := serve(t, func(o *e2b.Options) {

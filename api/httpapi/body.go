@@ -128,7 +128,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	}
 }
 
-// ReadDocument is ReadBody for a JSON body, which may be empty. It rejects a
+// ReadDocument is like ReadBody, for a JSON body, which may be empty. It rejects a
 // document that exceeds the limits of CheckShape.
 func ReadDocument(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	body, err := ReadBody(w, r, most)

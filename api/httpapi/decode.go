@@ -31,7 +31,7 @@ type shaper interface{ Shape(first byte) any }
 // missing field.
 func Decode(data []byte, v any) error { return decode(data, v, false) }
 
-// DecodeDescribed is Decode for documents that an OpenAPI document describes.
+// DecodeDescribed is like Decode, for documents that an OpenAPI document describes.
 // No field may be null, required fields must be present, and a field may be
 // empty only if its tags allow that (see Constraint).
 func DecodeDescribed(data []byte, v any) error { return decode(data, v, true) }

@@ -96,7 +96,7 @@ func TestDecodeKeepsSecrets(t *testing.T) {
 }
 
 // FuzzDecode checks that every input is either decoded or rejected as a client
-// error, and that encoding/json accepts every input that passes the check.
+// error. encoding/json must accept every input that passes the check.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"language":"python","files":{"a":"b"},"limits":{"memory":"5MiB"}}`, `{"command":["a"],"env":{"A":"b"}}`,

@@ -48,7 +48,7 @@ func (l *Limit) Reserve(r *http.Request) error {
 	return nil
 }
 
-// Hold is Reserve, but release gives the request back, if it did not have to be
+// Hold is like Reserve, but release gives the request back, if it did not have to be
 // limited.
 func (l *Limit) Hold(r *http.Request) (release func(), err error) {
 	now := time.Now()

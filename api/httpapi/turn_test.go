@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTurns checks that a key has a limited number of large responses at the same time, that each
-// of its requests gets its turn, and that the requests of other keys and tenants do not wait.
+// TestTurns checks that a key has a limited number of large responses at the same time. Each of
+// its requests gets its turn, and the requests of other keys and tenants do not wait.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewLimiter(Limits{})

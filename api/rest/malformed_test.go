@@ -70,9 +70,9 @@ func mutate(r *rand.Rand, s string) string {
 	return s
 }
 
-// TestMalformed sends 10,000 randomly invalid requests. It checks that no
-// request causes a server error, that every rejection has the API's format, and
-// that no goroutine is left behind.
+// TestMalformed sends 10,000 randomly invalid requests. No request may cause a
+// server error, every rejection must have the API's format, and no goroutine
+// may be left behind.
 func TestMalformed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10,000 requests")

@@ -44,7 +44,7 @@ type attacker struct {
 	counts map[string]int64
 }
 
-// attackerCommand is the command that the attacker's process runs.
+// attackerCommand returns the command that the attacker's process runs.
 func (c benchCommands) attackerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "attacker CASE", Hidden: true, Args: cobra.ExactArgs(1),

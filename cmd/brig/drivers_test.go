@@ -19,8 +19,8 @@ import (
 )
 
 // TestCallsAreCounted checks that calls to a remote provider are counted by
-// region and status, and that a service at capacity is counted separately from
-// one that fails.
+// region and status. A service at capacity and a failing one are counted
+// separately.
 func TestCallsAreCounted(t *testing.T) {
 	double := agentruntest.New(agentruntest.Options{
 		ID: "LTAI", Secret: "secret", Account: "1431999136518149", Region: "cn-beijing",

@@ -30,7 +30,7 @@ const (
 // self is the path of this binary. It remains valid if the file is replaced.
 const self = "/proc/self/exe"
 
-// programsDir is the directory of the programs that were unpacked.
+// programsDir returns the directory of the programs that were unpacked.
 func programsDir(dataDir string) string { return filepath.Join(dataDir, "bin") }
 
 // unpack writes an embedded program to the data folder, once per version, and

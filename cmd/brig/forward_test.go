@@ -128,7 +128,7 @@ func startForwarder(t *testing.T, f *forwarder) string {
 	return "http://" + ln.Addr().String()
 }
 
-// console is a server on the shared loopback that sets a browser's session
+// console returns a server on the shared loopback that sets a browser's session
 // cookie.
 func console(t *testing.T) (at *url.URL, browser *http.Client) {
 	t.Helper()

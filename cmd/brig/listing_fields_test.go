@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTemplateFields checks that a template with an unknown field is an error that
-// names the known ones, even for an empty list, and that fields that an item may
-// lack are valid.
+// TestTemplateFields checks that the error for an unknown template field names the known fields,
+// even for an empty list. Optional fields of an item are valid.
 func TestTemplateFields(t *testing.T) {
 	tenants := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}}
 	sandboxes := &brig.Page{Sandboxes: []*brig.Sandbox{{Spec: brig.Spec{Labels: map[string]string{"agent": "x"}}}}}

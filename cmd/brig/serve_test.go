@@ -58,9 +58,9 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	return s
 }
 
-// TestAnnouncedAddress checks that a server that listens on all addresses
-// announces a reachable one: with an accepted host name, and with plain HTTP
-// that does not leave the machine.
+// TestAnnouncedAddress checks which address a server announces if it listens on
+// all of them: a reachable one, with an accepted host name, over which plain
+// HTTP does not leave the machine.
 func TestAnnouncedAddress(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string

@@ -85,9 +85,9 @@ func TestSignInLink(t *testing.T) {
 	}
 }
 
-// TestSignInLinkForPrograms checks that the data folder's owner gets a link at the
-// socket, and over TCP only a program with the admin key, that a wrong key is rejected
-// at the socket, too, and that the link then signs in once.
+// TestSignInLinkForPrograms checks who gets a link: at the socket the data folder's owner, and
+// over TCP only a program with the admin key. The socket rejects a wrong key, too. The link signs
+// in once.
 func TestSignInLinkForPrograms(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
 	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {

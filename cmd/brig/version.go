@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/internal/version"
 )
 
-// versionLine is the output of brig --version.
+// versionLine returns the output of brig --version.
 func versionLine() string { return "brig " + version.String() }
 
 // infoCommands are the commands that describe this program.

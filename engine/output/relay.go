@@ -269,7 +269,7 @@ func (r *Relay) tryReserve(cost int) bool {
 	return false
 }
 
-// errSlowReader is the error for a caller who read too slowly for the budget.
+// errSlowReader returns the error for a caller who read too slowly for the budget.
 func errSlowReader() error {
 	return brig.Errorf(brig.RateLimited, "the client did not read the output in time, and the limit for buffered output is reached").
 		WithHint("it has ended, and its record has the result; read faster, or stream less at a time")

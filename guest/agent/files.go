@@ -50,7 +50,7 @@ func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 }
 
 // putFile writes a file under a temporary name and then renames it, so that a
-// program that reads an earlier file of that name sees it complete. For
+// program always reads a complete file, the previous or the new one. For
 // example, an interpreter may load a driver's files while another interpreter
 // is started.
 func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex) error {

@@ -9,9 +9,9 @@ import (
 )
 
 // rootInterval is how often a watch checks that its path still leads to its
-// directory. The kernel does not report that a parent was moved, that a link in the
-// path changed, that a file system was mounted on it, or, while a descriptor is open,
-// that the directory was removed. Programs of a sandbox cannot mount below it.
+// directory. The kernel does not report a moved parent, a changed link in the path, a file system
+// mounted on it, or, while a descriptor is open, the removal of the directory. Programs of a
+// sandbox cannot mount below it.
 const rootInterval = time.Second
 
 // guardRoot ends a watch when its path leads to another directory than at its

@@ -82,7 +82,7 @@ func (x *execution) isInterpreter() bool {
 	return x.canBeParked()
 }
 
-// canBeParked is isInterpreter for a caller that holds x.mu.
+// canBeParked is like isInterpreter, for a caller that holds x.mu.
 func (x *execution) canBeParked() bool {
 	return x.call.Donated && !x.call.Plain && x.parked != nil && x.exit == nil && x.leader > 1
 }

@@ -171,8 +171,8 @@ func (k *Supervisor) list() []*machine {
 	return out
 }
 
-// get returns a machine. It waits for a machine that is being created, so that
-// a client can destroy a machine that it has just requested.
+// get returns a machine. It waits for a creation in progress, so that a client
+// can destroy a machine immediately after its request.
 func (k *Supervisor) get(id string) *machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()

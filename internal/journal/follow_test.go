@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// TestFollow verifies that a Follower returns everything that is written, once: before it
-// was opened and after it has reached the end, in several files, and by a writer that
-// still has the old file open.
+// TestFollow verifies that a Follower returns all data once: written before it was opened and
+// after it has reached the end, in several files, and by a writer with the old file still open.
 func TestFollow(t *testing.T) {
 	for _, times := range []bool{false, true} {
 		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {

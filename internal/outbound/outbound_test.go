@@ -15,8 +15,8 @@ import (
 
 var errRefused = errors.New("refused")
 
-// TestTransport checks that the judge receives the address that a name resolves
-// to, and that its refusal prevents the connection. The control is a judge that
+// TestTransport checks that the check receives the resolved address of a name,
+// and that its refusal prevents the connection. The control is a judge that
 // accepts the address.
 func TestTransport(t *testing.T) {
 	served := 0

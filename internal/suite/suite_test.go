@@ -297,9 +297,8 @@ func TestRunSlots(t *testing.T) {
 	}
 }
 
-// TestRunBesideLastPackages checks that the next stage starts while the last packages of
-// a job still run, that a job that must be alone does not, and that each part has its own
-// tests.
+// TestRunBesideLastPackages checks that the next stage starts while the last packages of a job
+// still run, but not a job that must run alone. Each part has its own tests.
 func TestRunBesideLastPackages(t *testing.T) {
 	dir := t.TempDir()
 	packages := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/a"}'; until [ -e `+dir+`/beside ]; do sleep 0.01; done; sleep 0.2; touch `+dir+`/ended; `+passing)
@@ -320,7 +319,7 @@ func TestRunBesideLastPackages(t *testing.T) {
 	}
 }
 
-// TestRunWaitingJobs checks that a job that waits runs beside those that have all slots.
+// TestRunWaitingJobs checks that a waiting job runs beside the jobs that have all slots.
 func TestRunWaitingJobs(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
@@ -333,8 +332,8 @@ func TestRunWaitingJobs(t *testing.T) {
 	}
 }
 
-// TestLongestPackagesRunFirst checks that the packages that took longest come first, and that the
-// times are those of the same job.
+// TestLongestPackagesRunFirst checks that the slowest packages come first, and that the times are
+// those of the same job.
 func TestLongestPackagesRunFirst(t *testing.T) {
 	tree := &Tree{}
 	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}

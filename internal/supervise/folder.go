@@ -1,9 +1,9 @@
-// Package supervise has the parts that are the same in everything that
-// supervises a sandbox: the shim of gVisor, the supervisor of plain processes,
-// the init of a container, and a server that supervises containers. These parts
-// are the lease, the main program, and the files in the sandbox's directory.
-// How a sandbox starts, is killed and is reached differs, and is not here. The
-// agent's program contains this package, so it needs only the standard library.
+// Package supervise has the common parts of all programs that supervise a
+// sandbox: the shim of gVisor, the supervisor of plain processes, the init of a
+// container, and a server for containers. These parts are the lease, the main
+// program, and the files in the sandbox's directory. How a sandbox starts, is
+// killed and is reached differs, and is not here. The agent's program contains
+// this package, so it needs only the standard library.
 package supervise
 
 import (
@@ -41,7 +41,7 @@ func WriteRecord(name string, v any, durable bool) error {
 	return WriteFile(name, b, durable)
 }
 
-// WriteFile is WriteRecord for a file with other content.
+// WriteFile is like WriteRecord, for a file with other content.
 func WriteFile(name string, b []byte, durable bool) error {
 	// Two servers may write the same file, so each has a temporary file of its
 	// own. Its mode is 0600.

@@ -66,7 +66,7 @@ func (m *Main) Over() <-chan struct{} {
 	return m.overChannel()
 }
 
-// overChannel is Over for a caller that holds m.mu.
+// overChannel is like Over, for a caller that holds m.mu.
 func (m *Main) overChannel() chan struct{} {
 	if m.over == nil {
 		m.over = make(chan struct{})

@@ -31,7 +31,7 @@ const (
 	agentPath = agentDir + "/" + agentName
 )
 
-// agentCaps are the capabilities of the agent over the processes and files of
+// agentCaps returns the capabilities of the agent over the processes and files of
 // its own sandbox. It empties its bounding set before it starts a process, so
 // that no process that it starts has any of them, regardless of its user.
 func (p *Provider) agentCaps() []string {

@@ -73,7 +73,7 @@ func (c *Config) endpoint(field, raw string) (*brig.Endpoint, error) {
 	return brig.ParseEndpoint(field, raw, private)
 }
 
-// control is the endpoint of the control plane.
+// control returns the endpoint of the control plane.
 func (c *Config) control() (*brig.Endpoint, error) { return c.endpoint("api_url", c.api()) }
 
 // sandboxEndpoint returns the endpoint with which the addresses of sandboxes

@@ -100,7 +100,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	return nil
 }
 
-// loopError is the error for an endpoint that is this server itself.
+// loopError returns the error for an endpoint that is this server itself.
 func loopError() *brig.Error {
 	e := brig.Errorf(brig.InvalidConfig, "the endpoint is this server's own executor manager API, so programs would loop").
 		WithHint("give the address of another executor manager, or activate another provider")

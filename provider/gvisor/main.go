@@ -91,12 +91,12 @@ func parse(args []string) (p parsed) {
 	return p
 }
 
-// goferCaps are the capabilities that gVisor leaves to a gofer.
+// goferCaps returns the capabilities that gVisor leaves to a gofer.
 func goferCaps() []int {
 	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_CHROOT}
 }
 
-// sentryCaps are the capabilities that gVisor leaves to a sentry.
+// sentryCaps returns the capabilities that gVisor leaves to a sentry.
 func sentryCaps() []int {
 	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_PTRACE}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// agentCaps are the capabilities of the agent over the processes and files of
+// agentCaps returns the capabilities of the agent over the processes and files of
 // its own sandbox. Its bounding set is empty, and it drops its ambient
 // capabilities before it starts a process. The processes that it starts
 // therefore have no capabilities, whatever their user.
@@ -203,7 +203,7 @@ func isDisabled(disabled []string, protection string) bool {
 	return failpoint.Enabled && slices.Contains(disabled, protection)
 }
 
-// bundleDir is the directory from which gVisor reads its configuration.
+// bundleDir returns the directory from which gVisor reads its configuration.
 func (l layout) bundleDir() string { return filepath.Clean(l.dir) }
 
 // links is the network configuration of a guest in gVisor's format: only the

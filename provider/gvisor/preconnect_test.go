@@ -21,8 +21,7 @@ func (c countedConn) Close() error {
 	return nil
 }
 
-// dialer returns a dial function that counts the connections that it has opened
-// and those that are still open.
+// dialer returns a dial function that counts all connections and the open ones.
 func dialer(made, open *atomic.Int32) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		made.Add(1)

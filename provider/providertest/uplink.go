@@ -156,7 +156,7 @@ func checkEnded(t *testing.T, ended <-chan error) {
 	}
 }
 
-// testNoUplink checks that an instance that cannot have a network link has no
+// testNoUplink checks that an instance without support for network links has no
 // network, and that its notes report it.
 func testNoUplink(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)

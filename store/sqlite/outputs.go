@@ -100,7 +100,7 @@ type packedRow struct {
 	lost      bool
 }
 
-// unpackRow is unpack for a row that was read.
+// unpackRow is like unpack, for a row that was read.
 func unpackRow[T any](o outputs, p packedRow) (*T, error) {
 	if p.file == "" {
 		return decodeLost[T](p.doc, p.data, p.lost)

@@ -230,8 +230,8 @@ func testLargeRuns(t *testing.T, s brig.Store) {
 	}
 }
 
-// testLargeExecs checks that a list of executions has every execution, but a bounded size,
-// and that it leaves out only the output of executions that run.
+// testLargeExecs checks that a list of executions has every execution, but a bounded size. It
+// omits only the output of running executions.
 func testLargeExecs(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
