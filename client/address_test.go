@@ -53,10 +53,10 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer sealed.Close()
 	follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
 	for name, o := range map[string]client.Options{
-		"the default":      {URL: plain.URL},
-		"one that is bare": {URL: plain.URL, HTTP: &http.Client{}},
-		"one that follows": {URL: plain.URL, HTTP: follows},
-		"from https":       {URL: sealed.URL, HTTP: sealed.Client()},
+		"the default":       {URL: plain.URL},
+		"bare client":       {URL: plain.URL, HTTP: &http.Client{}},
+		"follows redirects": {URL: plain.URL, HTTP: follows},
+		"from https":        {URL: sealed.URL, HTTP: sealed.Client()},
 	} {
 		asked = nil
 		o.Key = key

@@ -46,8 +46,8 @@ func TestRetryAtCapacity(t *testing.T) {
 		kind         brig.Kind
 		least        time.Duration
 	}{
-		"it has room later":       {busyServer{refusals: 2, field: "capacity"}, 0, 3, "", 6 * time.Second},
-		"it never has":            {busyServer{refusals: 1000, field: "capacity"}, 8 * time.Second, 3, brig.RateLimited, 6 * time.Second},
+		"capacity is free later":  {busyServer{refusals: 2, field: "capacity"}, 0, 3, "", 6 * time.Second},
+		"capacity is never free":  {busyServer{refusals: 1000, field: "capacity"}, 8 * time.Second, 3, brig.RateLimited, 6 * time.Second},
 		"the caller is impatient": {busyServer{refusals: 1, field: "capacity"}, -1, 1, brig.RateLimited, 0},
 		"a quota is used up":      {busyServer{refusals: 1, field: "quota.sandboxes"}, 0, 1, brig.RateLimited, 0},
 	} {

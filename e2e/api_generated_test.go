@@ -138,7 +138,7 @@ func (d document) resolve(s schemaOf) schemaOf {
 // whole.
 func (d document) bodies(s schemaOf) map[string]string {
 	s = d.resolve(s)
-	out := map[string]string{"nothing": "", "no JSON": "x", "a list": "[]", "null": "null", "cut off": `{"a`, "unknown field": `{"no_such_field":1}`, "twice": "{}{}", "not UTF-8": "\xff\xfe{}"}
+	out := map[string]string{"nothing": "", "not JSON": "x", "a list": "[]", "null": "null", "cut off": `{"a`, "unknown field": `{"no_such_field":1}`, "twice": "{}{}", "not UTF-8": "\xff\xfe{}"}
 	for name := range s.Properties {
 		quoted := strconv.Quote(name)
 		for what, v := range wrongValues() {

@@ -45,7 +45,7 @@ func TestMCPClients(t *testing.T) {
 		})
 	}
 	t.Run("the inspector", func(t *testing.T) { inspect(t, s, scripts) })
-	t.Run("it is on record", func(t *testing.T) {
+	t.Run("calls are recorded", func(t *testing.T) {
 		page, err := s.client().Audit(t.Context(), brig.AuditQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

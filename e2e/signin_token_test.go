@@ -105,7 +105,7 @@ func TestUserTokensAreAccepted(t *testing.T) {
 		"another's key that it says where to find": sign(t, other, jose.RS256, map[string]any{"jku": p.issuer + "/jwks", "kid": "x"}, p.claims(nil)),
 		"a header that must be understood":         sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "crit": []string{"b64"}, "b64": true}, p.claims(nil)),
 		"a type that is not of people":             sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "typ": "logout+jwt"}, p.claims(nil)),
-		"what it says changed under the signature": parts[0] + "." + forge(map[string]any{"groups": []string{"admins"}}) + "." + parts[2],
+		"claims changed under the signature":       parts[0] + "." + forge(map[string]any{"groups": []string{"admins"}}) + "." + parts[2],
 		"no signature":                             parts[0] + "." + parts[1] + ".",
 		"half a signature":                         parts[0] + "." + parts[1] + "." + parts[2][:100],
 		"a signature more":                         good + "." + parts[2],

@@ -122,7 +122,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("where commands run: %v: %s", err, out)
 		}
 	})
-	t.Run("what is never ready", func(t *testing.T) {
+	t.Run("template that never becomes ready", func(t *testing.T) {
 		for name, says := range map[string]string{
 			"never":  `not ready within 2s: it exits with 7: not yet,  [31mnot now`,
 			"broken": `start command exited with 9: oh no`,

@@ -237,7 +237,7 @@ func TestConfigureProvider(t *testing.T) {
 		"bad id":         {"../x", `{}`, brig.InvalidArgument, 0},
 		"two bad fields": {"cloud@b", `{"timeout":1}`, brig.InvalidConfig, 2},
 		"home":           {"fake", `{"a":1}`, brig.InvalidArgument, 0},
-		"no object":      {"cloud", `[]`, brig.InvalidConfig, 1},
+		"not an object":  {"cloud", `[]`, brig.InvalidConfig, 1},
 	} {
 		_, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: c.id, Config: json.RawMessage(c.config)})
 		if apiErr := brig.AsError(err); err == nil || apiErr.Kind != c.kind || len(apiErr.Fields) != c.fields || apiErr.Hint == "" {

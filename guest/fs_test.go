@@ -54,7 +54,7 @@ func TestFilesRejectsInvalidAnswers(t *testing.T) {
 		"half a frame":       frames(wire.TypeEntry, fine)[:20],
 		"two entries":        frames(wire.TypeEntry, fine, wire.TypeEntry, fine, wire.TypeOK, ""),
 		"another frame":      frames(wire.TypeExit, "{}", wire.TypeOK, ""),
-		"no JSON":            frames(wire.TypeEntry, "{", wire.TypeOK, ""),
+		"not JSON":           frames(wire.TypeEntry, "{", wire.TypeOK, ""),
 		"a relative path":    frames(wire.TypeEntry, `{"Path":"a"}`, wire.TypeOK, ""),
 		"a path that climbs": frames(wire.TypeEntry, `{"Path":"/a/../b"}`, wire.TypeOK, ""),
 		"a huge entry":       frames(wire.TypeEntry, `{"Path":"/`+strings.Repeat("a", wire.MaxEntry)+`"}`, wire.TypeOK, ""),

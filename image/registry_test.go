@@ -136,7 +136,7 @@ func TestPullRejectsWrongContent(t *testing.T) {
 		{"torn layer", layer.String(), torn, brig.ConnectionFailed, "", "breaks off"},
 		{"flipped configuration", config.String(), flip, brig.InvalidArgument, "ref", "should have the digest"},
 		{"short configuration", config.String(), short, brig.ConnectionFailed, "", "breaks off"},
-		{"no JSON", "/manifests/1", func([]byte) []byte { return []byte("{") }, brig.InvalidArgument, "ref", "damaged"},
+		{"not JSON", "/manifests/1", func([]byte) []byte { return []byte("{") }, brig.InvalidArgument, "ref", "damaged"},
 		{"empty manifest", "/manifests/1", func([]byte) []byte { return []byte("{}") }, brig.InvalidArgument, "ref", "damaged"},
 		{"huge manifest", "/manifests/1", func([]byte) []byte { return bytes.Repeat([]byte(" "), maxConfig+10) }, brig.InvalidArgument, "ref", "larger than"},
 	} {

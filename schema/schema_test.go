@@ -46,13 +46,13 @@ func TestDecode(t *testing.T) {
 		"beyond integers": {`{"endpoint":"http://x","api_key":"k","timeout":1e30}`, "timeout: Field 'timeout' must be <= 300"},
 		"text for number": {`{"endpoint":"http://x","api_key":"k","timeout":"5"}`, "timeout: Field 'timeout' must be an integer"},
 		"number for text": {`{"endpoint":1,"api_key":"k"}`, "endpoint: Field 'endpoint' must be a string"},
-		"no boolean":      {`{"endpoint":"http://x","api_key":"k","tls":1}`, "tls: Field 'tls' must be a boolean"},
-		"no list":         {`{"endpoint":"http://x","api_key":"k","hosts":"a"}`, "hosts: Field 'hosts' must be a list of strings"},
+		"not a boolean":   {`{"endpoint":"http://x","api_key":"k","tls":1}`, "tls: Field 'tls' must be a boolean"},
+		"not a list":      {`{"endpoint":"http://x","api_key":"k","hosts":"a"}`, "hosts: Field 'hosts' must be a list of strings"},
 		"no option":       {`{"endpoint":"http://x","api_key":"k","region":"mars"}`, "region: Field 'region' must be one of: us, eu"},
 		"unknown":         {`{"endpoint":"http://x","api_key":"k","zeal":1}`, "zeal: Unknown field 'zeal'"},
 		"of its own":      {`{"endpoint":"ftp://x","api_key":"k"}`, "endpoint: not a URL"},
 		"two":             {`{"endpoint":1,"api_key":"k","timeout":1}`, "endpoint: Field 'endpoint' must be a string; timeout: Field 'timeout' must be >= 5"},
-		"no object":       {`[1]`, ": the configuration is not a JSON object"},
+		"not an object":   {`[1]`, ": the configuration is not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said []string

@@ -30,7 +30,7 @@ func TestMapping(t *testing.T) {
 		"two tenants":             {Mapping{Tenant: TenantRule{Claim: "org"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"acme", "rival"}}}, "", 0},
 		"the domain":              {Mapping{Domains: []string{"example.com"}, Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Email: "a@example.com"}, "acme", brig.Viewer},
 		"below the domain":        {Mapping{Domains: []string{"example.com"}, Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Email: "a@x.example.com"}, "", 0},
-		"no address":              {Mapping{Domains: []string{"example.com"}, Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{}, "", 0},
+		"not an address":          {Mapping{Domains: []string{"example.com"}, Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{}, "", 0},
 	} {
 		a, err := c.m.actor(&c.p)
 		if c.role == brig.Nobody {

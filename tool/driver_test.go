@@ -230,7 +230,7 @@ func TestPythonDriver(t *testing.T) {
 		{"a set", "def f():\n    return {1}", tool.DriverRequest{}, "[1]", "[1]"},
 		{"a date", "import datetime\ndef f():\n    return {'a': datetime.date(2026, 1, 2)}", tool.DriverRequest{}, `{"a": "2026-01-02"}`, `{"a": "2026-01-02"}`},
 		{"keys that are no text", "def f():\n    return {(1, 2): 3}", tool.DriverRequest{}, `"{(1, 2): 3}"`, ""},
-		{"no number", "def f():\n    return float('nan')", tool.DriverRequest{}, `"nan"`, ""},
+		{"not a number", "def f():\n    return float('nan')", tool.DriverRequest{}, `"nan"`, ""},
 		{"a class", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(1)", tool.DriverRequest{}, `{"x": 1}`, `{"x": 1}`},
 		{"names of typing", "def f(a: Optional[List[int]] = None):\n    return a", tool.DriverRequest{Arguments: json.RawMessage(`{"a":[1]}`)}, "[1]", "[1]"},
 		{"a float", "def f(a: float):\n    return type(a).__name__", tool.DriverRequest{Arguments: json.RawMessage(`{"a":1}`)}, `"float"`, ""},

@@ -80,7 +80,7 @@ func TestForgedManifests(t *testing.T) {
 			"another size":         strings.Replace(line(`"x"`), `"size":5`, `"size":4`, 1),
 			"a larger size":        strings.Replace(line(`"x"`), `"size":5`, `"size":6`, 1),
 			"no such content":      strings.Replace(line(`"x"`), "2cf2", "2cf3", 1),
-			"no JSON":              "x",
+			"not JSON":             "x",
 			"unknown":              `{"path":"x","type":"file","mode":420,"extra":1}` + "\n",
 		} {
 			forge(t, o, w.ID, manifest)

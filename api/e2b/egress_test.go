@@ -22,7 +22,7 @@ func TestNetworkRoundTrip(t *testing.T) {
 		"nothing":                        {network{DenyOut: everything}, true, nil, everything},
 		"everything but one":             {network{DenyOut: []string{"8.8.8.8"}}, true, nil, []string{"8.8.8.8"}},
 		"everything":                     {network{}, true, nil, nil},
-		"one of those that are denied":   {network{AllowOut: []string{"a.test"}, DenyOut: []string{"10.0.0.0/8"}}, true, []string{"a.test"}, []string{"10.0.0.0/8"}},
+		"one of the denied addresses":    {network{AllowOut: []string{"a.test"}, DenyOut: []string{"10.0.0.0/8"}}, true, []string{"a.test"}, []string{"10.0.0.0/8"}},
 		"without an internet":            {network{AllowOut: []string{"a.test", "1.1.1.1"}}, false, []string{"a.test", "1.1.1.1"}, everything},
 		"without an internet, as in E2B": {network{AllowOut: []string{"a.test"}, DenyOut: everything}, false, []string{"a.test"}, everything},
 	} {

@@ -32,7 +32,7 @@ func TestCheckShape(t *testing.T) {
 		ok  bool
 	}{
 		"nothing":                {"", true},
-		"no JSON":                {`}}]],,,"`, true},
+		"not JSON":               {`}}]],,,"`, true},
 		"levels":                 {deep(128), true},
 		"too many levels":        {deep(129), false},
 		"brackets in a string":   {`"` + strings.Repeat("[,", 300_000) + `"`, true},

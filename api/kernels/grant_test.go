@@ -38,7 +38,7 @@ func (g *grantKeys) GrantActor(context.Context, string) (brig.Actor, error) {
 func TestConnectionsEndWithGrant(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		for how, do := range map[string]func(*grantKeys){
-			"it ends": func(g *grantKeys) { g.expired = true }, "less is left": func(g *grantKeys) { g.grantRole = brig.Viewer },
+			"grant ends": func(g *grantKeys) { g.expired = true }, "grant is narrowed": func(g *grantKeys) { g.grantRole = brig.Viewer },
 		} {
 			t.Run(spec+", "+how, func(t *testing.T) {
 				s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}, gone: map[string]chan struct{}{}}

@@ -44,9 +44,9 @@ func TestGrantSessions(t *testing.T) {
 		do         func(g *grantKeys)
 		grant, key bool // whether the credential remains valid in this case
 	}{
-		"it ends":       {func(g *grantKeys) { g.expired = true }, false, true},
-		"less is left":  {func(g *grantKeys) { g.grantRole = brig.Viewer }, true, true},
-		"no key behind": {func(g *grantKeys) { g.revoked.Store(true) }, false, false},
+		"grant ends":        {func(g *grantKeys) { g.expired = true }, false, true},
+		"grant is narrowed": {func(g *grantKeys) { g.grantRole = brig.Viewer }, true, true},
+		"key is revoked":    {func(g *grantKeys) { g.revoked.Store(true) }, false, false},
 	} {
 		t.Run(how, func(t *testing.T) {
 			g := &grantKeys{grantRole: brig.Member}

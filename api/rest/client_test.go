@@ -282,7 +282,7 @@ func TestClientConnection(t *testing.T) {
 	// Each of these servers differs from a Brig server in another way.
 	for what, h := range map[string]http.HandlerFunc{
 		"not found": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 404) },
-		"no JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"not JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 		"redirect":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 302) },
 		"cut stream": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"event":"started","exec":"x"}`+"\n")

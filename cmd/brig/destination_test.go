@@ -169,7 +169,7 @@ func TestFolderKey(t *testing.T) {
 		"the usual port":           {flags: []string{"--url", "http://127.0.0.1"}, want: brig.Unauthenticated},
 		"the address as a user":    {flags: []string{"--url", "http://127.0.0.1:" + served.port + "@127.0.0.1:" + other.port}, want: brig.InvalidArgument},
 		"the address as a path":    {flags: []string{"--url", other.url + "/" + served.url}, want: brig.Unauthenticated},
-		"no URL of a server":       {flags: []string{"--url", "127.0.0.1:" + served.port}, want: brig.InvalidArgument},
+		"not a server URL":         {flags: []string{"--url", "127.0.0.1:" + served.port}, want: brig.InvalidArgument},
 		"an empty key":             {flags: []string{"--url", other.url, "--key", ""}, want: brig.Unauthenticated},
 		"other, a flag's key":      {flags: []string{"--url", other.url, "--key", givenKey}, other: givenKey},
 		"other, a variable's key": {

@@ -130,7 +130,7 @@ func TestHostileList(t *testing.T) {
 			w.Header().Set("X-Next-Token", strings.Repeat("x", 10_000)+fmt.Sprint(n))
 			_, _ = io.WriteString(w, `[]`)
 		},
-		"no list": func(w http.ResponseWriter, _ int64) { _, _ = io.WriteString(w, `{}`) },
+		"not a list": func(w http.ResponseWriter, _ int64) { _, _ = io.WriteString(w, `{}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n atomic.Int64

@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 		{"a failure", respondWith(500, ``), brig.Unavailable, true, true, 1},
 		{"a gateway's failure", respondWith(502, ``), brig.Unavailable, true, true, 1},
 		{"an end in the middle", cut, brig.Unavailable, true, true, 1},
-		{"no JSON", respondWith(200, `<html>`), brig.ConnectionFailed, true, true, 1},
+		{"not JSON", respondWith(200, `<html>`), brig.ConnectionFailed, true, true, 1},
 		{"another service", respondWith(200, `{}`), brig.ConnectionFailed, true, true, 1},
 		{"refused", respondWith(422, `{}`), brig.InvalidArgument, false, false, 1},
 		{"not let in", respondWith(403, `{}`), brig.ConnectionFailed, true, false, 2},

@@ -185,7 +185,7 @@ func TestEventsEndAtCharacters(t *testing.T) {
 	}{
 		{"characters in pieces", []string{text[:1], text[1:3], text[3:6], text[6:]}, text, 3},
 		{"a long output", []string{"x" + strings.Repeat(text, 10000)}, "x" + strings.Repeat(text, 10000), 3},
-		{"no text", []string{"\xff\xfe", "\x80\xf0", "\xf0"}, "\xff\xfe\x80\xf0\xf0", 4},
+		{"not text", []string{"\xff\xfe", "\x80\xf0", "\xf0"}, "\xff\xfe\x80\xf0\xf0", 4},
 		{"the beginning of a character", []string{"a\xe2"}, "a\xe2", 2},
 		{"both streams", []string{"\xe2", "!\xc3", "\x82\xac", "!\xbc"}, "€ü", 2},
 	} {
