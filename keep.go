@@ -8,7 +8,7 @@ type Keep struct {
 	// Outputs is the number of those whose output is kept if it exceeds a few
 	// kilobytes. For the others only the size of the output is kept.
 	Executions, Outputs int
-	// Runs is the number of one-shot outcomes that are kept for a tenant. Ended
+	// Runs is the number of outcomes of runs that are kept for a tenant. Ended
 	// is the number of ended sandboxes, each with its log.
 	Runs, Ended int
 	// Bytes bounds the storage of a tenant's executions and outcomes, with their

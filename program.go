@@ -57,8 +57,8 @@ func ParseContextLanguage(s string) (Language, error) {
 	return Language(s), nil
 }
 
-// Program is a one-shot: code or a command that runs in its own sandbox. Run
-// removes the sandbox when the program has ended, for any reason.
+// Program is the program of a run: code or a command in its own ephemeral
+// sandbox. Run removes the sandbox when the program has ended, for any reason.
 type Program struct {
 	// Language and Code, or Command: exactly one of the two forms.
 	Language Language

@@ -22,7 +22,7 @@ type Provider interface {
 	Recover(ctx context.Context, id ID, h Handle) (Instance, error)
 	// Sweep removes all resources that this provider created and that belong to
 	// no ID in known, and returns their number. It keeps the instances of other
-	// live processes (one-shots of the command line).
+	// live processes (runs of the command line).
 	Sweep(ctx context.Context, known map[ID]bool) (int, error)
 }
 

@@ -9,7 +9,7 @@ import (
 // Quota bounds a tenant's use of the server across all its sandboxes. A zero
 // field is unlimited. Days are in UTC.
 type Quota struct {
-	Sandboxes int // concurrent live sandboxes, including one-shots
+	Sandboxes int // concurrent live sandboxes, including those of runs
 	// Paused bounds the paused sandboxes, including paused copies. Zero means
 	// DefaultPaused.
 	Paused     int
@@ -29,7 +29,7 @@ type Quota struct {
 	// Workspaces bounds the bytes of workspace versions. Shared contents count
 	// once.
 	Workspaces int64
-	// Outputs bounds the bytes of ended executions and one-shot outcomes; see
+	// Outputs bounds the bytes of ended executions and outcomes of runs; see
 	// Keep. It rejects no calls; instead, the oldest records are deleted. Zero
 	// means the server's own bound.
 	Outputs int64

@@ -77,7 +77,7 @@ type Spec struct {
 	// see PauseOptions.FilesOnly.
 	PauseFilesOnly bool `json:",omitempty"`
 	// An ephemeral sandbox ends with the process that requested it and leaves
-	// no record. The engine sets it for one-shot programs.
+	// no record. The engine sets it for runs.
 	Ephemeral bool
 	// A blank instance belongs to no tenant until Instance.Bind assigns it to
 	// one. Providers create it at low priority. The engine sets it for its pool.
@@ -208,7 +208,7 @@ const (
 	LeaseExpired ExitReason = "lease_expired" // unused for its TTL
 	OutOfMem     ExitReason = "out_of_memory" // it exceeded its memory limit
 	OverTime     ExitReason = "over_quota"    // the tenant exhausted a daily time quota
-	HungUp       ExitReason = "hung_up"       // the caller of a one-shot disconnected
+	HungUp       ExitReason = "hung_up"       // the caller of a run disconnected
 	AgentLost    ExitReason = "agent_lost"    // the agent stopped working, and executions had to end
 	Crashed      ExitReason = "crashed"       // none of these: the instance failed
 	// Saved is a reason only for instances, never for sandboxes: a save ended the

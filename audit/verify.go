@@ -28,18 +28,18 @@ type Verifier struct {
 	// pruned, and a line must record this.
 	Begins int64
 
-	position      int
-	first, last   brig.AuditLine
-	before        [32]byte // the Prev of a valid line in last's position
-	pruned        brig.AuditLine
-	contradiction *brig.AuditLine // contradicts last, so one of the two is invalid
+	position          int
+	first, last       brig.AuditLine
+	wantPrev          [32]byte // the Prev of a valid line in last's position
+	pruned            brig.AuditLine
+	contradictingLine *brig.AuditLine // contradicts last, so one of the two is invalid
 }
 
 // Add verifies the next line. After an error, later results are meaningless.
 func (v *Verifier) Add(l brig.AuditLine) error {
 	v.position++
 	want := v.last.Seq + 1
-	if v.contradiction != nil {
+	if v.contradictingLine != nil {
 		return v.resolveDoubt(l.Prev)
 	}
 	switch {
@@ -58,7 +58,7 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 	case l.Seq > want:
 		return v.invalid(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
 	case v.position > 1 && l.Seq == v.last.Seq && l.Hash != v.last.Hash:
-		v.contradiction = &l // both hashes are valid; the next line decides
+		v.contradictingLine = &l // both hashes are valid; the next line decides
 		return nil
 	case l.Seq < want:
 		return v.invalid(want, fmt.Sprintf("record %d is in its place, repeated or out of order", l.Seq))
@@ -67,10 +67,10 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 	case v.position == 1:
 		v.first = l
 	case l.Prev != v.last.Hash:
-		v.contradiction = &l
+		v.contradictingLine = &l
 		return nil
 	}
-	v.before, v.last = l.Prev, l
+	v.wantPrev, v.last = l.Prev, l
 	if l.Op == brig.PrunedOp {
 		v.pruned = l
 	}
@@ -80,10 +80,10 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 // resolveDoubt determines which of last and contradiction is invalid. next is
 // the hash of the preceding record according to the record that follows.
 func (v *Verifier) resolveDoubt(next [32]byte) error {
-	d := *v.contradiction
-	v.contradiction = nil
+	d := *v.contradictingLine
+	v.contradictingLine = nil
 	v.position-- // the position of the contradiction
-	if next == d.Hash && (d.Seq == v.last.Seq+1 || d.Prev == v.before) {
+	if next == d.Hash && (d.Seq == v.last.Seq+1 || d.Prev == v.wantPrev) {
 		v.position--
 		return v.invalid(v.last.Seq, "it was changed or inserted: the next record follows another one")
 	}
@@ -99,7 +99,7 @@ func (v *Verifier) Lines() int { return v.position }
 // have been pruned, and the last line must match head, if head is not nil.
 func (v *Verifier) End(head *brig.AuditHead) error {
 	v.position++
-	if v.contradiction != nil {
+	if v.contradictingLine != nil {
 		var next [32]byte
 		if head != nil {
 			next = head.Hash

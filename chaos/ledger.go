@@ -17,7 +17,7 @@ type ledger struct {
 	runs        map[string]string
 	gone        map[brig.ID]string // names of sandboxes whose removal was acknowledged
 	killed      map[brig.ID]bool   // sandboxes of which a process was killed
-	deaths      time.Time          // time of the last kill
+	lastKill    time.Time          // time of the last kill
 	events      map[done]int       // successful operations
 	errors      map[brig.Kind]int  // errors, by kind
 	counts      Counts
@@ -75,14 +75,14 @@ func (l *ledger) recordLoss(format string, args ...any) {
 func (l *ledger) markKilled(id brig.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.killed[id], l.deaths = true, time.Now()
+	l.killed[id], l.lastKill = true, time.Now()
 }
 
 // recordSelfKill records that an interpreter is about to kill itself.
 func (l *ledger) recordSelfKill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deaths = time.Now()
+	l.lastKill = time.Now()
 }
 
 func (l *ledger) wasKilled(id brig.ID) bool {
@@ -101,7 +101,7 @@ func (l *ledger) refused(what string, begin time.Time, err error) {
 	defer l.mu.Unlock()
 	kind := brig.KindOf(err)
 	l.errors[kind]++
-	if kind != brig.ConnectionFailed && l.deaths.Before(begin.Add(-blameWindow)) {
+	if kind != brig.ConnectionFailed && l.lastKill.Before(begin.Add(-blameWindow)) {
 		l.unexplained = append(l.unexplained, fmt.Sprintf("%s: %s: %v", what, kind, err))
 	}
 }

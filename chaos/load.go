@@ -15,12 +15,12 @@ import (
 // load is a set of clients of a server that may die.
 type load struct {
 	*ledger
-	server atomic.Pointer[Server] // the current server
-	tag    string                 // makes the names of this load unique
-	n      atomic.Int64
-	work   sync.WaitGroup
-	spent  func(op string, took time.Duration) // receives the durations of successes; may be nil
-	kills  [holderCount]atomic.Bool            // the holders whose interpreter must kill itself
+	server    atomic.Pointer[Server] // the current server
+	tag       string                 // makes the names of this load unique
+	n         atomic.Int64
+	work      sync.WaitGroup
+	onSuccess func(op string, took time.Duration) // receives the durations of successes; may be nil
+	kills     [holderCount]atomic.Bool            // the holders whose interpreter must kill itself
 }
 
 // holderCount is the number of persistent sandboxes with variables.
@@ -61,8 +61,8 @@ func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64)
 
 // timed records the duration of a successful operation.
 func (l *load) timed(op brig.Op, begin time.Time) {
-	if l.spent != nil {
-		l.spent(op.Name, time.Since(begin))
+	if l.onSuccess != nil {
+		l.onSuccess(op.Name, time.Since(begin))
 	}
 }
 
@@ -134,7 +134,7 @@ type holder struct {
 	index          int
 	box            *brig.Sandbox
 	possibleValues map[string]bool // the possible values of the variable
-	dying          bool            // whether the interpreter was made to kill itself and the result is still unknown
+	killPending    bool            // whether the interpreter was made to kill itself and the result is still unknown
 	execID         string          // the ID of an execution that outlives its server; execOutput is its output
 	execOutput     string
 }
@@ -147,7 +147,7 @@ func (k *holder) step(ctx context.Context, n int64) (string, error) {
 			return "create", err
 		}
 		k.ack(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
-		k.box, k.possibleValues, k.dying, k.execID = box, map[string]bool{"None": true}, false, ""
+		k.box, k.possibleValues, k.killPending, k.execID = box, map[string]bool{"None": true}, false, ""
 	}
 	if what, err := k.code(ctx, n); err != nil {
 		return what, k.abandon(ctx, err)
@@ -185,7 +185,7 @@ func (k *holder) abandon(ctx context.Context, err error) error {
 func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	die := k.kills[k.index].Swap(false)
 	if die {
-		k.dying = true
+		k.killPending = true
 		k.recordSelfKill()
 	}
 	source := fmt.Sprintf("print(globals().get('x'))\nx = %d", n)
@@ -196,7 +196,7 @@ func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	k.possibleValues[fmt.Sprint(n)] = true
 	res, err := k.svc().RunCode(ctx, k.box.Spec.Name, brig.Code{Source: source}, nil)
 	if err != nil {
-		k.possibleValues["None"] = k.possibleValues["None"] || k.dying
+		k.possibleValues["None"] = k.possibleValues["None"] || k.killPending
 		return "code", err
 	}
 	k.ack(brig.OpRunCode, k.box.ID, func(c *Counts) { c.Codes++; c.Checked++ })
@@ -206,16 +206,16 @@ func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	}
 	switch {
 	case res.Lost:
-		if !k.dying && !k.wasKilled(k.box.ID) {
+		if !k.killPending && !k.wasKilled(k.box.ID) {
 			k.recordLoss("the interpreter of %s: %+v", k.box.Spec.Name, res.Error)
 		}
-		k.dying = false
+		k.killPending = false
 		k.possibleValues = map[string]bool{"None": true}
 	case res.Error != nil:
 		return "code", brig.Errorf(brig.Internal, "%s: %s", res.Error.Name, res.Error.Value)
 	default:
 		k.timed(brig.OpRunCode, begin)
-		k.dying = false
+		k.killPending = false
 		k.possibleValues = map[string]bool{fmt.Sprint(n): true}
 	}
 	return "", nil

@@ -56,16 +56,16 @@ type Operation struct {
 
 // spans collects durations.
 type spans struct {
-	mu    sync.Mutex // guards the fields below
-	fresh []time.Duration
-	all   map[string][]time.Duration
+	mu       sync.Mutex // guards the fields below
+	newSpans []time.Duration
+	all      map[string][]time.Duration
 }
 
 func (s *spans) add(op string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if op == brig.OpRun.Name {
-		s.fresh = append(s.fresh, took)
+		s.newSpans = append(s.newSpans, took)
 	}
 	s.all[op] = append(s.all[op], took)
 }
@@ -73,8 +73,8 @@ func (s *spans) add(op string, took time.Duration) {
 func (s *spans) take() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.fresh
-	s.fresh = nil
+	out := s.newSpans
+	s.newSpans = nil
 	return out
 }
 
@@ -91,7 +91,7 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 	}
 	begin := time.Now()
 	times := &spans{all: map[string][]time.Duration{}}
-	l := &load{ledger: newLedger(), tag: strconv.FormatInt(begin.UnixNano()%100000, 10), spent: times.add}
+	l := &load{ledger: newLedger(), tag: strconv.FormatInt(begin.UnixNano()%100000, 10), onSuccess: times.add}
 	l.server.Store(o.Server)
 	work, quit := context.WithTimeout(ctx, o.For)
 	defer quit()

@@ -26,18 +26,18 @@ type barrierService struct {
 	*engine.Engine
 	blind bool
 
-	mu   sync.Mutex // guards came
-	came int
-	both chan struct{}
+	mu          sync.Mutex // guards came
+	arrivals    int
+	bothArrived chan struct{}
 }
 
 func (m *barrierService) awaitBoth() {
 	m.mu.Lock()
-	if m.came++; m.came == 2 {
-		close(m.both)
+	if m.arrivals++; m.arrivals == 2 {
+		close(m.bothArrived)
 	}
 	m.mu.Unlock()
-	<-m.both
+	<-m.bothArrived
 }
 
 func (m *barrierService) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
@@ -203,7 +203,7 @@ func TestConcurrentChanges(t *testing.T) {
 				if err := store.PutKey(ctx, brig.Key{ID: actor.Key, Hash: sha256.Sum256([]byte(key)), Actor: actor}); err != nil {
 					t.Fatal(err)
 				}
-				svc := &barrierService{Engine: e, blind: blind, both: make(chan struct{})}
+				svc := &barrierService{Engine: e, blind: blind, bothArrived: make(chan struct{})}
 				srv := httptest.NewServer(rest.New(rest.Options{Service: svc, Keys: e, Bounds: brig.DefaultBounds(), Log: slog.New(slog.DiscardHandler)}))
 				defer srv.Close()
 				s := &server{t: t, url: srv.URL, key: key}

@@ -124,10 +124,10 @@ func echoScenarios() (list []scenario) {
 		{id: "SEC-03", name: "redirect back from another host, followed", code: `curl("-L", "--location-trusted", "-H", "Authorization: Bearer " + T, "https://" + B + "/back")`, want: "302"},
 		{id: "SEC-03", name: "answer in the clear, with leave", code: `ask("/base64", port=80, tls=False)`, plain: true, want: "200 OK"},
 		{id: "SEC-03", name: "rotation during a request", code: `ask("/slow"); ask("/slow")`, do: func(l *secretLab) {
-			l.hosts.during = func() { l.put(l.secret, l.newValue(), "") }
+			l.hosts.duringResponse = func() { l.put(l.secret, l.newValue(), "") }
 		}, want: "200 OK"},
 		{id: "SEC-03", name: "removal during a request", code: `ask("/slow"); ask("/plain")`, do: func(l *secretLab) {
-			l.hosts.during = func() { l.do(http.MethodDelete, "/v1/secrets/"+l.secret, "") }
+			l.hosts.duringResponse = func() { l.do(http.MethodDelete, "/v1/secrets/"+l.secret, "") }
 		}, want: "200 OK"},
 	}...)
 }

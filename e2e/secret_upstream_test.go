@@ -35,10 +35,10 @@ const (
 // value and returns it in the form that the path specifies. The other host
 // echoes the request.
 type reflector struct {
-	mu     sync.Mutex
-	value  string
-	got    map[string]*bytes.Buffer // all received data, by host
-	during func()                   // called in the middle of a slow response
+	mu             sync.Mutex
+	value          string
+	got            map[string]*bytes.Buffer // all received data, by host
+	duringResponse func()                   // called in the middle of a slow response
 }
 
 func newReflector(t *testing.T, addr, cert, key string) *reflector {
@@ -71,7 +71,7 @@ func newReflector(t *testing.T, addr, cert, key string) *reflector {
 func (u *reflector) begin(value string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.value, u.during = value, nil
+	u.value, u.duringResponse = value, nil
 	clear(u.got)
 }
 
@@ -212,7 +212,7 @@ func (u *reflector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "<"+key+"><"+key[:9])
 		flush()
 		u.mu.Lock()
-		during := u.during
+		during := u.duringResponse
 		u.mu.Unlock()
 		if during != nil {
 			during()

@@ -35,12 +35,12 @@ import (
 // caller, the request succeeds, or fails because its target is missing. A
 // rejection therefore results from the check of the caller.
 type requestCase struct {
-	op     string // operation of the Service; empty if the request calls none
-	body   string
-	query  string
-	kind   string // content type of the body; default JSON
-	theirs string // query that names the other tenant, if the path names no object
-	makes  bool   // the request creates the object that the path names, in the caller's own tenant
+	op            string // operation of the Service; empty if the request calls none
+	body          string
+	query         string
+	kind          string // content type of the body; default JSON
+	foreignQuery  string // query that names the other tenant, if the path names no object
+	createsObject bool   // the request creates the object that the path names, in the caller's own tenant
 }
 
 // operations has a row for each operation of docs/openapi.json.
@@ -73,17 +73,17 @@ var operations = map[string]requestCase{
 	"build-image":  {op: "image.build", body: `{"name":"x","packages":["y"]}`}, "pull-image": {op: "image.pull", body: `{"ref":"x"}`},
 	"tag-image": {op: "image.tag", body: `{"image":"host","name":"x"}`},
 
-	"create-key": {op: "key.create", body: `{"name":"x","role":"viewer"}`}, "list-keys": {op: "key.list", theirs: "tenant=acme"},
+	"create-key": {op: "key.create", body: `{"name":"x","role":"viewer"}`}, "list-keys": {op: "key.list", foreignQuery: "tenant=acme"},
 	"revoke-key": {op: "key.revoke"}, "create-grant": {op: "grant.create"},
 	"create-tenant": {op: "tenant.create", body: `{"name":"new"}`}, "list-tenants": {op: "tenant.list"}, "get-own-tenant": {op: "tenant.get"},
 	"get-tenant": {op: "tenant.get"}, "update-tenant": {op: "tenant.update", body: `{}`}, "remove-tenant": {op: "tenant.remove"},
-	"usage": {op: "usage.get", theirs: "tenant=acme"},
+	"usage": {op: "usage.get", foreignQuery: "tenant=acme"},
 
-	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", theirs: "tenant=acme"}, "end-session": {op: "session.end"},
+	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", foreignQuery: "tenant=acme"}, "end-session": {op: "session.end"},
 	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // only about the caller itself
 
 	"set-egress": {op: "sandbox.egress", body: `{"rules":[]}`}, "templates": {op: "template.list"}, "audit": {op: "audit.read"},
-	"put-secret": {op: "secret.put", body: `{"value":"x"}`, makes: true}, "list-secrets": {op: "secret.list"},
+	"put-secret": {op: "secret.put", body: `{"value":"x"}`, createsObject: true}, "list-secrets": {op: "secret.list"},
 	"remove-secret": {op: "secret.remove"}, "rotate-key": {op: "secret.rotate_key"},
 
 	"attest-sandbox": {op: "sandbox.attest"}, "capabilities": {op: "capabilities.get"},
@@ -95,7 +95,7 @@ var operations = map[string]requestCase{
 
 	"list-providers": {op: "provider.list"}, "configure-provider": {op: "provider.configure", body: `{}`}, "test-provider": {op: "provider.test"},
 	"activate-provider": {op: "provider.activate"}, "remove-provider": {op: "provider.remove"},
-	"get-routing": {op: "routing.get", theirs: "tenant=acme"}, "set-routing": {op: "routing.set", theirs: "tenant=acme", body: `{}`},
+	"get-routing": {op: "routing.get", foreignQuery: "tenant=acme"}, "set-routing": {op: "routing.set", foreignQuery: "tenant=acme", body: `{}`},
 
 	"alerts": {op: "alert.list"}, "pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // cover all tenants
 	"version": {}, "healthz": {}, "readyz": {}, "openapi": {},
@@ -103,11 +103,11 @@ var operations = map[string]requestCase{
 
 // matrix is a server with two tenants, one of which owns objects.
 type matrix struct {
-	url   string
-	keys  map[string]string            // keys by identity
-	mine  map[string]map[string]string // path parameters of acme's objects, for each operation or ""
-	state func() string                // returns the state of acme's objects
-	asked int                          // number of requests
+	url       string
+	keys      map[string]string            // keys by identity
+	ownParams map[string]map[string]string // path parameters of acme's objects, for each operation or ""
+	state     func() string                // returns the state of acme's objects
+	asked     int                          // number of requests
 
 	engine *engine.Engine
 }
@@ -202,7 +202,7 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
 	fatal(err)
-	m.mine = map[string]map[string]string{
+	m.ownParams = map[string]map[string]string{
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
@@ -343,9 +343,9 @@ func TestTenancyMatrix(t *testing.T) {
 			}
 			t.Run(o.OperationID, func(t *testing.T) {
 				attack.Case(t, "API-01", o.OperationID+" by everybody who may not")
-				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.mine[id]}
-				if c.mine == nil {
-					c.mine = m.mine[""]
+				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.ownParams[id]}
+				if c.ownParams == nil {
+					c.ownParams = m.ownParams[""]
 				}
 				c.checkUnauthenticated()
 				c.checkForbidden()
@@ -370,7 +370,7 @@ type cell struct {
 	method, path string
 	asked        requestCase
 	op           brig.Op
-	mine         map[string]string
+	ownParams    map[string]string
 }
 
 func (c cell) sendAs(who string, params map[string]string, query string) response {
@@ -381,9 +381,9 @@ func (c cell) sendAs(who string, params map[string]string, query string) respons
 // checkUnauthenticated verifies that all callers without a valid key receive
 // the same response.
 func (c cell) checkUnauthenticated() {
-	first := c.sendAs("bad", c.mine, "")
+	first := c.sendAs("bad", c.ownParams, "")
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
-		got := c.sendAs(who, c.mine, "")
+		got := c.sendAs(who, c.ownParams, "")
 		if got.status != http.StatusUnauthorized {
 			c.errorf("%s: %d %s", who, got.status, got.body)
 		}
@@ -399,7 +399,7 @@ func (c cell) checkForbidden() {
 	if c.asked.op == "" {
 		return
 	}
-	if got := c.sendAs("viewer", c.mine, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
+	if got := c.sendAs("viewer", c.ownParams, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
 		c.errorf("viewer: %d %s", got.status, got.body)
 	} else if c.op.Role == brig.Viewer && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized) {
 		c.errorf("a viewer may, and is told %d %s", got.status, got.body)
@@ -407,7 +407,7 @@ func (c cell) checkForbidden() {
 	if c.path == "/metrics" {
 		return // access depends only on the role
 	}
-	got, none := c.sendAs("scoped", c.mine, ""), c.sendAs("scoped", nonexistent(c.mine), "")
+	got, none := c.sendAs("scoped", c.ownParams, ""), c.sendAs("scoped", nonexistent(c.ownParams), "")
 	if got.status != http.StatusForbidden || got.body != none.body {
 		c.errorf("beyond its scope: %d %s, and for what never was %s", got.status, got.body, none.body)
 	}
@@ -416,23 +416,23 @@ func (c cell) checkForbidden() {
 // checkForeign verifies that the responses for another tenant's object are the same
 // as for one that never existed.
 func (c cell) checkForeign() {
-	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.asked.makes
-	if !names && c.asked.theirs == "" {
-		if got := c.sendAs("other member", c.mine, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
+	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.asked.createsObject
+	if !names && c.asked.foreignQuery == "" {
+		if got := c.sendAs("other member", c.ownParams, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
 			c.errorf("another tenant is told %s", got.body)
 		}
 		return
 	}
-	missing := strings.ReplaceAll(c.asked.theirs, "acme", "acma")
+	missing := strings.ReplaceAll(c.asked.foreignQuery, "acme", "acma")
 	for _, who := range []string{"other member", "other admin"} {
 		want := http.StatusNotFound
 		if role := map[string]brig.Role{"other member": brig.Member, "other admin": brig.Admin}[who]; role < c.op.Role {
 			want = http.StatusForbidden
 		}
-		got, none := c.sendAs(who, c.mine, c.asked.theirs), c.sendAs(who, nonexistent(c.mine), missing)
+		got, none := c.sendAs(who, c.ownParams, c.asked.foreignQuery), c.sendAs(who, nonexistent(c.ownParams), missing)
 		body := none.body
-		for k, v := range nonexistent(c.mine) {
-			body = strings.ReplaceAll(body, v, c.mine[k])
+		for k, v := range nonexistent(c.ownParams) {
+			body = strings.ReplaceAll(body, v, c.ownParams[k])
 		}
 		body = strings.ReplaceAll(body, "acma", "acme")
 		if got.status != want || none.status != want || got.body != body {
@@ -463,7 +463,7 @@ func TestTenancyMatrixDetectsRevealedSandboxes(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
 		seen := 0
-		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.mine[""]}
+		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.ownParams[""]}
 		if c.checkForeign(); seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", id)
 		}

@@ -185,7 +185,7 @@ def f():
 		if res := call(t, with); !strings.Contains(res.Text, "1.0") {
 			t.Errorf("the tool's own package does not win: %+v", res)
 		}
-		// Use a new sandbox, which can get the layer only from the shelf.
+		// Use a new sandbox, which can get the layer only from the layer cache.
 		asked := x.asked.Load()
 		if _, err := e.RenewToolSetup(ctx, brig.ToolLocal); err != nil {
 			t.Fatal(err)

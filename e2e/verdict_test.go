@@ -40,21 +40,21 @@ func inParallel(n, atOnce int, f func(i int)) {
 
 // verdictCounts counts verdicts by the sort of program.
 type verdictCounts struct {
-	mu     sync.Mutex // guards the fields below
-	right  map[string]int
-	wrong  map[string]int
-	spread []time.Duration
+	mu        sync.Mutex // guards the fields below
+	correct   map[string]int
+	wrong     map[string]int
+	durations []time.Duration
 }
 
 func newTally() *verdictCounts {
-	return &verdictCounts{right: map[string]int{}, wrong: map[string]int{}}
+	return &verdictCounts{correct: map[string]int{}, wrong: map[string]int{}}
 }
 
 func (c *verdictCounts) count(sort string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ok {
-		c.right[sort]++
+		c.correct[sort]++
 	} else {
 		c.wrong[sort]++
 	}
@@ -63,18 +63,18 @@ func (c *verdictCounts) count(sort string, ok bool) {
 func (c *verdictCounts) measure(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spread = append(c.spread, d)
+	c.durations = append(c.durations, d)
 }
 
 // quantile returns the measured value at quantile q.
 func (c *verdictCounts) quantile(q float64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.spread) == 0 {
+	if len(c.durations) == 0 {
 		return 0
 	}
-	slices.Sort(c.spread)
-	return c.spread[min(int(q*float64(len(c.spread))), len(c.spread)-1)]
+	slices.Sort(c.durations)
+	return c.durations[min(int(q*float64(len(c.durations))), len(c.durations)-1)]
 }
 
 // sortedProgram is a program and its sort.
@@ -140,7 +140,7 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 			t.Errorf("%s: its output %q is lost", g.sort, o.Stdout.Head)
 		}
 	})
-	t.Logf("labelled oom_killed: %v; not labelled: %v", c.right, c.wrong)
+	t.Logf("labelled oom_killed: %v; not labelled: %v", c.correct, c.wrong)
 	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
@@ -182,7 +182,7 @@ func TestKillIsNotOutOfMemory(t *testing.T) {
 			t.Errorf("%s: %+v, error %+v, stdout %q, stderr %q", s.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
 	})
-	t.Logf("right: %v; wrong: %v", c.right, c.wrong)
+	t.Logf("right: %v; wrong: %v", c.correct, c.wrong)
 	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
@@ -261,7 +261,7 @@ func TestTimeoutEndsRuns(t *testing.T) {
 		}
 	})
 	checkNoHostTraces(t, dir)
-	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.right, c.wrong, c.quantile(0.5), c.quantile(0.99))
+	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.correct, c.wrong, c.quantile(0.5), c.quantile(0.99))
 }
 
 // TestTimeoutEndsExecs runs the same programs in sandboxes that continue to
@@ -321,7 +321,7 @@ func TestTimeoutEndsExecs(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.right, c.wrong, c.quantile(0.5), c.quantile(0.99))
+	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.correct, c.wrong, c.quantile(0.5), c.quantile(0.99))
 }
 
 // countLeft counts the processes in a sandbox after a program's end, except for

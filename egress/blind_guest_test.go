@@ -20,12 +20,12 @@ import (
 
 // channel is a way in which a host can echo a guess.
 type channel struct {
-	path   string
-	how    string // "h1", "h2" or "ws"
-	method string // default GET
-	form   string // the encoding of the guess, see formOf; default as it is
-	second bool   // the host has another secret, whose value is a prefix of the right guesses
-	held   bool   // the previous hold-back algorithm is detected here, too
+	path         string
+	how          string // "h1", "h2" or "ws"
+	method       string // default GET
+	form         string // the encoding of the guess, see formOf; default as it is
+	secondSecret bool   // the host has another secret, whose value is a prefix of the right guesses
+	held         bool   // the previous hold-back algorithm is detected here, too
 }
 
 func (c channel) String() string {
@@ -33,7 +33,7 @@ func (c channel) String() string {
 	if c.form != "" {
 		name += ", " + c.form
 	}
-	if c.second {
+	if c.secondSecret {
 		name += ", two secrets"
 	}
 	return name
@@ -73,7 +73,7 @@ func formOf(form, guess string) string {
 // the other, and has the same characters.
 func (c channel) values() [2]string {
 	at := 0
-	if c.second {
+	if c.secondSecret {
 		at = secondLength
 	}
 	return [2]string{guessed, guessed[:at] + guessed[at+1:at+2] + guessed[at:at+1] + guessed[at+2:]}
@@ -102,7 +102,7 @@ func (c channel) guest(t *testing.T, value, control string, slow time.Duration) 
 	s.Plain = true
 	s.Value = func(context.Context) ([]byte, error) { return []byte(value), nil }
 	l.keys = []Secret{s}
-	if c.second {
+	if c.secondSecret {
 		s.Name, s.Placeholder = "second", "brig-secret-abcdefghij"
 		s.Value = func(context.Context) ([]byte, error) { return []byte(value[:secondLength]), nil }
 		l.keys = append(l.keys, s)
@@ -110,7 +110,7 @@ func (c channel) guest(t *testing.T, value, control string, slow time.Duration) 
 	l.report = func(Event) {}
 	near := formOf(c.form, value[:6])
 	switch {
-	case c.second:
+	case c.secondSecret:
 		near = value[:secondLength+2]
 	case c.path == "/shared": // the response contains the value, too
 		near = "<" + near

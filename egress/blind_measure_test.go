@@ -58,7 +58,7 @@ var channels = []channel{
 	{path: "/name", how: "h1"},
 	{path: "/request", how: "h1", method: "POST"},
 	{path: "/request", how: "h2", method: "POST"},
-	{path: "/chunked", how: "h1", second: true},
+	{path: "/chunked", how: "h1", secondSecret: true},
 	{path: "/chunked", how: "h1", form: "base64"},
 	{path: "/chunked", how: "h1", form: "base64 after 1"},
 	{path: "/chunked", how: "h1", form: "base64 after 2"},

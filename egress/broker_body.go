@@ -115,10 +115,10 @@ func (o original) Read(p []byte) (int, error) {
 // grow counts n bytes that values add to the request, and waits until the
 // sandbox's bandwidth allows them.
 func (x *exchange) grow(n int64) error {
-	if x.n.grown == nil || n <= 0 {
+	if x.n.countGrown == nil || n <= 0 {
 		return nil
 	}
-	return x.n.grown(n)
+	return x.n.countGrown(n)
 }
 
 // headLength returns the length of the parts of a header in which values may be.

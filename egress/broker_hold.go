@@ -151,18 +151,18 @@ func (e *events) lastBoundary(b []byte) (n int, err error) {
 // envelopes has a boundary after each message of gRPC, gRPC-Web and Connect. A
 // message is a flag byte, a length of four bytes, and the payload.
 type envelopes struct {
-	head [5]byte
-	have int
-	left int64
+	head     [5]byte
+	received int
+	left     int64
 }
 
 func (e *envelopes) lastBoundary(b []byte) (n int, err error) {
 	for i := 0; i < len(b); {
-		if e.have < len(e.head) {
-			e.head[e.have] = b[i]
-			e.have++
+		if e.received < len(e.head) {
+			e.head[e.received] = b[i]
+			e.received++
 			i++
-			if e.have < len(e.head) {
+			if e.received < len(e.head) {
 				continue
 			}
 			if e.head[0]&1 != 0 {
@@ -176,7 +176,7 @@ func (e *envelopes) lastBoundary(b []byte) (n int, err error) {
 		e.left -= k
 		i += int(k)
 		if e.left == 0 {
-			e.have = 0
+			e.received = 0
 			n = i
 		}
 	}

@@ -24,10 +24,10 @@ type pattern struct {
 // window of the text that has a pattern's length is hashed with a random secret
 // key, and only a window that equals a pattern has the same hash. See ADR 37.
 type search struct {
-	lower  bool
-	key    uint64
-	groups [views][]*group
-	list   []pattern
+	ignoreCase bool
+	key        uint64
+	groups     [views][]*group
+	list       []pattern
 
 	longest   [views]int // pattern length
 	maxLength int
@@ -93,7 +93,7 @@ const maxSpan = 64 << 10
 
 // newSearch compiles patterns. Of equal patterns, the first takes precedence.
 func newSearch(list []pattern, lower bool) *search {
-	s := &search{lower: lower, key: randomOdd()}
+	s := &search{ignoreCase: lower, key: randomOdd()}
 	s.add(list)
 	return s
 }
@@ -121,7 +121,7 @@ func (s *search) withPatterns(list []pattern) *search {
 
 func (s *search) add(list []pattern) {
 	for _, p := range list {
-		if s.lower {
+		if s.ignoreCase {
 			p.text = bytes.ToLower(p.text)
 		}
 		if len(p.text) == 0 || len(p.text) > maxSpan {
@@ -176,14 +176,14 @@ func (s *search) hash(text []byte) (h uint64) {
 // scan is a search of one text, which arrives in pieces.
 type scan struct {
 	*search
-	at    int64  // offset of the end of the text so far
-	given []byte // the end of the text, which some views have not read yet
-	view  [views]viewState
-	after []int64 // for each pattern: the end of its last match
-	until []int64 // the same in bytes of its view
-	hits  hitList // matches that were not taken yet
+	at            int64  // offset of the end of the text so far
+	given         []byte // the end of the text, which some views have not read yet
+	view          [views]viewState
+	matchEnds     []int64 // for each pattern: the end of its last match
+	viewMatchEnds []int64 // the same in bytes of its view
+	hits          hitList // matches that were not taken yet
 
-	compared int // number of windows that needed an exact comparison
+	comparisons int // number of windows that needed an exact comparison
 }
 
 // viewState is the state of one view: the part of the text that it has decoded.
@@ -196,8 +196,8 @@ type viewState struct {
 
 	// After enough bytes without an escape, a view equals the raw text and is
 	// no longer updated. It is behind until the next escape appears.
-	calm   int
-	behind bool
+	sinceEscape int
+	behind      bool
 }
 
 // jump is a byte of a view whose source does not directly follow that of the
@@ -209,7 +209,7 @@ type jump struct {
 }
 
 func (s *search) scan() *scan {
-	c := &scan{search: s, after: make([]int64, len(s.list)), until: make([]int64, len(s.list))}
+	c := &scan{search: s, matchEnds: make([]int64, len(s.list)), viewMatchEnds: make([]int64, len(s.list))}
 	for v, groups := range s.groups {
 		c.view[v].hash = make([]uint64, len(groups))
 	}
@@ -220,8 +220,8 @@ func (s *search) scan() *scan {
 // reset prepares for another text.
 func (c *scan) reset() {
 	c.at, c.given, c.hits = 0, c.given[:0], c.hits[:0]
-	clear(c.after)
-	clear(c.until)
+	clear(c.matchEnds)
+	clear(c.viewMatchEnds)
 	for v := range c.view {
 		d := &c.view[v]
 		*d = viewState{text: d.text[:0], jumps: append(d.jumps[:0], jump{}), hash: d.hash}
@@ -271,16 +271,16 @@ func (c *scan) read(v view, n int, active, last bool) {
 			if d.behind {
 				c.catchUp(v, n)
 			}
-			d.calm = 0
-		case d.calm >= keep:
+			d.sinceEscape = 0
+		case d.sinceEscape >= keep:
 			d.behind, d.read = true, c.at
 			return
 		default:
-			d.calm += n
+			d.sinceEscape += n
 		}
 	}
 	old := len(d.text)
-	d.append(&viewTables[index(c.lower)][v], c.given[len(c.given)-int(c.at-d.read):], c.lower, last)
+	d.append(&viewTables[index(c.ignoreCase)][v], c.given[len(c.given)-int(c.at-d.read):], c.ignoreCase, last)
 	for i, g := range c.groups[v] {
 		c.inspect(d, g, &d.hash[i], old)
 	}
@@ -412,7 +412,7 @@ func (c *scan) inspect(d *viewState, g *group, hash *uint64, old int) {
 
 // compare checks whether the window that ends with byte i is a pattern.
 func (c *scan) compare(d *viewState, g *group, h uint64, i int) {
-	c.compared++
+	c.comparisons++
 	if i+1 < g.length {
 		return
 	}
@@ -420,14 +420,14 @@ func (c *scan) compare(d *viewState, g *group, h uint64, i int) {
 	// the rest of the work.
 	k := g.index[g.slotOf(h)]
 	first := d.begins + int64(i+1-g.length)
-	if first < c.until[k] {
+	if first < c.viewMatchEnds[k] {
 		return
 	}
 	p := &c.list[k]
 	from, to := d.span(i+1-g.length, i+1)
-	if from < c.after[k] || to-from > maxSpan || !bytes.Equal(d.text[i+1-g.length:i+1], p.text) {
+	if from < c.matchEnds[k] || to-from > maxSpan || !bytes.Equal(d.text[i+1-g.length:i+1], p.text) {
 		return
 	}
-	c.after[k], c.until[k] = to, first+int64(g.length)
+	c.matchEnds[k], c.viewMatchEnds[k] = to, first+int64(g.length)
 	c.hits = c.hits.add(hit{from, to, p})
 }

@@ -107,8 +107,8 @@ func TestSearchIgnoresParts(t *testing.T) {
 			for form, text := range written(part) {
 				c := s.scan()
 				c.push([]byte("<"+text+">"), true)
-				if len(c.hits) > 0 || c.compared > 0 {
-					t.Errorf("%q %s: %d hits, %d compared", part, form, len(c.hits), c.compared)
+				if len(c.hits) > 0 || c.comparisons > 0 {
+					t.Errorf("%q %s: %d hits, %d compared", part, form, len(c.hits), c.comparisons)
 				}
 			}
 		}
@@ -142,14 +142,14 @@ func TestSearchWorkIsConstant(t *testing.T) {
 		for range 20 << 10 {
 			c.push([]byte(rand.Text()), true)
 		}
-		if len(c.hits) > 0 || c.compared > 0 {
-			t.Errorf("%d values: %d hits, %d compared", values, len(c.hits), c.compared)
+		if len(c.hits) > 0 || c.comparisons > 0 {
+			t.Errorf("%d values: %d hits, %d compared", values, len(c.hits), c.comparisons)
 		}
 		if values == 64 && let == 0 {
 			t.Errorf("control: of %d windows a filter lets none through", windows)
 		}
 		c.push(grants[len(grants)-1].value, true)
-		if len(c.hits) == 0 || c.compared == 0 {
+		if len(c.hits) == 0 || c.comparisons == 0 {
 			t.Errorf("%d values: the value is not found", values)
 		}
 	}

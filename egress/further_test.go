@@ -26,7 +26,7 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 			t.Fatal(why)
 		}
 		if counted {
-			l.further = s.reserveConnection
+			l.reserveConn = s.reserveConnection
 		}
 		c := l.client(true)
 		var mu sync.Mutex

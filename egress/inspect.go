@@ -32,23 +32,23 @@ type inspector struct {
 	judge func(host string, port int, q brig.Request) (brig.Verdict, int)
 	// dial opens an unencrypted connection to a host that has been checked.
 	dial func(ctx context.Context, host string, port int) (net.Conn, error)
-	// further reserves one more connection for an inspection, and returns the
+	// reserveConn reserves one more connection for an inspection, and returns the
 	// reason if none is available. The first connection of an inspection uses
 	// the reservation of the guest's connection. If further is nil, connections
 	// are not counted.
-	further func() (leave func(), why string)
-	// narrow reports whether a rule for the host restricts methods or paths. If
+	reserveConn func() (leave func(), why string)
+	// isRestricted reports whether a rule for the host restricts methods or paths. If
 	// it is nil, one does.
-	narrow func(host string, port int) bool
+	isRestricted func(host string, port int) bool
 	// recheck closes the connections to the host whose addresses may no longer be
 	// used, and returns the reason. If it is nil, addresses are not checked again.
-	recheck func() error
-	roots   *x509.CertPool    // to verify upstream certificates; nil: the system's
-	secrets func() []Secret   // the sandbox's current secrets
-	grown   func(int64) error // counts bytes that values add to requests; nil: they are not counted
-	given   *sentValues       // the values that were sent for the sandbox
-	report  func(Event)
-	now     func() time.Time
+	recheck    func() error
+	roots      *x509.CertPool    // to verify upstream certificates; nil: the system's
+	secrets    func() []Secret   // the sandbox's current secrets
+	countGrown func(int64) error // counts bytes that values add to requests; nil: they are not counted
+	given      *sentValues       // the values that were sent for the sandbox
+	report     func(Event)
+	now        func() time.Time
 	// scrubbing replaces the scrubber in tests.
 	scrubbing      func(io.Reader) io.Reader
 	budget         *budget       // the server memory that the sandbox may use

@@ -17,11 +17,11 @@ import (
 
 // exchange is an allowed request and its response.
 type exchange struct {
-	n     *inspection
-	in    *http.Request // as received
-	asked brig.Request
-	rule  int
-	body  guestBody // of the request; nil: none
+	n         *inspection
+	in        *http.Request // as received
+	requested brig.Request
+	rule      int
+	body      guestBody // of the request; nil: none
 
 	bound     []Secret // the secrets that the host may receive
 	grants    []boundSecret
@@ -62,7 +62,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer n.requestTracker.served(cost)
 	escaped, methods, no := n.check(r)
-	x := &exchange{n: n, in: r, bound: n.bound(secrets), asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
+	x := &exchange{n: n, in: r, bound: n.bound(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.end()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)
@@ -225,7 +225,7 @@ func (x *exchange) report(why string) {
 	}
 	x.n.report(Event{
 		At: x.n.now(), Kind: Request, Host: x.n.host, Port: x.n.port,
-		Method: clip(x.asked.Method), Path: clip(x.asked.Path),
+		Method: clip(x.requested.Method), Path: clip(x.requested.Path),
 		Allowed: why == "", Rule: x.rule, Why: why, Secrets: used,
 	})
 }

@@ -26,9 +26,9 @@ type gate struct {
 
 	// ending is set when the rest of the last request's body is not read. Nothing
 	// that follows is a request.
-	ending atomic.Bool
-	linger sync.Once
-	half   halfClose
+	ending     atomic.Bool
+	lingerOnce sync.Once
+	half       halfClose
 
 	in    []byte // read, not inspected yet
 	out   []byte // inspected, to be returned
@@ -88,7 +88,7 @@ func (g *gate) CloseWrite() error {
 
 func (g *gate) Read(p []byte) (int, error) {
 	if g.ending.Load() {
-		g.linger.Do(g.receiveRest)
+		g.lingerOnce.Do(g.receiveRest)
 		return 0, io.EOF
 	}
 	for len(g.out) == 0 {

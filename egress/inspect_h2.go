@@ -17,11 +17,11 @@ type frameGate struct {
 	requestTracker *requestTracker
 	refused        func(why string)
 
-	preface int     // bytes of the preface received so far
-	head    [9]byte // a frame header
-	have    int     // bytes of the frame header received so far
-	left    uint32  // remaining bytes of the payload
-	last    uint32  // the highest stream id so far
+	preface     int     // bytes of the preface received so far
+	head        [9]byte // a frame header
+	headerBytes int     // bytes of the frame header received so far
+	left        uint32  // remaining bytes of the payload
+	last        uint32  // the highest stream id so far
 }
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -58,12 +58,12 @@ func (g *frameGate) inspect(b []byte) error {
 			g.left -= n
 			b = b[n:]
 		default:
-			n := copy(g.head[g.have:], b)
+			n := copy(g.head[g.headerBytes:], b)
 			b = b[n:]
-			if g.have += n; g.have < len(g.head) {
+			if g.headerBytes += n; g.headerBytes < len(g.head) {
 				return nil
 			}
-			g.have = 0
+			g.headerBytes = 0
 			g.left = binary.BigEndian.Uint32(g.head[:4]) >> 8
 			stream := binary.BigEndian.Uint32(g.head[5:]) &^ (1 << 31)
 			if g.head[3] != headersFrame || stream <= g.last {

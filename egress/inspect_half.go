@@ -19,10 +19,10 @@ const halfCloseTimeout = 15 * time.Second
 // guest may close its direction after it has sent the request, and wait for the
 // response.
 type halfClose struct {
-	mu      sync.Mutex // guards the fields below
-	serving bool
-	late    bool          // the time for a Read is over
-	wake    chan struct{} // closed when one of them changes; nil: no Read waits
+	mu       sync.Mutex // guards the fields below
+	serving  bool
+	timedOut bool          // the time for a Read is over
+	wake     chan struct{} // closed when one of them changes; nil: no Read waits
 }
 
 // set changes the state.
@@ -43,7 +43,7 @@ func (h *halfClose) end() error {
 	defer over.Stop()
 	for {
 		h.mu.Lock()
-		serving, late := h.serving, h.late
+		serving, late := h.serving, h.timedOut
 		if h.wake == nil {
 			h.wake = make(chan struct{})
 		}
@@ -66,7 +66,7 @@ func (h *halfClose) end() error {
 // SetReadDeadline implements net.Conn. The server ends its Read with a time in the
 // past when it has served a request.
 func (g *gate) SetReadDeadline(t time.Time) error {
-	g.half.set(func() { g.half.late = !t.IsZero() && !t.After(time.Now()) })
+	g.half.set(func() { g.half.timedOut = !t.IsZero() && !t.After(time.Now()) })
 	return g.Conn.SetReadDeadline(t)
 }
 

@@ -114,7 +114,7 @@ func queryMethods(query string) (methods []string) {
 // restrictsRequests reports whether the rules for the host depend on the
 // request, so that a request must not contain an override.
 func (n *inspection) restrictsRequests() bool {
-	return n.narrow == nil || n.narrow(n.host, n.port)
+	return n.isRestricted == nil || n.isRestricted(n.host, n.port)
 }
 
 // keepsHost reports whether no field overrides the connection's host, or adds a

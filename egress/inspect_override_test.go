@@ -68,7 +68,7 @@ func TestOverrides(t *testing.T) {
 	}
 	// The control: if no rule depends on requests, overrides are allowed.
 	l.rules.Rules = []brig.EgressRule{{Host: labHost}}
-	l.narrow = func(string, int) bool { return false }
+	l.isRestricted = func(string, int) bool { return false }
 	for _, f := range refused {
 		if !ask("/v1/x", f) {
 			t.Errorf("the control: %s: %s is refused", f.name, f.value)

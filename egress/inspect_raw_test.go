@@ -167,11 +167,11 @@ func TestHalfCloseIsLimited(t *testing.T) {
 		if err := h.end(); err != io.EOF || time.Since(begin) != halfCloseTimeout {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
-		time.AfterFunc(time.Second, func() { h.set(func() { h.late = true }) })
+		time.AfterFunc(time.Second, func() { h.set(func() { h.timedOut = true }) })
 		if err := h.end(); err != os.ErrDeadlineExceeded {
 			t.Error(err)
 		}
-		h.set(func() { h.serving, h.late = false, false })
+		h.set(func() { h.serving, h.timedOut = false, false })
 		if err := h.end(); err != io.EOF {
 			t.Error(err)
 		}

@@ -148,7 +148,7 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 			asked = append(asked, brig.Request{Method: m, Path: p})
 		}
 	}
-	x.asked = asked[0]
+	x.requested = asked[0]
 	rule, no := x.n.decide(asked)
 	x.rule = rule
 	return no

@@ -66,10 +66,10 @@ type upstream struct {
 	plain, upgrading *http.Transport
 	lines            atomic.Bool // the host speaks HTTP/1
 
-	mu      sync.Mutex
-	open    int      // connections to the host, including those being established
-	window  bool     // an HTTP/2 connection uses the window of the inspection
-	further []func() // releases the reservations of all but one of them
+	mu       sync.Mutex
+	open     int      // connections to the host, including those being established
+	window   bool     // an HTTP/2 connection uses the window of the inspection
+	releases []func() // releases the reservations of all but one of them
 }
 
 func newUpstream(ctx context.Context, n *inspection) *upstream {
@@ -166,22 +166,22 @@ func closedContext(c net.Conn) context.Context {
 func (u *upstream) reserveConn() (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.open > 0 && u.n.further != nil {
-		give, why := u.n.further()
+	if u.open > 0 && u.n.reserveConn != nil {
+		give, why := u.n.reserveConn()
 		if why != "" {
 			u.n.report(Event{At: u.n.now(), Kind: Connect, Host: u.n.host, Port: u.n.port, Rule: -1, Why: why})
 			return nil, brig.Errorf(brig.RateLimited, "%s", why)
 		}
-		u.further = append(u.further, give)
+		u.releases = append(u.releases, give)
 	}
 	u.open++
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.open--
-		if last := len(u.further) - 1; last >= 0 {
-			u.further[last]()
-			u.further = u.further[:last]
+		if last := len(u.releases) - 1; last >= 0 {
+			u.releases[last]()
+			u.releases = u.releases[:last]
 		}
 	}, nil
 }

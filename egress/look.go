@@ -29,9 +29,9 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 	s.report(event)
 	i := &inspector{
 		authority: s.CA, judge: s.judgeRequest, roots: s.Roots, report: s.report, now: time.Now, given: &s.given,
-		budget: s.budget, handshakeSlots: s.handshakeSlots, further: s.reserveConnection,
-		secrets: s.currentSecrets, grown: s.countGrowth,
-		narrow: func(host string, port int) bool {
+		budget: s.budget, handshakeSlots: s.handshakeSlots, reserveConn: s.reserveConnection,
+		secrets: s.currentSecrets, countGrown: s.countGrowth,
+		isRestricted: func(host string, port int) bool {
 			v, _ := s.rules().Named(host, port)
 			return v == brig.Inspect
 		},

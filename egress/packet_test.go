@@ -77,8 +77,8 @@ func TestDropsOtherPackets(t *testing.T) {
 	if drops != len(dropped) {
 		t.Errorf("%d were told of", drops)
 	}
-	if len(l.dialed)+len(l.asked) > 0 {
-		t.Errorf("dialled %q, asked %q", l.dialed, l.asked)
+	if len(l.dialed)+len(l.resolvedNames) > 0 {
+		t.Errorf("dialled %q, asked %q", l.dialed, l.resolvedNames)
 	}
 }
 

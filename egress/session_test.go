@@ -97,7 +97,7 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 // are dialled.
 func TestRebinding(t *testing.T) {
 	l := newWorld(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
-	l.flip = true
+	l.alternate = true
 	l.name("rebind.test", "203.0.113.5", "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:127.0.0.1", "64:ff9b::7f00:1")
 	l.serve("203.0.113.5:80", echoServer)
 	for _, a := range []string{"127.0.0.1:80", "10.0.0.1:80", "169.254.169.254:80", "[::1]:80", "[fd00:ec2::254]:80", "[64:ff9b::7f00:1]:80", "203.0.113.99:80"} {
@@ -113,7 +113,7 @@ func TestRebinding(t *testing.T) {
 	if good != 10 {
 		t.Errorf("%d of 80 connections were made, want the 10 to the public address", good)
 	}
-	l.flip = false
+	l.alternate = false
 	l.name("mixed.test", "10.0.0.1", "203.0.113.5", "127.0.0.1")
 	c, err := l.connectName("mixed.test", 80)
 	if err != nil {

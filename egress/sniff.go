@@ -30,9 +30,9 @@ const (
 
 // sniffer has the functions with which sniff reserves memory and forwards data.
 type sniffer struct {
-	take func() bool
-	give func()
-	out  func([]byte) error // forwards bytes before the check is complete
+	reserveConn func() bool
+	releaseConn func()
+	out         func([]byte) error // forwards bytes before the check is complete
 }
 
 // sniff reads a client's first bytes. It returns a reason why the bytes must
@@ -46,13 +46,13 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 		return first, ""
 	}
 	defer c.SetReadDeadline(time.Time{})
-	if !do.take() {
+	if !do.reserveConn() {
 		return first, reasonNoMemory
 	}
 	held := true
 	defer func() {
 		if held {
-			do.give()
+			do.releaseConn()
 		}
 	}()
 	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
@@ -96,12 +96,12 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 				return nil, ""
 			}
 			sent = len(first)
-			do.give()
+			do.releaseConn()
 			_ = c.SetReadDeadline(time.Time{})
 			var more [1]byte
 			n, err := c.Read(more[:])
 			first = slices.Concat(first, more[:n])
-			if held = do.take(); !held {
+			if held = do.reserveConn(); !held {
 				return nil, reasonNoMemory
 			}
 			if n == 0 && err != nil {

@@ -34,7 +34,7 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 		held := 0
 		out := ""
 		b, w := sniff(here, labHost, sniffer{
-			take: func() bool { held++; return true }, give: func() { held-- },
+			reserveConn: func() bool { held++; return true }, releaseConn: func() { held-- },
 			out: func(b []byte) error { out += string(b); return nil },
 		})
 		here.Close()

@@ -60,8 +60,8 @@ func carry(to, from net.Conn, buffer int64) error {
 // sniff reads the sandbox's first bytes, and charges them to its memory.
 func (s *Session) sniff(f *flow, there, here net.Conn) (first []byte, why string) {
 	return sniff(here, f.host, sniffer{
-		take: func() bool { return s.budget.wait(f.ctx, helloCost, 0) },
-		give: func() { s.budget.release(helloCost) },
+		reserveConn: func() bool { return s.budget.wait(f.ctx, helloCost, 0) },
+		releaseConn: func() { s.budget.release(helloCost) },
 		out: func(b []byte) error {
 			_, err := there.Write(b)
 			return err

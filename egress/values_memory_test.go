@@ -256,7 +256,7 @@ func TestGrowthIsCounted(t *testing.T) {
 		got += int64(len(r.Header.Get("X-Key")) + len(r.URL.RawQuery))
 	}))
 	var grown atomic.Int64
-	l.grown = func(n int64) error {
+	l.countGrown = func(n int64) error {
 		grown.Add(n)
 		return nil
 	}

@@ -79,14 +79,14 @@ type world struct {
 	guest *stack.Stack
 	wait  time.Duration // how long the sandbox waits for an answer
 
-	mu     sync.Mutex
-	events []Event
-	dialed []string                // every address that was dialled
-	asked  []string                // every name that was resolved outside
-	places map[string]string       // address:port -> listener
-	zone   map[string][]netip.Addr // addresses by name; if flip is set, one at a time in turn
-	flip   bool
-	udp    chan []byte
+	mu            sync.Mutex
+	events        []Event
+	dialed        []string                // every address that was dialled
+	resolvedNames []string                // every name that was resolved outside
+	places        map[string]string       // address:port -> listener
+	zone          map[string][]netip.Addr // addresses by name; if flip is set, one at a time in turn
+	alternate     bool
+	udp           chan []byte
 }
 
 func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world {
@@ -148,13 +148,13 @@ func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world
 func (l *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = append(l.asked, host)
+	l.resolvedNames = append(l.resolvedNames, host)
 	out := l.zone[host]
 	if len(out) == 0 {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
-	if l.flip {
-		i := (len(l.asked) - 1) % len(out)
+	if l.alternate {
+		i := (len(l.resolvedNames) - 1) % len(out)
 		return out[i : i+1], nil
 	}
 	return out, nil
@@ -292,5 +292,5 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 func (l *world) outsideTraffic() (dialed, asked []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.dialed), slices.Clone(l.asked)
+	return slices.Clone(l.dialed), slices.Clone(l.resolvedNames)
 }

@@ -16,17 +16,17 @@ import (
 // slowStore is a store whose writes through Soon take a while and may fail.
 type slowStore struct {
 	brig.Store
-	soon bool
+	lazy bool
 	fail *error
 }
 
 // storeDelay is longer than any operation that runs in parallel with a write.
 const storeDelay = time.Minute
 
-func (s slowStore) Soon() brig.Store { s.soon = true; return s }
+func (s slowStore) Soon() brig.Store { s.lazy = true; return s }
 
 func (s slowStore) wait() error {
-	if !s.soon {
+	if !s.lazy {
 		return nil
 	}
 	time.Sleep(storeDelay)
@@ -111,15 +111,15 @@ func TestOutputWaitsForIntentRecord(t *testing.T) {
 // countingStore records the number of events in each write through Soon.
 type countingStore struct {
 	brig.Store
-	soon  bool
+	lazy  bool
 	wrote *[]int
 	fail  *error
 }
 
-func (s countingStore) Soon() brig.Store { s.soon = true; return s }
+func (s countingStore) Soon() brig.Store { s.lazy = true; return s }
 
 func (s countingStore) Append(ctx context.Context, events ...brig.Event) error {
-	if s.soon {
+	if s.lazy {
 		if *s.fail != nil {
 			return *s.fail
 		}

@@ -19,14 +19,14 @@ import (
 // the reader does.
 type pausingStore struct {
 	*mem.Store
-	reached chan struct{} // receives when a call reads secrets
+	secretsRead chan struct{} // receives when a call reads secrets
 }
 
 func retryPause() { time.Sleep(20 * time.Millisecond) }
 
 func (p pausingStore) Secrets(ctx context.Context, tenant string) ([]*brig.SealedSecret, error) {
 	select {
-	case p.reached <- struct{}{}:
+	case p.secretsRead <- struct{}{}:
 	default:
 	}
 	defer retryPause()

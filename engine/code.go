@@ -144,17 +144,17 @@ func (i *interpreters) contextFor(ctx context.Context, rec *brig.Record, in brig
 // codeRun is one run of code in a context. It is at the head of the context's
 // queue.
 type codeRun struct {
-	e         *interpreters
-	rec       *brig.Record
-	in        brig.Instance
-	c         *codeContext
-	session   *interpreter.Session
-	on        func(brig.CodeEvent) error
-	out, err  *output.Capture
-	values    values
-	begin     time.Time
-	announced bool             // the started event has been passed on
-	early     []brig.CodeEvent // output that was read before the started event
+	e           *interpreters
+	rec         *brig.Record
+	in          brig.Instance
+	c           *codeContext
+	session     *interpreter.Session
+	onEvent     func(brig.CodeEvent) error
+	out, err    *output.Capture
+	values      values
+	begin       time.Time
+	startSent   bool             // the started event has been passed on
+	beforeStart []brig.CodeEvent // output that was read before the started event
 
 	mu        sync.Mutex // guards the fields below
 	res       brig.CodeResult
@@ -182,7 +182,7 @@ func (v *call) holdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) er
 
 func newCodeRun(e *interpreters, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
 	limit := rec.Spec.Limits.Output
-	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: output.NewCapture(limit), err: output.NewCapture(limit), begin: time.Now()}
+	r := &codeRun{e: e, rec: rec, in: in, c: c, onEvent: on, out: output.NewCapture(limit), err: output.NewCapture(limit), begin: time.Now()}
 	c.mu.Lock()
 	r.session = c.session
 	c.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 		err = interpreter.ErrGone // it was killed when the code had just ended
 	}
 	r.res.Duration = time.Since(r.begin)
-	_, _ = r.err.Write(leftOutNote(r.values.leftOut)) // Write never fails
+	_, _ = r.err.Write(leftOutNote(r.values.omitted)) // Write never fails
 	r.res.Outputs = r.values.list
 	r.res.Stdout, r.res.Stderr = r.out.Output(), r.err.Output()
 	r.c.mu.Lock()
@@ -323,13 +323,13 @@ func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
 			ev, to = brig.CodeEvent{Stderr: p}, r.err
 		}
 		_, _ = to.Write(p) // Write never fails
-		if r.announced {
+		if r.startSent {
 			r.emit(ctx, ev)
 			return
 		}
 		// Output may arrive before the driver's started message.
 		ev.Stdout, ev.Stderr = bytes.Clone(ev.Stdout), bytes.Clone(ev.Stderr)
-		if r.early = append(r.early, ev); len(r.early) >= maxEarlyChunks {
+		if r.beforeStart = append(r.beforeStart, ev); len(r.beforeStart) >= maxEarlyChunks {
 			r.flush(ctx)
 		}
 	}
@@ -341,16 +341,16 @@ const maxEarlyChunks = 16
 
 // flush passes on the output that was read before the started message.
 func (r *codeRun) flush(ctx context.Context) {
-	r.announced = true
-	for _, ev := range r.early {
+	r.startSent = true
+	for _, ev := range r.beforeStart {
 		r.emit(ctx, ev)
 	}
-	r.early = nil
+	r.beforeStart = nil
 }
 
 func (r *codeRun) emit(ctx context.Context, ev brig.CodeEvent) {
-	if r.on(ev) != nil {
-		r.on = func(brig.CodeEvent) error { return nil }
+	if r.onEvent(ev) != nil {
+		r.onEvent = func(brig.CodeEvent) error { return nil }
 		r.interrupt(ctx, false)
 	}
 }

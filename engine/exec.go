@@ -223,7 +223,7 @@ func endsPrograms(why brig.ExitReason) bool {
 const execsTimeout = 5 * time.Second
 
 // execOnce runs the command of a one-shot. It writes no execution record,
-// because the outcome of the one-shot is recorded instead.
+// because the outcome of the run is recorded instead.
 func (pg *programs) execOnce(ctx context.Context, m *machine, cmd brig.Command, sio brig.IO, outputRelay *output.Relay) (*brig.Result, error) {
 	id := newExecID()
 	limit := m.rec.Spec.Limits.Output

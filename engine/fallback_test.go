@@ -17,7 +17,7 @@ func TestFallback(t *testing.T) {
 	if got := providerOf(t, h, brig.Placement{}); got != "cloud (first of the order)" {
 		t.Error(got)
 	}
-	s.last("cloud").down.Store(true)
+	s.newestCloud("cloud").down.Store(true)
 	// The first call discovers the failure, and the later ones skip the
 	// provider.
 	if got := providerOf(t, h, brig.Placement{}); got != "fake (fallback: cloud failed) cloud SB003" {
@@ -34,7 +34,7 @@ func TestFallback(t *testing.T) {
 	if got := providerOf(t, h, brig.Placement{Provider: "cloud", Only: true}); !strings.HasPrefix(got, "SB003: the cloud does not answer") {
 		t.Error(got)
 	}
-	s.last("cloud").down.Store(false)
+	s.newestCloud("cloud").down.Store(false)
 	eventually(t, func() bool { return providerOf(t, h, brig.Placement{}) == "cloud (first of the order)" })
 }
 
@@ -47,7 +47,7 @@ func TestFallbackAudit(t *testing.T) {
 	if err := h.SetRouting(ctx, "acme", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.last("cloud").down.Store(true)
+	s.newestCloud("cloud").down.Store(true)
 	if got := providerOf(t, h, brig.Placement{}); !strings.HasPrefix(got, "fake") {
 		t.Fatal(got)
 	}
@@ -95,7 +95,7 @@ func TestFailedFallbackIsNotBilled(t *testing.T) {
 	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.last("cloud").down.Store(true)
+	s.newestCloud("cloud").down.Store(true)
 	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no room")
 	for _, place := range []brig.Placement{{}, {Provider: "fake", Only: true}} {
 		if got := providerOf(t, h, place); !strings.HasPrefix(got, "SB004: no room") {

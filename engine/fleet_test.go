@@ -21,11 +21,11 @@ import (
 // unreachable.
 type cloud struct {
 	fake.Provider
-	id     string
-	config cloudConfig
-	down   atomic.Bool
-	closed atomic.Bool
-	late   atomic.Bool // an instance was created after the provider was closed
+	id                string
+	config            cloudConfig
+	down              atomic.Bool
+	closed            atomic.Bool
+	createdAfterClose atomic.Bool // an instance was created after the provider was closed
 }
 
 type cloudConfig struct {
@@ -52,7 +52,7 @@ func (c *cloud) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease ti
 		return nil, err
 	}
 	if c.closed.Load() {
-		c.late.Store(true)
+		c.createdAfterClose.Store(true)
 	}
 	return c.Provider.Create(ctx, id, spec, lease)
 }
@@ -85,8 +85,8 @@ func (s *clouds) driver() brig.Driver {
 	})
 }
 
-// last returns the newest cloud with the given ID.
-func (s *clouds) last(id string) *cloud {
+// newestCloud returns the newest cloud with the given ID.
+func (s *clouds) newestCloud(id string) *cloud {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.opened[id]
@@ -163,7 +163,7 @@ func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
-	first := s.last("cloud")
+	first := s.newestCloud("cloud")
 	moved := brig.ProviderConfig{ID: "cloud", Config: json.RawMessage(`{"api_key":"****cdef","url":"https://other.test"}`)}
 	_, tested := h.TestProvider(ctx, moved)
 	_, configured := h.ConfigureProvider(ctx, moved)
@@ -174,13 +174,13 @@ func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if s.last("cloud") != first {
-		t.Errorf("a provider was opened with %+v", s.last("cloud").config)
+	if s.newestCloud("cloud") != first {
+		t.Errorf("a provider was opened with %+v", s.newestCloud("cloud").config)
 	}
 	// The control: with the key, the same change is possible.
 	moved.Test, moved.Config = false, json.RawMessage(`{"api_key":"`+cloudKey+`","url":"https://other.test"}`)
-	if _, err := h.ConfigureProvider(ctx, moved); err != nil || s.last("cloud").config.URL != "https://other.test" {
-		t.Errorf("with the key: %v, %+v", err, s.last("cloud").config)
+	if _, err := h.ConfigureProvider(ctx, moved); err != nil || s.newestCloud("cloud").config.URL != "https://other.test" {
+		t.Errorf("with the key: %v, %+v", err, s.newestCloud("cloud").config)
 	}
 }
 
@@ -207,12 +207,12 @@ func TestConfigureProvider(t *testing.T) {
 		t.Error(got)
 	}
 	// Saving a masked value again keeps the secret.
-	first := s.last("cloud")
+	first := s.newestCloud("cloud")
 	p = configure(t, h, "cloud", func(c *brig.ProviderConfig) {
 		c.Config = json.RawMessage(`{"api_key":"****cdef","timeout":7}`)
 		c.Terms = &brig.Terms{Region: "eu"}
 	})
-	if now := s.last("cloud"); now == first || now.config.Key != cloudKey || now.config.Timeout != 7 {
+	if now := s.newestCloud("cloud"); now == first || now.config.Key != cloudKey || now.config.Timeout != 7 {
 		t.Errorf("the change: %+v", now.config)
 	}
 	eventually(t, first.closed.Load) // closed when its last instance is gone
@@ -260,7 +260,7 @@ func TestConfigureProvider(t *testing.T) {
 	if err := h.Remove(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}
-	last := s.last("cloud")
+	last := s.newestCloud("cloud")
 	if err := h.RemoveProvider(ctx, "cloud"); err != nil {
 		t.Error(err)
 	}
@@ -289,7 +289,7 @@ func TestProviderTests(t *testing.T) {
 	if err := h.store.All(ctx, func(r *brig.Record) error { left = append(left, r); return nil }); err != nil || len(left) != 0 {
 		t.Errorf("the test left %v, %v", left, err)
 	}
-	c := s.last("cloud")
+	c := s.newestCloud("cloud")
 	eventually(t, c.closed.Load)
 	if len(c.Machines()) != 0 {
 		t.Errorf("the test left machines %v", c.Machines())
@@ -343,7 +343,7 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, c := range s.opened["cloud"] {
-				if c.late.Load() {
+				if c.createdAfterClose.Load() {
 					t.Error("a machine was made at a provider that was closed")
 				}
 			}
@@ -373,7 +373,7 @@ func TestHotReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return providerOf(t, h, brig.Placement{}) == "cloud (active)" })
-	if s.last("cloud").config.Key != cloudKey {
+	if s.newestCloud("cloud").config.Key != cloudKey {
 		t.Error("the key did not come")
 	}
 	// A provider that cannot be opened reports the reason, and does not affect
@@ -408,7 +408,7 @@ func TestRoutingSkipsUnenforcingProviders(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
-	s.last("cloud").NoUplink = true
+	s.newestCloud("cloud").NoUplink = true
 	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +434,7 @@ func TestRecoverElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old := s.last("cloud")
+	old := s.newestCloud("cloud")
 	h.Close()
 	o := h.Options
 	again := brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.Site, *cloudConfig) (brig.Provider, error) { return old, nil })
@@ -557,9 +557,9 @@ func TestProviderSecretsRotate(t *testing.T) {
 	if after := sealedNow(); after == before || !strings.Contains(after, h.Options.Keys.Primary()) {
 		t.Errorf("before %s\nafter %s", before, after)
 	}
-	first := s.last("cloud")
-	eventually(t, func() bool { return s.last("cloud") != first })
-	if s.last("cloud").config.Key != cloudKey {
+	first := s.newestCloud("cloud")
+	eventually(t, func() bool { return s.newestCloud("cloud") != first })
+	if s.newestCloud("cloud").config.Key != cloudKey {
 		t.Error("the key did not survive")
 	}
 }

@@ -48,10 +48,10 @@ type followedLog struct {
 	cancel  context.CancelFunc
 	release func()
 
-	mu     sync.Mutex // guards the fields below
-	source logSource
-	first  []byte // output that was read ahead from source
-	ended  bool   // nothing is added any more
+	mu        sync.Mutex // guards the fields below
+	source    logSource
+	readAhead []byte // output that was read ahead from source
+	ended     bool   // nothing is added any more
 }
 
 // followLog returns the log of a sandbox, of which it keeps the last lines if o.Tail is not
@@ -72,7 +72,7 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 	}
 	f := &followedLog{l: l, rec: v.rec, in: in, source: source, release: release}
 	if o.Tail > 0 {
-		if f.first, err = skipToTail(ctx, in, source, o); err != nil {
+		if f.readAhead, err = skipToTail(ctx, in, source, o); err != nil {
 			return nil, errors.Join(fmt.Errorf("read log: %w", err), source.Close())
 		}
 	}
@@ -136,9 +136,9 @@ func (f *followedLog) readOnce(p []byte) (n int, ended bool, err error) {
 	if f.ctx.Err() != nil {
 		return 0, false, context.Cause(f.ctx)
 	}
-	if len(f.first) > 0 {
-		n = copy(p, f.first)
-		f.first = f.first[n:]
+	if len(f.readAhead) > 0 {
+		n = copy(p, f.readAhead)
+		f.readAhead = f.readAhead[n:]
 		return n, false, nil
 	}
 	n, err = f.source.Read(p)

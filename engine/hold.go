@@ -28,7 +28,7 @@ const (
 // hold counts as use of a sandbox until release is called. It is the only place that
 // renews a lease over time: every call that uses an instance passes useInstance, which holds, and
 // a use that outlives its call takes over the release. The maximum life ends a sandbox in any
-// case, so a client that has disappeared without a trace holds it no longer than that.
+// case, so a vanished client cannot hold it any longer.
 func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
 		return func() {}

@@ -70,8 +70,8 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.output)
 	}
 	endStep(s, err)
-	if a.step != nil && a.step.outputs.leftOut > 0 {
-		a.output(brig.FromStderr, leftOutNote(a.step.outputs.leftOut))
+	if a.step != nil && a.step.outputs.omitted > 0 {
+		a.output(brig.FromStderr, leftOutNote(a.step.outputs.omitted))
 	}
 	a.res.Stdout, a.res.Stderr = a.out.Output(), a.err.Output()
 	violation, violated := errors.AsType[*interpreter.ViolationError](err)

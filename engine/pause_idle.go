@@ -68,13 +68,13 @@ func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
 func (g *useGate) noteAgain(op brig.Op, after time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, ok := g.noted[op.Name]; ok && time.Since(at) < after {
+	if at, ok := g.lastRecorded[op.Name]; ok && time.Since(at) < after {
 		return false
 	}
-	if g.noted == nil {
-		g.noted = map[string]time.Time{}
+	if g.lastRecorded == nil {
+		g.lastRecorded = map[string]time.Time{}
 	}
-	g.noted[op.Name] = time.Now()
+	g.lastRecorded[op.Name] = time.Now()
 	return true
 }
 

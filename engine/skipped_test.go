@@ -26,7 +26,7 @@ func (a *reachability) ProviderChecked(provider string, err error) {
 	a.up[provider] = err == nil
 }
 
-func (a *reachability) is(provider string, up bool) func() bool {
+func (a *reachability) hasState(provider string, up bool) func() bool {
 	return func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -48,7 +48,7 @@ func TestRecoverWhileProviderIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cloud := s.last("cloud")
+	cloud := s.newestCloud("cloud")
 	h.Close()
 	o := h.Options
 	saw := newReachability()
@@ -73,9 +73,9 @@ func TestRecoverWhileProviderIsDown(t *testing.T) {
 	if err := e.Remove(ctx, "here"); err != nil {
 		t.Errorf("remove: %v", err)
 	}
-	eventually(t, saw.is("cloud", false))
+	eventually(t, saw.hasState("cloud", false))
 	cloud.down.Store(false)
-	eventually(t, saw.is("cloud", true))
+	eventually(t, saw.hasState("cloud", true))
 	eventually(t, func() bool {
 		res, err := e.Exec(ctx, "there", hello, brig.IO{})
 		return err == nil && string(res.Stdout.Head) == "hello\n"
@@ -87,9 +87,9 @@ func TestUnopenableProviderIsReportedDown(t *testing.T) {
 	saw := newReachability()
 	h, _ := newCloudFixture(t, func(o *engine.Options) { o.Observer = saw })
 	configure(t, h, "cloud", nil)
-	eventually(t, saw.is("cloud", true))
+	eventually(t, saw.hasState("cloud", true))
 	configure(t, h, "cloud", func(c *brig.ProviderConfig) { c.Config = []byte(`{"api_key":"refused-by-the-cloud"}`) })
-	eventually(t, saw.is("cloud", false))
+	eventually(t, saw.hasState("cloud", false))
 }
 
 // A provider has one price: the routing preference "cheapest" compares the

@@ -13,14 +13,14 @@ import (
 // useGate counts the calls that use a sandbox's instance, and lets one pause or
 // resume at a time replace the instance while no call uses it.
 type useGate struct {
-	mu      sync.Mutex // guards the fields below
-	users   int
-	passive map[int]func()       // the calls that only wait or transfer data, and how a pause ends them
-	number  int                  // of the last passive call
-	waiting int                  // calls that wait until moving is closed
-	changed chan struct{}        // closed when users or passive changes; nil if no pause or resume waits
-	moving  chan struct{}        // closed when the current pause or resume ends; nil if there is none
-	noted   map[string]time.Time // when failures of automatic operations were last recorded, by operation
+	mu           sync.Mutex // guards the fields below
+	users        int
+	passiveCalls map[int]func()       // the calls that only wait or transfer data, and how a pause ends them
+	number       int                  // of the last passive call
+	waiting      int                  // calls that wait until moving is closed
+	changed      chan struct{}        // closed when users or passive changes; nil if no pause or resume waits
+	moveDone     chan struct{}        // closed when the current pause or resume ends; nil if there is none
+	lastRecorded map[string]time.Time // when failures of automatic operations were last recorded, by operation
 }
 
 // usesOf returns the gate of a sandbox.
@@ -48,7 +48,7 @@ func (e *env) dropUses(id brig.ID) {
 func (g *useGate) isFree() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.users == 0 && g.waiting == 0 && g.moving == nil
+	return g.users == 0 && g.waiting == 0 && g.moveDone == nil
 }
 
 // enter waits until no pause or resume is in progress, and counts one user
@@ -67,8 +67,8 @@ func (g *useGate) enter(ctx context.Context) (leave func(), err error) {
 func (g *useGate) lockUnmoved(ctx context.Context) error {
 	g.mu.Lock()
 	g.waiting++
-	for g.moving != nil {
-		moving := g.moving
+	for g.moveDone != nil {
+		moving := g.moveDone
 		g.mu.Unlock()
 		var err error
 		select {
@@ -99,17 +99,17 @@ func (g *useGate) endUse() {
 func (g *useGate) addPassive(end func()) (remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.passive == nil {
-		g.passive = map[int]func(){}
+	if g.passiveCalls == nil {
+		g.passiveCalls = map[int]func(){}
 	}
 	g.number++
 	n := g.number
-	g.passive[n] = end
+	g.passiveCalls[n] = end
 	g.signal()
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.passive, n)
+		delete(g.passiveCalls, n)
 		g.signal()
 	}
 }
@@ -156,9 +156,9 @@ func (g *useGate) startMove(ctx context.Context) (end func(), err error) {
 func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	users, err = g.awaitUsers(ctx, patience, func() int { return g.users - len(g.passive) })
+	users, err = g.awaitUsers(ctx, patience, func() int { return g.users - len(g.passiveCalls) })
 	if err == nil && users <= 0 {
-		ends := slices.Collect(maps.Values(g.passive))
+		ends := slices.Collect(maps.Values(g.passiveCalls))
 		g.mu.Unlock()
 		for _, f := range ends {
 			f()
@@ -184,12 +184,12 @@ func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err err
 
 // move keeps calls from entering until end is called. The caller holds g.mu.
 func (g *useGate) move() (end func()) {
-	g.moving = make(chan struct{})
+	g.moveDone = make(chan struct{})
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		close(g.moving)
-		g.moving, g.changed = nil, nil
+		close(g.moveDone)
+		g.moveDone, g.changed = nil, nil
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 type values struct {
 	list    []brig.Rich
 	size    int // total size of list
-	leftOut int // number of values that are not in list
+	omitted int // number of values that are not in list
 }
 
 // maxDisplayID limits the length of the ID of a display.
@@ -29,7 +29,7 @@ func (v *values) add(m *interpreter.Message) brig.Rich {
 		v.size += size
 		v.list = append(v.list, rich)
 	} else {
-		v.leftOut++
+		v.omitted++
 	}
 	return rich
 }
@@ -46,7 +46,7 @@ func (v *values) replace(by brig.Rich, size int) (found bool) {
 			v.size = total
 			was.Data, was.Metadata = by.Data, by.Metadata
 		} else {
-			v.leftOut++
+			v.omitted++
 		}
 	}
 	return found

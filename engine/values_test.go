@@ -36,14 +36,14 @@ func TestValuesKeepLastUpdate(t *testing.T) {
 	for _, r := range v.list {
 		got = append(got, fmt.Sprintf("%s %t", r.Data["text/plain"], r.Update))
 	}
-	if all := strings.Join(got, "|"); all != "1999 false|other false|1999 false|earlier, later true" || v.leftOut != 0 {
-		t.Errorf("%s, %d left out", all, v.leftOut)
+	if all := strings.Join(got, "|"); all != "1999 false|other false|1999 false|earlier, later true" || v.omitted != 0 {
+		t.Errorf("%s, %d left out", all, v.omitted)
 	}
 	if size := 4*len("text/plain") + len("1999other1999earlier, later"); v.size != size {
 		t.Errorf("%d bytes, want %d", v.size, size)
 	}
-	if len(control.list) != brig.MaxOutputs-1 || control.leftOut == 0 {
-		t.Errorf("control: %d values, %d left out", len(control.list), control.leftOut)
+	if len(control.list) != brig.MaxOutputs-1 || control.omitted == 0 {
+		t.Errorf("control: %d values, %d left out", len(control.list), control.omitted)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestValuesAreLimited(t *testing.T) {
 	v.add(displayMessage("0", "bar", false))
 	v.add(displayMessage(strings.Repeat("x", brig.MaxOutputSize), "bar", true))
 	v.add(displayMessage("1", strings.Repeat("x", maxDisplayID+1), true))
-	if len(v.list) != 2 || string(v.list[0].Data["text/plain"]) != "0" || v.leftOut != 1 || v.list[1].DisplayID != "" || v.list[1].Update {
-		t.Errorf("%d values, %d left out", len(v.list), v.leftOut)
+	if len(v.list) != 2 || string(v.list[0].Data["text/plain"]) != "0" || v.omitted != 1 || v.list[1].DisplayID != "" || v.list[1].Update {
+		t.Errorf("%d values, %d left out", len(v.list), v.omitted)
 	}
 }

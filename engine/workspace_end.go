@@ -121,7 +121,7 @@ func (ws *workspaces) writeBackRun(ctx context.Context, v *call, m *machine, o *
 	}}
 }
 
-// commitQuiet ends all programs of a one-shot and commits its workspace.
+// commitQuiet ends all programs of a run and commits its workspace.
 func (ws *workspaces) commitQuiet(ctx context.Context, m *machine, actor string) (*brig.WorkspaceCommit, error) {
 	if err := m.in.Quiet(ctx, 0); err != nil {
 		return nil, err
@@ -130,9 +130,9 @@ func (ws *workspaces) commitQuiet(ctx context.Context, m *machine, actor string)
 	return ws.commit(ctx, m.rec, m.in, actor)
 }
 
-// writeBackCanceled writes back the workspace of a one-shot that ends before
-// its program does, because its caller disconnected or its tenant's time quota
-// is used up.
+// writeBackCanceled writes back the workspace of a run that ends before its
+// program does, because its caller disconnected or its tenant's time quota is
+// used up.
 func (ws *workspaces) writeBackCanceled(ctx context.Context, v *call, m *machine) {
 	if m.rec.Spec.Workspace.Mode != brig.WorkspaceDirect || hasEnded(m.in) {
 		return
@@ -149,5 +149,5 @@ func (ws *workspaces) writeBackCanceled(ctx context.Context, v *call, m *machine
 }
 
 // canceledWriteBackTimeout is the timeout of writeBackCanceled. It must be less
-// than runMargin, by which the instance of a one-shot outlives its program.
+// than runMargin, by which the instance of a run outlives its program.
 const canceledWriteBackTimeout = time.Minute

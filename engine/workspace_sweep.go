@@ -26,8 +26,8 @@ const (
 // sweepQueue holds the tenants whose workspaces are being swept or wait for a
 // sweep.
 type sweepQueue struct {
-	mu    sync.Mutex
-	again map[string]bool // by tenant: whether another sweep must follow the current one
+	mu         sync.Mutex
+	sweepAgain map[string]bool // by tenant: whether another sweep must follow the current one
 }
 
 // add notes that a tenant needs a sweep. It reports whether the caller must make
@@ -35,14 +35,14 @@ type sweepQueue struct {
 func (s *sweepQueue) add(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, busy := s.again[tenant]; busy {
-		s.again[tenant] = true
+	if _, busy := s.sweepAgain[tenant]; busy {
+		s.sweepAgain[tenant] = true
 		return false
 	}
-	if s.again == nil {
-		s.again = map[string]bool{}
+	if s.sweepAgain == nil {
+		s.sweepAgain = map[string]bool{}
 	}
-	s.again[tenant] = false
+	s.sweepAgain[tenant] = false
 	return true
 }
 
@@ -50,10 +50,10 @@ func (s *sweepQueue) add(tenant string) bool {
 func (s *sweepQueue) done(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := s.again[tenant]
-	s.again[tenant] = false
+	again := s.sweepAgain[tenant]
+	s.sweepAgain[tenant] = false
 	if !again {
-		delete(s.again, tenant)
+		delete(s.sweepAgain, tenant)
 	}
 	return again
 }

@@ -82,8 +82,8 @@ func (c *child) wait() error {
 	case err == nil:
 	case c.ctx() != nil:
 		c.result = fmt.Errorf("build image: %w", c.ctx())
-	case c.stderr.missing != "":
-		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missing).Because(c.stderr.cause(err))
+	case c.stderr.missingPackage != "":
+		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missingPackage).Because(c.stderr.cause(err))
 	default:
 		c.result = brig.Errorf(brig.CreationFailed, "building the image from the packages failed").
 			WithHint("the server's log has the builder's output").Because(c.stderr.cause(err))
@@ -113,10 +113,10 @@ func (l *lastReader) Read(p []byte) (int, error) {
 // listener reads a child's standard error. It reports steps and keeps the last
 // lines.
 type listener struct {
-	report  func(brig.Progress)
-	line    []byte
-	last    []string
-	missing string // a package that does not exist
+	report         func(brig.Progress)
+	line           []byte
+	last           []string
+	missingPackage string // a package that does not exist
 }
 
 // Write implements io.Writer.
@@ -141,9 +141,9 @@ func (l *listener) handleLine(line string) {
 		l.last = l.last[1:]
 	}
 	if _, name, ok := strings.Cut(line, "Unable to locate package "); ok {
-		l.missing = strings.TrimSpace(name)
+		l.missingPackage = strings.TrimSpace(name)
 	} else if _, names, ok := strings.Cut(line, "Couldn't find these debs: "); ok {
-		l.missing = strings.TrimSpace(names)
+		l.missingPackage = strings.TrimSpace(names)
 	}
 	// Report only the steps to the caller: no address of a package source and no
 	// path of the host.

@@ -30,8 +30,8 @@ type flights struct {
 	active int           // queued or running
 	missed int           // those of missing images among them
 
-	missing chan struct{}           // held by pulls of missing images that are not queued
-	tenants map[string]*tenantPulls // with pulls of missing images
+	missingSlots chan struct{}           // held by pulls of missing images that are not queued
+	tenants      map[string]*tenantPulls // with pulls of missing images
 }
 
 // tenantPulls are the pulls of missing images that one tenant has begun.
@@ -100,7 +100,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		return fl, nil
 	}
 	if fs.slots == nil {
-		fs.slots, fs.missing = make(chan struct{}, maxConcurrentPulls), make(chan struct{}, maxMissingPulls)
+		fs.slots, fs.missingSlots = make(chan struct{}, maxConcurrentPulls), make(chan struct{}, maxMissingPulls)
 		fs.tenants = map[string]*tenantPulls{}
 	}
 	tenant := brig.ActorFrom(ctx).Tenant
@@ -158,7 +158,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Image, error) {
 	slots := []chan struct{}{fs.slots}
 	if fl.tenant != nil {
-		slots = []chan struct{}{fl.tenant.slots, fs.missing, fs.slots}
+		slots = []chan struct{}{fl.tenant.slots, fs.missingSlots, fs.slots}
 	}
 	for _, s := range slots {
 		if err := waitForSlot(ctx, fl, s); err != nil {

@@ -33,13 +33,13 @@ import (
 // hub is a registry on the loopback address, with an optional front handler of
 // a test.
 type hub struct {
-	t     testing.TB
-	inner http.Handler
-	host  string
-	gets  atomic.Int64 // number of blob requests
+	t            testing.TB
+	inner        http.Handler
+	host         string
+	blobRequests atomic.Int64 // number of blob requests
 
-	mu    sync.Mutex
-	front func(w http.ResponseWriter, r *http.Request) bool // true: the front answered
+	mu        sync.Mutex
+	intercept func(w http.ResponseWriter, r *http.Request) bool // true: the front answered
 }
 
 func newHub(t testing.TB) *hub {
@@ -52,10 +52,10 @@ func newHub(t testing.TB) *hub {
 
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
-		h.gets.Add(1)
+		h.blobRequests.Add(1)
 	}
 	h.mu.Lock()
-	front := h.front
+	front := h.intercept
 	h.mu.Unlock()
 	if front == nil || !front(w, r) {
 		h.inner.ServeHTTP(w, r)
@@ -66,15 +66,15 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *hub) put(f func(w http.ResponseWriter, r *http.Request) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.front = f
+	h.intercept = f
 }
 
 // push pushes an image without the front handler and returns its reference.
 func (h *hub) push(img v1.Image, what string) string {
 	h.t.Helper()
 	h.mu.Lock()
-	front := h.front
-	h.front = nil
+	front := h.intercept
+	h.intercept = nil
 	h.mu.Unlock()
 	defer h.put(front)
 	ref, err := name.ParseReference(h.host + "/" + what)
@@ -243,7 +243,7 @@ func TestPull(t *testing.T) {
 	}
 
 	// Every form of the name resolves, and a stored image is not fetched again.
-	n := h.gets.Load()
+	n := h.blobRequests.Load()
 	for _, form := range []string{ref, ref + "@" + manifest.String(), got.Digest, manifest.String()} {
 		if r, err := a.store.Resolve(t.Context(), form); err != nil || r.Digest != got.Digest {
 			t.Errorf("%s: %v", form, err)
@@ -253,7 +253,7 @@ func TestPull(t *testing.T) {
 	if got, err = a.pull(t, other); err != nil || !slices.Equal(got.Names, []string{ref, other}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if h.gets.Load() != n {
+	if h.blobRequests.Load() != n {
 		t.Error("fetched again")
 	}
 	if err := a.store.Remove(t.Context(), ref); err != nil {
@@ -347,7 +347,7 @@ func TestPullConcurrently(t *testing.T) {
 		}
 		wg.Go(func() { _, errs[i] = a.store.Pull(ctx, brig.ImagePull{Ref: ref}, func(brig.Progress) {}) })
 	}
-	for h.gets.Load() == 0 {
+	for h.blobRequests.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	for waiting := 0; waiting < n; time.Sleep(time.Millisecond) {
@@ -367,7 +367,7 @@ func TestPullConcurrently(t *testing.T) {
 	if err := errors.Join(errs[1:]...); err != nil {
 		t.Error(err)
 	}
-	if got := h.gets.Load(); got != 2 { // a configuration and a layer
+	if got := h.blobRequests.Load(); got != 2 { // a configuration and a layer
 		t.Errorf("%d blobs were fetched", got)
 	}
 	if err := a.check(); err != nil {

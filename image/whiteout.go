@@ -23,24 +23,24 @@ const (
 // layerState is the state of the layer being applied. A whiteout hides only
 // files of lower layers and none of its own layer.
 type layerState struct {
-	seed   maphash.Seed // random, so that no archive can construct a collision
-	mine   map[uint64]struct{}
-	hidden map[uint64]struct{} // names that a whiteout was already applied to
+	seed       maphash.Seed // random, so that no archive can construct a collision
+	ownEntries map[uint64]struct{}
+	hidden     map[uint64]struct{} // names that a whiteout was already applied to
 }
 
 func newLayerState() *layerState {
-	return &layerState{seed: maphash.MakeSeed(), mine: map[uint64]struct{}{}, hidden: map[uint64]struct{}{}}
+	return &layerState{seed: maphash.MakeSeed(), ownEntries: map[uint64]struct{}{}, hidden: map[uint64]struct{}{}}
 }
 
 // add records a name that this layer contains.
 func (l *layerState) add(name string) {
 	if l != nil {
-		l.mine[maphash.String(l.seed, name)] = struct{}{}
+		l.ownEntries[maphash.String(l.seed, name)] = struct{}{}
 	}
 }
 
 func (l *layerState) contains(name string) bool {
-	_, ok := l.mine[maphash.String(l.seed, name)]
+	_, ok := l.ownEntries[maphash.String(l.seed, name)]
 	return ok
 }
 

@@ -24,15 +24,15 @@ const patience = 60 * time.Second
 // driver is a driver's process on this host, without a sandbox. It leads its
 // own process group and has its own working directory.
 type driver struct {
-	t           *testing.T
-	cmd         *exec.Cmd
-	dir         string // its working directory, and HOME
-	stdin       io.WriteCloser
-	socket      *os.File
-	messages    *bufio.Reader
-	nonce       string // of the last order
-	owed        int    // the display that the next read acknowledges
-	out, errout *pipe
+	t              *testing.T
+	cmd            *exec.Cmd
+	dir            string // its working directory, and HOME
+	stdin          io.WriteCloser
+	socket         *os.File
+	messages       *bufio.Reader
+	nonce          string // of the last order
+	unacknowledged int    // the display that the next read acknowledges
+	out, errout    *pipe
 }
 
 // driverFile returns the path of a file in driver/.
@@ -122,8 +122,8 @@ func (d *driver) next() interpreter.Message {
 // read returns the driver's next message, or io.EOF when the driver has exited. A display
 // is acknowledged by the following call.
 func (d *driver) read() (m interpreter.Message, err error) {
-	if d.owed > 0 {
-		d.write(interpreter.Order{Op: "ack", Ack: d.owed})
+	if d.unacknowledged > 0 {
+		d.write(interpreter.Order{Op: "ack", Ack: d.unacknowledged})
 	}
 	if err := d.socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return m, err
@@ -138,7 +138,7 @@ func (d *driver) read() (m interpreter.Message, err error) {
 		}
 		m = interpreter.Message{}
 		err = json.Unmarshal(line, &m)
-		d.owed = m.Ack
+		d.unacknowledged = m.Ack
 		if m.Nonce != d.nonce {
 			d.t.Errorf("%s does not have the nonce %q", line, d.nonce)
 		}

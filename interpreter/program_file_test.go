@@ -101,7 +101,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 	}
 }
 
-// A forked process of a program cannot tell the host about the file. So the driver
+// A forked process of a program cannot send the host a message about the file. So the driver
 // sends its path before the fork, unless the user has such a file.
 func TestForkAnnouncesProgramFile(t *testing.T) {
 	const code = "import os, sys\nif os.fork() == 0:\n    open(getattr(sys.modules['__main__'], '__fi' 'le__')).read()\n    os._exit(0)\nos.wait()"

@@ -199,10 +199,10 @@ func TestDisplayWaits(t *testing.T) {
 		d.send(interpreter.Order{Op: "cell", Code: code})
 		d.next()
 		d.next()
-		d.owed = 0 // not acknowledged
+		d.unacknowledged = 0 // not acknowledged
 		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
 		for d.next().Type != "end" {
-			d.owed = 0
+			d.unacknowledged = 0
 			d.write(interpreter.Order{Op: "ack", Ack: 1})
 		}
 		d.nonce = "other"
@@ -216,7 +216,7 @@ func TestDisplayWaits(t *testing.T) {
 		d.send(interpreter.Order{Op: "cell", Code: "display(1)"})
 		d.next()
 		d.next()
-		d.owed = 0
+		d.unacknowledged = 0
 		d.interrupt()
 		if said, _, _ := d.finish(); len(find(said, "error")) != 1 {
 			t.Errorf("a display that waits was interrupted: %+v", said)

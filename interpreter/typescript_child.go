@@ -36,9 +36,9 @@ type Transpiler struct {
 	// Timeout is how long one program may take, 5 s if it is 0.
 	Timeout time.Duration
 
-	once sync.Once
-	busy chan struct{}       // one entry per concurrent program
-	idle chan *transpileWork // idle processes
+	once  sync.Once
+	slots chan struct{}       // one entry per concurrent program
+	idle  chan *transpileWork // idle processes
 }
 
 type transpileOrder struct {
@@ -110,7 +110,7 @@ func (t *Transpiler) Close() {
 
 func (t *Transpiler) startSpare() {
 	t.once.Do(func() {
-		t.busy, t.idle = make(chan struct{}, transpileMax), make(chan *transpileWork, transpileIdle)
+		t.slots, t.idle = make(chan struct{}, transpileMax), make(chan *transpileWork, transpileIdle)
 	})
 }
 
@@ -120,11 +120,11 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	}
 	t.startSpare()
 	select {
-	case t.busy <- struct{}{}:
+	case t.slots <- struct{}{}:
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	defer func() { <-t.busy }()
+	defer func() { <-t.slots }()
 	w, err := t.take()
 	if err != nil {
 		return "", fmt.Errorf("start the TypeScript compiler: %w", err)

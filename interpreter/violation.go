@@ -103,7 +103,7 @@ func (w *orderWatch) checkAgain() {
 }
 
 // check ends the interpreter if the order was read a while ago and not answered. If the
-// process cannot tell whether the order was read, check sends a ping.
+// process does not know whether the order was read, check sends a ping.
 func (w *orderWatch) check(ctx context.Context) {
 	if w.state.Load() != orderOpen {
 		return
@@ -141,7 +141,7 @@ func (w *orderWatch) pong(nonce string) error {
 }
 
 // unread returns the number of bytes that were sent to the driver and that it has not
-// read. known is false if the process cannot tell.
+// read. known is false if the process does not know.
 func (s *Session) unread() (n int, known bool) {
 	if p, ok := s.Process.(interface{ Unread() (int, bool) }); ok {
 		return p.Unread()

@@ -77,19 +77,19 @@ func JavaScriptRules() Rules {
 // matcher is rules in a form that is fast to query.
 type matcher struct {
 	Rules
-	roots map[string]bool // first parts of the names in calls and imports
-	attrs map[string]bool
-	stars map[string]bool // members that are denied on any object
-	calls map[string]bool
-	write bool // open is allowed for reading only
-	parts int  // parts of the longest relevant name
+	roots         map[string]bool // first parts of the names in calls and imports
+	attrs         map[string]bool
+	deniedMembers map[string]bool // members that are denied on any object
+	calls         map[string]bool
+	write         bool // open is allowed for reading only
+	maxParts      int  // parts of the longest relevant name
 }
 
 func newMatcher(r Rules, always []string) *matcher {
-	m := &matcher{Rules: r, roots: map[string]bool{}, attrs: map[string]bool{}, stars: map[string]bool{}, calls: map[string]bool{}, parts: minParts}
+	m := &matcher{Rules: r, roots: map[string]bool{}, attrs: map[string]bool{}, deniedMembers: map[string]bool{}, calls: map[string]bool{}, maxParts: minParts}
 	for _, name := range slices.Concat(always, r.Imports, r.Calls) {
 		m.roots[root(name)] = true
-		m.parts = max(m.parts, strings.Count(name, ".")+2)
+		m.maxParts = max(m.maxParts, strings.Count(name, ".")+2)
 	}
 	for _, name := range r.Attributes {
 		m.attrs[name] = true
@@ -100,7 +100,7 @@ func newMatcher(r Rules, always []string) *matcher {
 		case name == "open(w)":
 			m.write, m.roots["open"] = true, true
 		case ofAny:
-			m.stars[star] = true
+			m.deniedMembers[star] = true
 		default:
 			m.calls[name] = true
 		}
@@ -113,7 +113,7 @@ func newMatcher(r Rules, always []string) *matcher {
 func (m *matcher) cut(path string) string {
 	for i, n := 0, 0; i < len(path); i++ {
 		if path[i] == '.' {
-			if n++; n == m.parts {
+			if n++; n == m.maxParts {
 				return path[:i]
 			}
 		}

@@ -194,7 +194,7 @@ func (s *scan) name(i int32, name string) {
 // member returns the paths of a member of a value.
 func (s *scan) member(of value, name string) (out []path) {
 	for _, p := range of.paths {
-		if s.m.stars[name] && strings.HasPrefix(p.name, "*.") {
+		if s.m.deniedMembers[name] && strings.HasPrefix(p.name, "*.") {
 			continue
 		}
 		for _, q := range s.follow(s.grammar.member(p.name, name)) {
@@ -202,7 +202,7 @@ func (s *scan) member(of value, name string) (out []path) {
 			out = join(out, []path{q})
 		}
 	}
-	if s.m.stars[name] {
+	if s.m.deniedMembers[name] {
 		out = join(out, []path{{name: "*." + name}})
 	}
 	return out

@@ -27,15 +27,15 @@ import (
 // end-to-end tests use a real provider.
 type idp struct {
 	*httptest.Server
-	mu      sync.Mutex // guards the fields below
-	keys    map[string]*ecdsa.PrivateKey
-	fetched int
-	down    bool
-	hangs   chan struct{}  // requests for the keys wait until it is closed
-	leaks   bool           // the key set contains private keys
-	jwks    string         // the URL of the keys, if not at the issuer
-	claims  map[string]any // of the token for a code
-	info    map[string]any // the userinfo response
+	mu               sync.Mutex // guards the fields below
+	keys             map[string]*ecdsa.PrivateKey
+	fetched          int
+	down             bool
+	keysBlocked      chan struct{}  // requests for the keys wait until it is closed
+	leaksPrivateKeys bool           // the key set contains private keys
+	jwks             string         // the URL of the keys, if not at the issuer
+	claims           map[string]any // of the token for a code
+	info             map[string]any // the userinfo response
 }
 
 func newIDP(t *testing.T) *idp {
@@ -68,14 +68,14 @@ func newIDP(t *testing.T) *idp {
 		var set jose.JSONWebKeySet
 		i.mu.Lock()
 		i.fetched++
-		if hangs := i.hangs; hangs != nil {
+		if hangs := i.keysBlocked; hangs != nil {
 			i.mu.Unlock()
 			<-hangs
 			i.mu.Lock()
 		}
 		for kid, k := range i.keys {
 			var key any = &k.PublicKey
-			if i.leaks {
+			if i.leaksPrivateKeys {
 				key = k
 			}
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: kid, Algorithm: "ES256", Use: "sig"})
@@ -157,7 +157,7 @@ func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *
 func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	for _, leaks := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()
-		i.leaks = leaks
+		i.leaksPrivateKeys = leaks
 		_, _, err := i.open(t, &now, nil).Person(t.Context(), i.sign(t, "one", i.of("ann", now)))
 		if (err != nil) != leaks {
 			t.Errorf("published %v: %v", leaks, err)
@@ -274,7 +274,7 @@ func TestHangingProvider(t *testing.T) {
 	}
 	i.rotate(t, "two")
 	strange = i.sign(t, "two", i.of("bob", now))
-	i.hangs = make(chan struct{})
+	i.keysBlocked = make(chan struct{})
 	now = now.Add(time.Minute)
 	waiting := make(chan error, 1)
 	go func() {
@@ -298,7 +298,7 @@ func TestHangingProvider(t *testing.T) {
 	if d := time.Since(begin); d > 5*time.Second {
 		t.Errorf("the tokens waited for %s", d)
 	}
-	close(i.hangs)
+	close(i.keysBlocked)
 	if err := <-waiting; err != nil {
 		t.Errorf("when the provider answers: %v", err)
 	}

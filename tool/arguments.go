@@ -22,7 +22,7 @@ func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil || s == nil {
 		return raw, err
 	}
-	c := coercer{left: minWork + 2*len(raw)}
+	c := coercer{remainingWork: minWork + 2*len(raw)}
 	out := map[string]any{}
 	for _, name := range s.Parameters {
 		v, ok := args[name]
@@ -73,7 +73,7 @@ const minWork = 10_000
 
 // coercer converts values to the types in a schema.
 type coercer struct {
-	left int // remaining work; the size of the arguments sets it
+	remainingWork int // remaining work; the size of the arguments sets it
 }
 
 // mismatch describes where and why a value does not match its schema.
@@ -116,14 +116,14 @@ func (w *mismatch) err() error {
 // is exceeded. A schema can refer to a part twice, and that part to another one
 // twice, so the work can grow exponentially.
 func (c *coercer) countWork(v any) *mismatch {
-	c.left--
+	c.remainingWork--
 	switch v := v.(type) {
 	case string:
-		c.left -= len(v) / 8
+		c.remainingWork -= len(v) / 8
 	case json.Number:
-		c.left -= len(v) / 8
+		c.remainingWork -= len(v) / 8
 	}
-	if c.left < 0 {
+	if c.remainingWork < 0 {
 		return &mismatch{text: "to give the arguments its types is too much work", work: true}
 	}
 	return nil

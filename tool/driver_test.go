@@ -19,11 +19,11 @@ import (
 
 // callResult is the result of one call with a driver on the host.
 type callResult struct {
-	reports []*tool.Report // all signed reports
-	garbled bool
-	lines   []string // the lines on the channel
-	code    int
-	stderr  string
+	reports   []*tool.Report // all signed reports
+	malformed bool
+	lines     []string // the lines on the channel
+	code      int
+	stderr    string
 }
 
 // first returns the report that a host would use, or nil if none arrived.
@@ -41,7 +41,7 @@ func (c callResult) value() string {
 		return r.Failure.Name
 	case r != nil:
 		return string(r.Value)
-	case c.garbled || c.code == tool.ExitLostChannel:
+	case c.malformed || c.code == tool.ExitLostChannel:
 		return "corrupted"
 	}
 	return fmt.Sprintf("exit %d", c.code)
@@ -115,7 +115,7 @@ func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(
 		}
 	}
 	_ = cmd.Wait()
-	c.code, c.garbled, c.stderr = cmd.ProcessState.ExitCode(), r.Garbled, stderr.String()
+	c.code, c.malformed, c.stderr = cmd.ProcessState.ExitCode(), r.Garbled, stderr.String()
 	return c
 }
 

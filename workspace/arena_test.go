@@ -76,8 +76,8 @@ func startGateway(t *testing.T) *gateway {
 // that a test can modify them.
 type arena struct {
 	workspace.Objects
-	again func() workspace.Objects // reopens the same storage
-	files string                   // path prefix of a key's file
+	reopen func() workspace.Objects // reopens the same storage
+	files  string                   // path prefix of a key's file
 }
 
 // onBoth runs a test with each implementation of Objects.

@@ -55,7 +55,7 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 		t.Fatal(err)
 	}
 	want := taken(t, a) + int64(len(keys(t, a, "t/acme/versions/")))*4096
-	for _, store := range []*workspace.Store{s, workspace.New(a.again(), nil)} {
+	for _, store := range []*workspace.Store{s, workspace.New(a.reopen(), nil)} {
 		if got, err := store.Stored(t.Context(), "acme"); err != nil || got != want {
 			t.Errorf("%d bytes are counted, %v, where there are %d", got, err, want)
 		}

@@ -70,7 +70,7 @@ func TestObjects(t *testing.T) {
 		if got := keys(t, o, "t/a/"); !slices.Equal(got, []string{"t/a/blobs/x", "t/a/names/n"}) {
 			t.Errorf("listed %v", got)
 		}
-		if got := keys(t, o.again(), "t/"); len(got) != 3 {
+		if got := keys(t, o.reopen(), "t/"); len(got) != 3 {
 			t.Errorf("opened again it has %v", got)
 		}
 		if err := o.Delete(ctx, "t/a/names/n"); err != nil {

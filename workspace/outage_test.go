@@ -17,8 +17,8 @@ import (
 // all or only in part.
 type unreadableObjects struct {
 	workspace.Objects
-	midway bool
-	of     func(key string) bool
+	failMidway bool
+	of         func(key string) bool
 }
 
 func (o unreadableObjects) Get(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -26,7 +26,7 @@ func (o unreadableObjects) Get(ctx context.Context, key string) (io.ReadCloser, 
 	if err != nil || !o.of(key) {
 		return r, err
 	}
-	if !o.midway {
+	if !o.failMidway {
 		r.Close()
 		return nil, errors.New("503 Slow Down")
 	}

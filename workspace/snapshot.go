@@ -231,8 +231,8 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 	defer r.Close()
 	c := &verifyingReader{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
 	err = put(e.Node, c)
-	if c.bad != nil {
-		return damagedError(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.bad))
+	if c.err != nil {
+		return damagedError(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.err))
 	}
 	return err
 }
@@ -243,28 +243,28 @@ type verifyingReader struct {
 	left int64
 	want string
 	hash hash.Hash
-	bad  error
+	err  error
 }
 
 // Read implements io.Reader.
 func (c *verifyingReader) Read(p []byte) (int, error) {
-	if c.bad != nil {
-		return 0, c.bad
+	if c.err != nil {
+		return 0, c.err
 	}
 	n, err := c.r.Read(p)
 	c.hash.Write(p[:n])
 	switch c.left -= int64(n); {
 	case c.left < 0:
-		c.bad = fmt.Errorf("%w: it is too long", errBroken)
+		c.err = fmt.Errorf("%w: it is too long", errBroken)
 	case errors.Is(err, io.EOF) && c.left > 0:
-		c.bad = fmt.Errorf("%w: it is too short", errBroken)
+		c.err = fmt.Errorf("%w: it is too short", errBroken)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(c.hash.Sum(nil)) != c.want:
-		c.bad = fmt.Errorf("%w: it has another digest", errBroken)
+		c.err = fmt.Errorf("%w: it has another digest", errBroken)
 	case err != nil && !errors.Is(err, io.EOF):
-		c.bad = err
+		c.err = err
 	}
-	if c.bad != nil {
-		return 0, c.bad
+	if c.err != nil {
+		return 0, c.err
 	}
 	return n, err
 }

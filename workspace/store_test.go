@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 		if c.Changes[1].Path != `bad\xff\x01name` {
 			t.Errorf("a name that is no text is told as %q", c.Changes[1].Path)
 		}
-		again := workspace.New(o.again(), nil)
+		again := workspace.New(o.reopen(), nil)
 		if got, err := unpack(ctx, again, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
 			t.Errorf("version 1 is %.200v, %v", got, err)
 		}
@@ -240,7 +240,7 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 			after := tree{"a": fmt.Sprint("new", n), "c/": "", "c/d": fmt.Sprint("newer", n), "c/e": fmt.Sprint("newest", n)}
 			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
 			done = err == nil
-			got, lost := unpack(ctx, workspace.New(o.again(), nil), "acme", at(t, s, "acme", "data", 0))
+			got, lost := unpack(ctx, workspace.New(o.reopen(), nil), "acme", at(t, s, "acme", "data", 0))
 			switch {
 			case lost != nil:
 				t.Fatalf("after %d writes: %v", n, lost)

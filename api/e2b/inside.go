@@ -232,8 +232,8 @@ func (k *tokens) isProven(r *http.Request, t target, lacksToken bool) bool {
 }
 
 // mayBeOpen reports whether a request without its token may be for an interpreter that
-// Options.Unsecured opens. Only the sandbox's labels tell whether it is open. A wrong
-// access token is always rejected.
+// Options.Unsecured opens. Only the sandbox's labels show whether it is open. A wrong access
+// token is always rejected.
 func (p *ports) mayBeOpen(r *http.Request, t target) bool {
 	return p.Unsecured && t.port == portCode && r.Header.Get(headerToken) == ""
 }

@@ -42,14 +42,14 @@ type lines struct {
 	flushDelay   time.Duration
 	outputBuffer outputBuffer
 
-	mu    sync.Mutex // guards the fields below
-	begun bool
-	// resolving is whether the context of the code is not known yet.
+	mu            sync.Mutex // guards the fields below
+	responseBegun bool
+	// resolving means that the context of the code is not known yet.
 	resolving bool
 	ran       bool
 	failed    bool // an exception was sent
 	closed    bool
-	broken    error
+	writeErr  error
 }
 
 // newLines returns a stream, a context that ends when the client disconnects,
@@ -73,13 +73,13 @@ func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDe
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.resolving = false
-		if l.begun || l.closed || l.broken != nil {
+		if l.responseBegun || l.closed || l.writeErr != nil {
 			return
 		}
 		l.begin()
 		if err := http.NewResponseController(l.w).Flush(); err != nil {
-			l.broken = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
-			l.cancel(l.broken)
+			l.writeErr = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
+			l.cancel(l.writeErr)
 		}
 	})
 	return l, ctx, func() {
@@ -130,7 +130,7 @@ type line struct {
 func (l *lines) hasBegun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.begun
+	return l.responseBegun
 }
 
 // hasRun reports whether the code has begun to run.
@@ -142,7 +142,7 @@ func (l *lines) hasRun() bool {
 
 // begin sends the response header. The caller holds l.mu.
 func (l *lines) begin() {
-	l.begun = true
+	l.responseBegun = true
 	l.w.Header().Set("Content-Type", "application/x-ndjson")
 	l.w.Header().Set("X-Accel-Buffering", "no")
 	l.w.WriteHeader(http.StatusOK)
@@ -157,19 +157,19 @@ func (l *lines) send(v any) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.broken != nil || l.closed {
-		return l.broken
+	if l.writeErr != nil || l.closed {
+		return l.writeErr
 	}
-	if !l.begun {
+	if !l.responseBegun {
 		l.begin()
 	}
 	if _, err = l.w.Write(ascii(b)); err == nil {
 		err = http.NewResponseController(l.w).Flush()
 	}
 	if err != nil {
-		l.broken = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
-		l.cancel(l.broken)
-		return l.broken
+		l.writeErr = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
+		l.cancel(l.writeErr)
+		return l.writeErr
 	}
 	if last, ok := v.(line); ok && last.Type == lineEnd {
 		l.closed = true // no keepalive may follow the last line

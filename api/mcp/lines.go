@@ -25,8 +25,8 @@ type lines struct {
 	from *bufio.Reader
 	to   *lineWriter
 	rest []byte // unread rest of a message
-	// batchless is whether the client has asked for a version without batches.
-	batchless bool
+	// noBatches means that the client has asked for a version without batches.
+	noBatches bool
 	err       error // error to return after that message
 }
 
@@ -95,13 +95,13 @@ func (l *lines) checkBatch(m *messages) *protocolError {
 		case m.batch && ids[r.ID]:
 			return &protocolError{code: jsonrpc.CodeInvalidRequest, message: "two requests of the batch have the same id"}
 		case r.Method == "initialize":
-			l.batchless = !withBatches[requestedVersion(r.Params)]
+			l.noBatches = !withBatches[requestedVersion(r.Params)]
 		}
 		if ok {
 			ids[r.ID] = true
 		}
 	}
-	if m.batch && l.batchless {
+	if m.batch && l.noBatches {
 		return errBatch()
 	}
 	return nil

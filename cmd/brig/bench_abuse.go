@@ -79,7 +79,7 @@ func (c benchCommands) abuse(ctx context.Context, o abuseOptions) error {
 		if len(o.cases) > 0 && !slices.Contains(o.cases, a.name) {
 			continue
 		}
-		c.printProgress("%s: %s", a.name, a.about)
+		c.printProgress("%s: %s", a.name, a.description)
 		if err := c.abuseOne(ctx, a, o, r); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
@@ -181,7 +181,7 @@ func abuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts m
 	for _, k := range slices.Sorted(maps.Keys(counts)) {
 		done = append(done, fmt.Sprintf("%d %s", counts[k], k))
 	}
-	row.note = a.role + ", " + a.bound + ": " + strings.Join(done, ", ")
+	row.note = a.role + ", " + a.limitName + ": " + strings.Join(done, ", ")
 	if len(quiet.failed)+len(under.failed) > 0 {
 		row.note += fmt.Sprintf("; the victim's failures: quiet %v, under attack %v", quiet.failed, under.failed)
 	}

@@ -21,9 +21,9 @@ var abuseScript string
 
 // abuse is an attack on one limit.
 type abuse struct {
-	name, role string
-	about      string // a description of the attack
-	bound      string // the limit that contains the attack
+	name, role  string
+	description string // a description of the attack
+	limitName   string // the limit that contains the attack
 	// prepare creates the resources of the attack, and returns the function
 	// that runs it.
 	prepare func(context.Context, *attacker) (func(context.Context), error)

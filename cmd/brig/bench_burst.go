@@ -31,10 +31,10 @@ func (c benchCommands) burst() *cobra.Command {
 type burst struct {
 	name string
 	samples
-	hits   int
-	wall   time.Duration
-	cpu    time.Duration
-	failed []error
+	hits     int
+	wall     time.Duration
+	cpu      time.Duration
+	failures []error
 }
 
 // fire calls f n times concurrently.
@@ -50,7 +50,7 @@ func fire(name string, n int, f func() (pool string, cpu time.Duration, err erro
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				b.failed = append(b.failed, err)
+				b.failures = append(b.failures, err)
 				return
 			}
 			b.samples = append(b.samples, sample{wall: wall})
@@ -70,12 +70,12 @@ func (b *burst) rate() float64 { return float64(len(b.samples)) / b.wall.Seconds
 func (b *burst) row(r *report) *row {
 	w := r.row(b.name).times(b.samples).set("succeeded", float64(len(b.samples))).
 		set("wall_ms", millis(b.wall)).set("per_s", b.rate())
-	w.set("count", float64(len(b.samples)+len(b.failed)))
+	w.set("count", float64(len(b.samples)+len(b.failures)))
 	if b.cpu > 0 && len(b.samples) > 0 {
 		w.set("cpu_ms", millis(b.cpu)/float64(len(b.samples)))
 	}
-	if len(b.failed) > 0 {
-		w.note = "the first that failed: " + b.failed[0].Error()
+	if len(b.failures) > 0 {
+		w.note = "the first that failed: " + b.failures[0].Error()
 	}
 	return w
 }
@@ -163,8 +163,8 @@ func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst
 		return out, err
 	}
 	for i, p := range []*peer{bare, runsc, docker} {
-		if p.absent != "" {
-			r.addAbsent(p.name, p.absent)
+		if p.absenceReason != "" {
+			r.addAbsent(p.name, p.absenceReason)
 			continue
 		}
 		say(brig.Progress{Step: p.name})

@@ -28,11 +28,11 @@ func (c benchCommands) context() *cobra.Command {
 
 // evaluator is an interpreter that evaluates 1+1 for the benchmark.
 type evaluator struct {
-	name string
-	ask  func() (time.Duration, error)
-	cpu  func() time.Duration // the processor time of its processes so far; nil if unknown
-	ours bool                 // requests to it also use processor time of this process
-	own  time.Duration        // the processor time that this process used for it
+	name      string
+	evaluate  func() (time.Duration, error)
+	cpu       func() time.Duration // the processor time of its processes so far; nil if unknown
+	inProcess bool                 // requests to it also use processor time of this process
+	ownTime   time.Duration        // the processor time that this process used for it
 	samples
 }
 
@@ -59,7 +59,7 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 		return err
 	}
 	for _, p := range []*peer{bare, runsc, docker} {
-		if p.absent != "" {
+		if p.absenceReason != "" {
 			continue
 		}
 		in, err := p.repl(ctx)
@@ -79,8 +79,8 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 			row.compareWith(base.name, who.samples, base.samples)
 		}
 	}
-	if docker.absent != "" {
-		r.addAbsent(docker.name, docker.absent)
+	if docker.absenceReason != "" {
+		r.addAbsent(docker.name, docker.absenceReason)
 	}
 	r.atMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
 	r.atMost("p50 of the same without IPython, in ms", millis(plain.median(wallOf)), 1)
@@ -93,23 +93,23 @@ func (g *rig) askContext(name string, env map[string]string) (*evaluator, error)
 		return nil, err
 	}
 	who := &evaluator{name: name}
-	who.ask = func() (time.Duration, error) {
+	who.evaluate = func() (time.Duration, error) {
 		return clock(func() error { return g.code(s, "1+1", "2") })
 	}
-	if _, err := who.ask(); err != nil { // this creates the context
+	if _, err := who.evaluate(); err != nil { // this creates the context
 		return nil, err
 	}
 	f, err := g.fleet()
 	if err != nil {
 		return nil, err
 	}
-	who.cpu, who.ours = f.cpu, true
+	who.cpu, who.inProcess = f.cpu, true
 	return who, nil
 }
 
 func askPipe(p *peer, in *repl) *evaluator {
-	who := &evaluator{name: p.name + ", by a pipe", ask: func() (time.Duration, error) { return in.eval("1+1", "2") }}
-	if !p.daemon {
+	who := &evaluator{name: p.name + ", by a pipe", evaluate: func() (time.Duration, error) { return in.eval("1+1", "2") }}
+	if !p.usesDaemon {
 		who.cpu = func() time.Duration { return treeTime(in.cmd.Process.Pid) }
 	}
 	return who
@@ -126,7 +126,7 @@ func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	}
 	before := make([]time.Duration, len(contenders))
 	for i, who := range contenders {
-		who.samples, who.own = nil, 0
+		who.samples, who.ownTime = nil, 0
 		if who.cpu != nil {
 			before[i] = who.cpu()
 		}
@@ -139,7 +139,7 @@ func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	}
 	for i, who := range contenders {
 		if who.cpu != nil {
-			who.share(who.cpu() - before[i] + who.own)
+			who.share(who.cpu() - before[i] + who.ownTime)
 		}
 	}
 	return nil
@@ -154,14 +154,14 @@ func runInTurns(contenders []*evaluator, n int) error {
 	for _, who := range contenders {
 		before := usage(unix.RUSAGE_SELF)
 		for range n {
-			wall, err := who.ask()
+			wall, err := who.evaluate()
 			if err != nil {
 				return fmt.Errorf("%s: %w", who.name, err)
 			}
 			who.samples = append(who.samples, sample{wall: wall})
 		}
-		if who.ours {
-			who.own += usage(unix.RUSAGE_SELF) - before
+		if who.inProcess {
+			who.ownTime += usage(unix.RUSAGE_SELF) - before
 		}
 	}
 	return nil

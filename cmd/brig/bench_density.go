@@ -160,8 +160,8 @@ func (b *densityBench) peers(ctx context.Context, r *report) error {
 			return err
 		}
 	}
-	if docker.absent != "" {
-		r.addAbsent(docker.name, docker.absent)
+	if docker.absenceReason != "" {
+		r.addAbsent(docker.name, docker.absenceReason)
 		return nil
 	}
 	return b.peer(ctx, r, docker)
@@ -185,7 +185,7 @@ func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
 	time.Sleep(time.Second)
 	used := float64(free-memoryField("MemAvailable")) / float64(len(waiting)) / brig.MiB
 	w := r.row(p.name+", waiting").set("available_mib", used)
-	if !p.daemon {
+	if !p.usesDaemon {
 		all := children()
 		var trees [][]int
 		for _, in := range waiting {

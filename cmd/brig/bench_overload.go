@@ -43,15 +43,15 @@ const lead = time.Second
 
 // loadResult is the result of a load.
 type loadResult struct {
-	from, to time.Time  // the counted part of the load
-	mu       sync.Mutex // guards the fields below
-	served   samples
-	inTime   int             // the number of successful calls that ended in the counted part
-	counted  time.Duration   // the duration of the counted part
-	cpu      time.Duration   // the processor time of all calls, including rejected ones
-	refused  []time.Duration // the durations of rejected calls
-	retry    []time.Duration // the Retry-After values of rejected calls
-	failed   []error
+	from, to        time.Time  // the counted part of the load
+	mu              sync.Mutex // guards the fields below
+	served          samples
+	successesInTime int             // the number of successful calls that ended in the counted part
+	counted         time.Duration   // the duration of the counted part
+	cpu             time.Duration   // the processor time of all calls, including rejected ones
+	refused         []time.Duration // the durations of rejected calls
+	retry           []time.Duration // the Retry-After values of rejected calls
+	failed          []error
 }
 
 // newPressure returns an empty result for a load that starts now.
@@ -62,13 +62,13 @@ func newPressure(loadTime time.Duration) *loadResult {
 
 // add merges the result of another round into p.
 func (p *loadResult) add(o *loadResult) {
-	p.served, p.inTime, p.counted = append(p.served, o.served...), p.inTime+o.inTime, p.counted+o.counted
+	p.served, p.successesInTime, p.counted = append(p.served, o.served...), p.successesInTime+o.successesInTime, p.counted+o.counted
 	p.refused, p.retry = append(p.refused, o.refused...), append(p.retry, o.retry...)
 	p.cpu += o.cpu
 }
 
 // rate returns the served calls per second.
-func (p *loadResult) rate() float64 { return float64(p.inTime) / p.counted.Seconds() }
+func (p *loadResult) rate() float64 { return float64(p.successesInTime) / p.counted.Seconds() }
 
 // cost returns the processor time per served call. Other work on the machine
 // affects this less than it affects the rate.
@@ -96,9 +96,9 @@ func (b *baseline) add(o *baseline) {
 // excess is a load at a multiple of the capacity, with the baselines measured
 // before and after it.
 type excess struct {
-	times   float64
-	offered float64 // calls per second, summed over rounds
-	rounds  int
+	times       float64
+	offeredRate float64 // calls per second, summed over rounds
+	rounds      int
 	loadResult
 	baseline
 }
@@ -185,7 +185,7 @@ func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, lo
 	x.loadResult.add(p)
 	x.baseline.add(before)
 	x.baseline.add(after)
-	x.offered += offered
+	x.offeredRate += offered
 	x.rounds++
 	return after, nil
 }
@@ -196,7 +196,7 @@ func (x *excess) name() string { return fmt.Sprintf("%g times the capacity", x.t
 func (x *excess) addToReport(r *report) {
 	x.loadResult.row(r, x.name()).set("cpu_ratio", float64(x.loadResult.cost())/float64(x.full.cost()))
 	// The server cannot serve more calls than the load offers.
-	served := min(x.full.rate(), x.offered/float64(x.rounds))
+	served := min(x.full.rate(), x.offeredRate/float64(x.rounds))
 	unloaded := quantile(x.alone.served.values(wallOf), 0.5)
 	r.atLeast(x.name()+": of the capacity", x.rate()/served, 0.95)
 	r.atMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(capacity.ServerMaxWait+3*unloaded))
@@ -213,7 +213,7 @@ func (p *loadResult) makeCall(ctx context.Context, c *client.Client) {
 	case err == nil && string(out.Stdout.Head) == benchOutput:
 		p.served = append(p.served, sample{wall: took})
 		if now := time.Now(); now.After(p.from) && now.Before(p.to) {
-			p.inTime++
+			p.successesInTime++
 		}
 	case err != nil && told.Kind == brig.RateLimited:
 		p.refused, p.retry = append(p.refused, took), append(p.retry, told.RetryAfter)

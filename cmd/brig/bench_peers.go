@@ -23,10 +23,10 @@ const hostPython = "/usr/bin/python3"
 
 // peer is a method of running Python without Brig.
 type peer struct {
-	name    string
-	command func(ctx context.Context, args ...string) (*exec.Cmd, error)
-	absent  string // the reason why it is not available
-	daemon  bool   // its processor time is spent in a daemon
+	name          string
+	command       func(ctx context.Context, args ...string) (*exec.Cmd, error)
+	absenceReason string // the reason why it is not available
+	usesDaemon    bool   // its processor time is spent in a daemon
 }
 
 // Names of the peers in the report.
@@ -42,12 +42,12 @@ func (g *rig) peers() (bare, runsc, docker *peer, err error) {
 	bare = &peer{name: barePython, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, hostPython, args...), nil
 	}}
-	docker = &peer{name: dockerRun, daemon: true, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	docker = &peer{name: dockerRun, usesDaemon: true, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		args = append([]string{"run", "--rm", "--interactive", "--network=none", dockerImage, "python3"}, args...)
 		return exec.CommandContext(ctx, "docker", args...), nil
 	}}
 	if err := exec.CommandContext(g.ctx, "docker", "image", "inspect", dockerImage).Run(); err != nil {
-		docker.absent = "no daemon, or no image " + dockerImage
+		docker.absenceReason = "no daemon, or no image " + dockerImage
 	}
 	runsc, err = g.runsc()
 	return bare, runsc, docker, err
@@ -129,7 +129,7 @@ func (p *peer) oneShot(ctx context.Context) (sample, error) {
 		return sample{}, fmt.Errorf("%s printed %q: %w", p.name, out.String(), err)
 	}
 	s := sample{wall: wall}
-	if !p.daemon {
+	if !p.usesDaemon {
 		s.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	return s, nil

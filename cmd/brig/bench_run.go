@@ -105,13 +105,13 @@ func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 			s, err := p.oneShot(ctx)
 			return s.wall, err
 		})
-		if p.daemon {
+		if p.usesDaemon {
 			s.cpu = 0
 		}
 		return s, err
 	}}
-	if p.absent != "" {
-		who.run, who.note = nil, "not present ("+p.absent+")"
+	if p.absenceReason != "" {
+		who.run, who.note = nil, "not present ("+p.absenceReason+")"
 	}
 	return who
 }

@@ -39,8 +39,8 @@ type scaleBench struct {
 
 // level is the result for one number of live sandboxes.
 type level struct {
-	live         int
-	claims, bare samples
+	liveSandboxes int
+	claims, bare  samples
 }
 
 func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
@@ -80,7 +80,7 @@ func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
 func (b *scaleBench) measureAt(ctx context.Context, n int) (level, error) {
 	say, done := b.rig.progress()
 	defer done()
-	at := level{live: n}
+	at := level{liveSandboxes: n}
 	more := make([]struct{}, n-int(b.rig.live.Load()))
 	err := forEach(more, func(struct{}) error {
 		say(brig.Progress{Step: fmt.Sprintf("%d live", n)})
@@ -121,14 +121,14 @@ func (b *scaleBench) claim() (sample, error) {
 func (b *scaleBench) report(found []level) *report {
 	r := &report{Bench: "scale", About: fmt.Sprintf("claims from the pool, %d at each number of sandboxes that live", b.claims)}
 	for i, at := range found {
-		name := fmt.Sprintf("claim, %d live", at.live)
+		name := fmt.Sprintf("claim, %d live", at.liveSandboxes)
 		if i == len(found)-1 {
 			name += ", again"
 		}
 		r.row(name).times(at.claims).compareWith(b.bare.name, at.claims, at.bare)
 	}
 	for i, at := range found {
-		name := fmt.Sprintf("%s, %d live", b.bare.name, at.live)
+		name := fmt.Sprintf("%s, %d live", b.bare.name, at.liveSandboxes)
 		if i == len(found)-1 {
 			name += ", again"
 		}
@@ -136,7 +136,7 @@ func (b *scaleBench) report(found []level) *report {
 	}
 	last := len(found) - 1
 	one := append(found[0].claims.values(wallOf), found[last].claims.values(wallOf)...)
-	text := fmt.Sprintf("claim's p50 at %d live to that at %d", found[last-1].live, found[0].live)
+	text := fmt.Sprintf("claim's p50 at %d live to that at %d", found[last-1].liveSandboxes, found[0].liveSandboxes)
 	r.atMost(text, float64(found[last-1].claims.median(wallOf))/float64(quantile(one, 0.5)), 1.5)
 	return r
 }

@@ -136,19 +136,19 @@ func (b *stateBench) stoodStill(s *v1.Sandbox, f func() error) (time.Duration, e
 // costs are measurements with the processor time of the sandboxes alone.
 type costs struct {
 	samples
-	inside []time.Duration
+	insideTimes []time.Duration
 }
 
 func (b *stateBench) measure(to *costs, f func() (time.Duration, error)) error {
 	before, _ := groupTime(b.rig.group)
 	s, err := b.rig.measure(f)
 	after, _ := groupTime(b.rig.group)
-	to.samples, to.inside = append(to.samples, s), append(to.inside, after-before)
+	to.samples, to.insideTimes = append(to.samples, s), append(to.insideTimes, after-before)
 	return err
 }
 
 func (b *stateBench) row(name string, c costs) *row {
-	return b.report.row(name).times(c.samples).set("sandbox_cpu_ms", millis(quantile(c.inside, 0.5)))
+	return b.report.row(name).times(c.samples).set("sandbox_cpu_ms", millis(quantile(c.insideTimes, 0.5)))
 }
 
 // pauseCase has the measurements of a sandbox with a certain amount of written memory.
@@ -196,7 +196,7 @@ func (b *stateBench) pauses() error {
 	if last.size > 0 {
 		b.report.atMost("each dirty MB adds to that, in ms", millis(last.still.median(wallOf)-idle.still.median(wallOf))/float64(last.size/1e6), 0.5)
 	}
-	b.report.atMost("sandbox CPU of a pause, in ms", millis(quantile(idle.pause.inside, 0.5)), 55)
+	b.report.atMost("sandbox CPU of a pause, in ms", millis(quantile(idle.pause.insideTimes, 0.5)), 55)
 	b.report.atMost("resume until the first command's result, p50 in ms", millis(idle.resume.median(wallOf)), 100)
 	return nil
 }

@@ -81,7 +81,7 @@ func (b *stateBench) forks() error {
 	name := fmt.Sprintf("fork to %d: ", forkCount)
 	b.report.row(name + "the original stands still").times(still)
 	b.report.row(name + "the call").times(called)
-	inside := millis(quantile(answered.inside, 0.5)) / forkCount
+	inside := millis(quantile(answered.insideTimes, 0.5)) / forkCount
 	row := b.row(name+"all have answered", answered).set("sandbox_cpu_ms", inside).set("cpu_ms", millis(answered.median(cpuOf))/forkCount)
 	row.note = "CPU: each copy's"
 	b.report.atMost("the original of a fork stands still, in ms", millis(still.median(wallOf)), 50)
@@ -124,7 +124,7 @@ func (b *stateBench) cells() error {
 		return err
 	}
 	cell := func(name string, s *v1.Sandbox) *evaluator {
-		return &evaluator{name: name, ask: func() (time.Duration, error) {
+		return &evaluator{name: name, evaluate: func() (time.Duration, error) {
 			return clock(func() error { return b.rig.code(s, "1+1", "2") })
 		}}
 	}
@@ -154,7 +154,7 @@ func (b *stateBench) commands() error {
 		return err
 	}
 	command := func(name string, s *v1.Sandbox) *evaluator {
-		return &evaluator{name: name, ask: func() (time.Duration, error) { return clock(func() error { return b.exec(s) }) }}
+		return &evaluator{name: name, evaluate: func() (time.Duration, error) { return clock(func() error { return b.exec(s) }) }}
 	}
 	donated, carried := command("command", plain), command("command, pausable", pausable)
 	if err := b.rig.takeTurns([]*evaluator{donated, carried}, b.calls); err != nil {
@@ -176,7 +176,7 @@ func (b *stateBench) outputs() error {
 	}
 	writer := fmt.Sprintf("import os\nb = b'0123456789abcde\\n' * 6250\nfor _ in range(%d): os.write(1, b)", b.output*10)
 	write := func(name string, s *v1.Sandbox) *evaluator {
-		return &evaluator{name: name, ask: func() (time.Duration, error) {
+		return &evaluator{name: name, evaluate: func() (time.Duration, error) {
 			return clock(func() error { return b.write(s, writer, b.output*1e6) })
 		}}
 	}

@@ -44,7 +44,7 @@ type workspaceLoad struct {
 	files       int
 	size        int64
 	commit      []time.Duration // for content that the store does not have
-	again       []time.Duration // for content that the store has
+	repeatTimes []time.Duration // for content that the store has
 	create      []time.Duration // for a sandbox that starts with the content
 }
 
@@ -76,7 +76,7 @@ for i in range(%d):
 		for _, did := range []struct {
 			what  string
 			times []time.Duration
-		}{{"commit", h.commit}, {"commit again", h.again}, {"create", h.create}} {
+		}{{"commit", h.commit}, {"commit again", h.repeatTimes}, {"create", h.create}} {
 			took := quantile(did.times, 0.5)
 			row := r.row(h.name+": "+did.what).set("count", float64(len(did.times))).set("wall_ms", millis(took))
 			if h.files > 0 {
@@ -117,7 +117,7 @@ func (g *rig) workspaceLoad(h *workspaceLoad, name string, limits brig.Limits) e
 	for _, step := range []struct {
 		to *[]time.Duration
 		f  func() error
-	}{{&h.commit, commit}, {&h.again, commit}, {&h.create, func() error { return begin(name + "-next") }}} {
+	}{{&h.commit, commit}, {&h.repeatTimes, commit}, {&h.create, func() error { return begin(name + "-next") }}} {
 		began := time.Now()
 		if err := step.f(); err != nil {
 			return err

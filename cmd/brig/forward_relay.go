@@ -25,16 +25,16 @@ const maxRequestLine = 64 << 10
 // that removes Brig's cookies and keys from requests, and the sandbox's cookies
 // for Brig from responses. All other protocols are forwarded unchanged.
 type forwarder struct {
-	shared bool // other servers on this machine use the same address
-	dial   func(context.Context) (net.Conn, error)
-	report func(error)
-	shield httpapi.Shield
-	web    *http.Server
-	conns  chan net.Conn // connections for web
+	sharedAddress bool // other servers on this machine use the same address
+	dial          func(context.Context) (net.Conn, error)
+	report        func(error)
+	shield        httpapi.Shield
+	web           *http.Server
+	conns         chan net.Conn // connections for web
 }
 
 func newForwarder(shared bool, dial func(context.Context) (net.Conn, error), report func(error)) *forwarder {
-	f := &forwarder{shared: shared, dial: dial, report: report, conns: make(chan net.Conn)}
+	f := &forwarder{sharedAddress: shared, dial: dial, report: report, conns: make(chan net.Conn)}
 	quiet := log.New(io.Discard, "", 0)
 	f.web = &http.Server{
 		Handler:  http.HandlerFunc(f.proxy),
@@ -84,7 +84,7 @@ func (f *forwarder) forwardConn(ctx context.Context, conn net.Conn) {
 	go func() { near.known <- protocolOf(near.r) }()
 	select {
 	case <-far.ready:
-		if looksLikeHTTP(far.first) {
+		if looksLikeHTTP(far.readAhead) {
 			break // a response follows a request: wait for the request
 		}
 		near.serverFirst = true
@@ -96,7 +96,7 @@ func (f *forwarder) forwardConn(ctx context.Context, conn net.Conn) {
 		case p == protocolHTTP:
 			f.serveHTTP(ctx, near, far)
 			return
-		case p == protocolTLS && f.shared:
+		case p == protocolTLS && f.sharedAddress:
 			conn.Close()
 			inside.Close()
 			f.report(brig.Errorf(brig.FailedPrecondition, "TLS is rejected on %s: the sandbox would receive the browser's cookies", sharedLoopback).
@@ -106,7 +106,7 @@ func (f *forwarder) forwardConn(ctx context.Context, conn net.Conn) {
 			near.known <- p
 		}
 	}
-	near.refuses = func(p protocol) bool { return p == protocolHTTP || p == protocolTLS && f.shared }
+	near.refuses = func(p protocol) bool { return p == protocolHTTP || p == protocolTLS && f.sharedAddress }
 	rest.Relay(near, far)
 }
 
@@ -221,9 +221,9 @@ func (w *webConn) Close() error {
 // ahead.
 type readAheadConn struct {
 	net.Conn
-	ready chan struct{} // closed when first and err are set
-	first []byte
-	err   error
+	ready     chan struct{} // closed when first and err are set
+	readAhead []byte
+	err       error
 }
 
 func readAhead(c net.Conn) *readAheadConn {
@@ -232,7 +232,7 @@ func readAhead(c net.Conn) *readAheadConn {
 		defer close(a.ready)
 		b := make([]byte, 4<<10)
 		n, err := c.Read(b)
-		a.first, a.err = b[:n], err
+		a.readAhead, a.err = b[:n], err
 	}()
 	return a
 }
@@ -240,9 +240,9 @@ func readAhead(c net.Conn) *readAheadConn {
 // Read implements io.Reader.
 func (a *readAheadConn) Read(p []byte) (int, error) {
 	<-a.ready
-	if len(a.first) > 0 {
-		n := copy(p, a.first)
-		a.first = a.first[n:]
+	if len(a.readAhead) > 0 {
+		n := copy(p, a.readAhead)
+		a.readAhead = a.readAhead[n:]
 		return n, nil
 	}
 	if a.err != nil {

@@ -33,9 +33,9 @@ func (c *cli) progress() (report func(brig.Progress), done func()) {
 
 // progressLine formats the progress of consecutive steps.
 type progressLine struct {
-	step  string
-	begin time.Time
-	first int64 // the bytes that were done when the step began
+	step        string
+	begin       time.Time
+	doneAtStart int64 // the bytes that were done when the step began
 }
 
 // minRate is the minimum duration for a meaningful rate.
@@ -45,7 +45,7 @@ const minRate = time.Second
 // as far as they are known.
 func (l *progressLine) text(p brig.Progress, now time.Time) string {
 	if p.Step != l.step {
-		l.step, l.begin, l.first = p.Step, now, p.Done
+		l.step, l.begin, l.doneAtStart = p.Step, now, p.Done
 	}
 	text := clean(p.Step)
 	switch {
@@ -55,10 +55,10 @@ func (l *progressLine) text(p brig.Progress, now time.Time) string {
 		text += " " + brig.FormatBytes(p.Done>>20<<20)
 	}
 	took := now.Sub(l.begin)
-	if took < minRate || p.Done-l.first < brig.MiB { // a smaller number may count items
+	if took < minRate || p.Done-l.doneAtStart < brig.MiB { // a smaller number may count items
 		return text
 	}
-	rate := float64(p.Done-l.first) / took.Seconds()
+	rate := float64(p.Done-l.doneAtStart) / took.Seconds()
 	parts := []string{text, brig.FormatBytes(int64(rate)>>20<<20) + "/s"}
 	if rate < brig.MiB {
 		parts[1] = brig.FormatBytes(int64(rate)>>10<<10) + "/s"

@@ -170,7 +170,7 @@ func keyTypes(prefix string, t reflect.Type, to map[string]string, maps map[stri
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	names := map[string]string{"size": "size", "duration": "duration", "whole": "integer", "command": "text or list", "sizes": "limits"}
+	names := map[string]string{"size": "size", "duration": "duration", "integer": "integer", "command": "text or list", "sizes": "limits"}
 	name, ok := names[t.Name()]
 	switch {
 	case prefix == "limits.default" || prefix == "limits.max", !ok && t.Kind() == reflect.Struct:

@@ -15,16 +15,16 @@ import (
 
 // load collects the results of one tenant's callers, under a fake clock.
 type load struct {
-	tenant   string
-	every    time.Duration
-	asked    int
-	mu       sync.Mutex // guards the fields below
-	begun    int
-	waits    []time.Duration // of admitted calls
-	refused  []time.Duration // of rejected calls
-	retries  []time.Duration // requested by the errors
-	strange  []error
-	finished []time.Time
+	tenant     string
+	every      time.Duration
+	asked      int
+	mu         sync.Mutex // guards the fields below
+	begun      int
+	waits      []time.Duration // of admitted calls
+	refused    []time.Duration // of rejected calls
+	retries    []time.Duration // requested by the errors
+	unexpected []error
+	finished   []time.Time
 }
 
 // drive makes calls at a fixed pace for the time lasts. Each call holds its
@@ -46,7 +46,7 @@ func (l *load) drive(c *Limiter, lasts, takes time.Duration, calls *sync.WaitGro
 				l.refused = append(l.refused, waited)
 				l.retries = append(l.retries, apiErr.RetryAfter)
 			default:
-				l.strange = append(l.strange, err)
+				l.unexpected = append(l.unexpected, err)
 			}
 			l.mu.Unlock()
 			if err == nil {
@@ -93,8 +93,8 @@ func TestOverloadIsShed(t *testing.T) {
 					if goodput := float64(inTime) / lasts.Seconds(); goodput < 0.95*capable {
 						t.Errorf("%.1f machines a second, of %d", goodput, capable)
 					}
-					if len(l.strange) > 0 {
-						t.Errorf("refused in another way: %v", l.strange)
+					if len(l.unexpected) > 0 {
+						t.Errorf("refused in another way: %v", l.unexpected)
 					}
 					late := longestOf(l.waits)
 					if control := wait == time.Hour; control {

@@ -51,15 +51,15 @@ func Tee(ws ...io.Writer) io.Writer {
 type LogTee struct {
 	log func([]byte) error
 
-	mu   sync.Mutex // guards the fields below
-	left int64      // remaining bytes to copy as they arrive
-	err  error
+	mu        sync.Mutex // guards the fields below
+	remaining int64      // remaining bytes to copy as they arrive
+	err       error
 }
 
 // NewLogTee returns a LogTee that writes with the function log, for an execution with
 // the given output limit.
 func NewLogTee(log func([]byte) error, limit int64) *LogTee {
-	return &LogTee{log: log, left: limit / 2}
+	return &LogTee{log: log, remaining: limit / 2}
 }
 
 // Stream returns a writer that copies one stream to the log.
@@ -73,11 +73,11 @@ func (s logStream) Write(p []byte) (int, error) {
 	l := s.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left <= 0 || l.err != nil {
+	if l.remaining <= 0 || l.err != nil {
 		return len(p), nil
 	}
-	k := min(int64(len(p)), l.left)
-	l.left -= k
+	k := min(int64(len(p)), l.remaining)
+	l.remaining -= k
 	l.err = l.log(p[:k])
 	return len(p), nil
 }

@@ -39,9 +39,9 @@ type carrier struct {
 	inputs sync.Mutex // serializes writes to stdin
 	stdin  *os.File
 
-	hosts sync.Mutex // serializes takeovers by host connections
-	host  net.Conn
-	left  chan struct{} // closed when the call of that host connection has ended
+	hosts     sync.Mutex // serializes takeovers by host connections
+	host      net.Conn
+	callEnded chan struct{} // closed when the call of that host connection has ended
 
 	sending sync.Mutex // guards the fields below, and serializes reads and their frames
 	buf     []byte
@@ -290,12 +290,12 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 	k.hosts.Lock()
 	if k.host != nil {
 		k.disconnect(k.host)
-		<-k.left
+		<-k.callEnded
 		k.orders.SetWriteDeadline(time.Time{})
 	}
 	left := make(chan struct{})
 	defer close(left)
-	k.host, k.left = c, left
+	k.host, k.callEnded = c, left
 	k.hosts.Unlock()
 	w.ok()
 	gone := make(chan struct{})

@@ -125,7 +125,7 @@ func (c fsCall) sendEntry(name string, e wire.Entry, err error) error {
 
 // accounts caches the names of users and groups after they were first read.
 type accounts struct {
-	read          bool
+	loaded        bool
 	users, groups map[uint32]string
 }
 
@@ -174,8 +174,8 @@ func (a *accounts) describeOpen(name string, f *os.File, st nofollow.Stat) wire.
 // complete adds the file status to an entry, and limits the entry's size.
 func (a *accounts) complete(e wire.Entry, st nofollow.Stat) wire.Entry {
 	e.Type, e.Size, e.Mode, e.ModifiedNS = typeOf(st), st.Size, st.Mode&0o777, st.Mtim.Nano()
-	if !a.read {
-		a.read, a.users, a.groups = true, readNamesByID("/etc/passwd"), readNamesByID("/etc/group")
+	if !a.loaded {
+		a.loaded, a.users, a.groups = true, readNamesByID("/etc/passwd"), readNamesByID("/etc/group")
 	}
 	e.Owner, e.Group = nameOf(a.users, st.Uid), nameOf(a.groups, st.Gid)
 	// The size of a frame is limited. The path always fits. Metadata and target

@@ -37,16 +37,16 @@ var watchUsage struct{ dirs, pending atomic.Int64 }
 // queue contains the events that were not sent to the host yet. They count in
 // watchUsage.
 type queue struct {
-	mu     sync.Mutex // guards the fields below
-	some   *sync.Cond
-	events []event
-	closed bool
-	err    error // why the watch ended
+	mu       sync.Mutex // guards the fields below
+	notEmpty *sync.Cond
+	events   []event
+	closed   bool
+	err      error // why the watch ended
 }
 
 func newQueue() *queue {
 	q := &queue{}
-	q.some = sync.NewCond(&q.mu)
+	q.notEmpty = sync.NewCond(&q.mu)
 	return q
 }
 
@@ -59,7 +59,7 @@ func (q *queue) put(e event) bool {
 	}
 	watchUsage.pending.Add(1)
 	q.events = append(q.events, e)
-	q.some.Signal()
+	q.notEmpty.Signal()
 	return true
 }
 
@@ -69,7 +69,7 @@ func (q *queue) take() []event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.events) == 0 && !q.closed {
-		q.some.Wait()
+		q.notEmpty.Wait()
 	}
 	out := q.events
 	q.events = nil
@@ -94,7 +94,7 @@ func (q *queue) close(err error) {
 	if !q.closed {
 		q.closed, q.err = true, err
 	}
-	q.some.Signal()
+	q.notEmpty.Signal()
 }
 
 // reason returns the reason that was given to close.

@@ -100,13 +100,13 @@ func (t *pendingKill) killGroup() {
 // runs.
 func (k *killer) killAll() {
 	var trees []*pendingKill
-	s := search{harmless: map[int]bool{}, bare: map[int]time.Time{}}
+	s := search{excluded: map[int]bool{}, bare: map[int]time.Time{}}
 	for {
 		k.mu.Lock()
 		if len(k.next) > 0 {
 			// A process without a tag of the earlier trees may have a tag of
 			// the new trees.
-			trees, s.harmless = append(trees, k.next...), map[int]bool{}
+			trees, s.excluded = append(trees, k.next...), map[int]bool{}
 			k.next = nil
 		}
 		if len(trees) == 0 {
@@ -184,7 +184,7 @@ type pid struct {
 
 // search repeatedly searches for processes that have the tags of trees.
 type search struct {
-	harmless map[int]bool      // processes that have ended or have none of the tags
+	excluded map[int]bool      // processes that have ended or have none of the tags
 	bare     map[int]time.Time // when a process was first found without an environment
 }
 
@@ -215,23 +215,23 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 		b, err := status(id)
 		state, threads, groups := parseStatus(b)
 		if err != nil || isDead(state, threads) {
-			sure = sure && s.harmless[id]
-			s.harmless[id] = true
+			sure = sure && s.excluded[id]
+			s.excluded[id] = true
 			continue
 		}
-		s.harmless[id] = true
+		s.excluded[id] = true
 		t := taggedTree(byGroup, bytes.Fields(groups))
 		if t == nil && len(byMark) > 0 {
 			env, err := environment(id)
 			t = taggedTree(byMark, bytes.Split(env, []byte{0}))
 			if err == nil && len(env) == 0 && s.starting(id) {
 				sure = false
-				delete(s.harmless, id)
+				delete(s.excluded, id)
 			}
 		}
 		if t != nil {
 			found[t] = append(found[t], pid{id: id, stopped: state == 'T'})
-			delete(s.harmless, id)
+			delete(s.excluded, id)
 		}
 	}
 	return found, sure

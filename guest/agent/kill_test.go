@@ -33,18 +33,18 @@ func TestSearchWaitsForStartingProcesses(t *testing.T) {
 					break
 				}
 			}
-			s := search{harmless: map[int]bool{}, bare: map[int]time.Time{}}
+			s := search{excluded: map[int]bool{}, bare: map[int]time.Time{}}
 			tree := []*pendingKill{{tag: 7, plain: true}}
 			s.findTagged(tree)
 			if _, waits := s.bare[cmd.Process.Pid]; waits != c.waits {
 				t.Errorf("the search waits for the process: %v", waits)
 			}
-			if c.waits && s.harmless[cmd.Process.Pid] {
+			if c.waits && s.excluded[cmd.Process.Pid] {
 				t.Error("the search takes the process for harmless at once")
 			}
 			time.Sleep(startTimeout)
 			s.findTagged(tree)
-			if !s.harmless[cmd.Process.Pid] {
+			if !s.excluded[cmd.Process.Pid] {
 				t.Error("the search still waits for the process")
 			}
 		})

@@ -15,7 +15,7 @@ type Ledger struct {
 	cases, mutants map[string]map[string]bool // id -> what -> bad
 }
 
-// NewLedger returns an empty book.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
 }
@@ -61,7 +61,7 @@ func Read(r io.Reader) (*Ledger, error) {
 	return b, in.Err()
 }
 
-// Add adds the entries of another book. An entry that is bad in one of them is bad.
+// Add adds the entries of another ledger. An entry that is bad in one of them is bad.
 func (b *Ledger) Add(other *Ledger) {
 	for _, of := range []struct{ to, from map[string]map[string]bool }{{b.cases, other.cases}, {b.mutants, other.mutants}} {
 		for id, entries := range of.from {

@@ -11,7 +11,7 @@ import (
 // Own is the control group of this process with the lowest memory limit.
 type Own struct {
 	limitFile, usedFile, statFile string
-	inactive                      string // the field of statFile with the reclaimable memory
+	inactiveField                 string // the field of statFile with the reclaimable memory
 	limit                         int64
 }
 
@@ -33,9 +33,9 @@ func findOwn(proc, root string) *Own {
 		var o Own
 		switch {
 		case part[0] == "0" && part[1] == "":
-			top, o = root, Own{limitFile: "memory.max", usedFile: "memory.current", statFile: "memory.stat", inactive: "inactive_file"}
+			top, o = root, Own{limitFile: "memory.max", usedFile: "memory.current", statFile: "memory.stat", inactiveField: "inactive_file"}
 		case hasWord(part[1], "memory"):
-			top, o = filepath.Join(root, "memory"), Own{limitFile: "memory.limit_in_bytes", usedFile: "memory.usage_in_bytes", statFile: "memory.stat", inactive: "total_inactive_file"}
+			top, o = filepath.Join(root, "memory"), Own{limitFile: "memory.limit_in_bytes", usedFile: "memory.usage_in_bytes", statFile: "memory.stat", inactiveField: "total_inactive_file"}
 		default:
 			continue
 		}
@@ -92,7 +92,7 @@ func (o *Own) Used() int64 {
 		return used
 	}
 	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, o.inactive+" "); ok {
+		if v, ok := strings.CutPrefix(line, o.inactiveField+" "); ok {
 			if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64); err == nil {
 				return max(0, used-n)
 			}

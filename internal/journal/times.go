@@ -136,13 +136,13 @@ func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error)
 
 // timedReader inserts a time stamp before every line.
 type timedReader struct {
-	r      *bufio.Reader
-	stamp  func(time.Time) string
-	marks  []mark
-	at     int64  // offset in the log
-	rest   []byte // read but not yet returned
-	inLine bool
-	next   *timedReader // for the newer file, in which a line may continue
+	r       *bufio.Reader
+	stamp   func(time.Time) string
+	marks   []mark
+	at      int64  // offset in the log
+	rest    []byte // read but not yet returned
+	midLine bool
+	next    *timedReader // for the newer file, in which a line may continue
 }
 
 // Read implements io.Reader.
@@ -150,19 +150,19 @@ func (t *timedReader) Read(p []byte) (int, error) {
 	if len(t.rest) == 0 {
 		part, err := t.r.ReadSlice('\n')
 		for len(part) == 0 && errors.Is(err, io.EOF) && t.next != nil {
-			t.next.inLine = t.inLine
+			t.next.midLine = t.midLine
 			*t = *t.next
 			part, err = t.r.ReadSlice('\n')
 		}
 		if len(part) == 0 {
 			return 0, err
 		}
-		if !t.inLine {
+		if !t.midLine {
 			t.rest = append(t.rest, t.time()...)
 		}
 		t.rest = append(t.rest, part...)
 		t.at += int64(len(part))
-		t.inLine = part[len(part)-1] != '\n'
+		t.midLine = part[len(part)-1] != '\n'
 	}
 	n := copy(p, t.rest)
 	if t.rest = t.rest[n:]; len(t.rest) == 0 {

@@ -42,12 +42,12 @@ type Source interface {
 
 // Keyring seals with its first key and opens with any of its keys.
 type Keyring struct {
-	source Source
-	change sync.Mutex // one rotation at a time
+	source   Source
+	rotateMu sync.Mutex // one rotation at a time
 
-	mu   sync.RWMutex // guards the fields below
-	keys [][]byte
-	by   map[string]cipher.AEAD
+	mu      sync.RWMutex // guards the fields below
+	keys    [][]byte
+	ciphers map[string]cipher.AEAD
 }
 
 // Open loads the keys of a source.
@@ -79,7 +79,7 @@ func (k *Keyring) set(keys [][]byte) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys, k.by = keys, by
+	k.keys, k.ciphers = keys, by
 	return nil
 }
 
@@ -103,13 +103,13 @@ func (k *Keyring) Seal(value []byte, where ...string) (key string, sealed []byte
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	key = nameOf(k.keys[0])
-	return key, k.by[key].Seal(nil, nil, value, encodeLocation(where))
+	return key, k.ciphers[key].Seal(nil, nil, value, encodeLocation(where))
 }
 
 // Open decrypts a value that Seal returned for the same location.
 func (k *Keyring) Open(key string, sealed []byte, where ...string) ([]byte, error) {
 	k.mu.RLock()
-	aead := k.by[key]
+	aead := k.ciphers[key]
 	k.mu.RUnlock()
 	if aead == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, key)
@@ -135,8 +135,8 @@ func encodeLocation(names []string) []byte {
 // removes the older keys. If move fails, the older keys persist, and a later
 // call can complete the rotation.
 func (k *Keyring) Rotate(ctx context.Context, move func() error) error {
-	k.change.Lock()
-	defer k.change.Unlock()
+	k.rotateMu.Lock()
+	defer k.rotateMu.Unlock()
 	fresh := make([]byte, KeySize)
 	_, _ = rand.Read(fresh) // never fails
 	k.mu.RLock()
@@ -161,5 +161,5 @@ func (k *Keyring) Rotate(ctx context.Context, move func() error) error {
 func (k *Keyring) Has(key string) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.by[key] != nil
+	return k.ciphers[key] != nil
 }

@@ -126,7 +126,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 		if r.passes(&of, s) {
 			r.markPassed(s)
 			r.unsteady = append(r.unsteady, Unsteady{s.name(), try, s.first})
-			r.amends[s.job.book] = append(r.amends[s.job.book], j.book)
+			r.passedOnRerun[s.job.book] = append(r.passedOnRerun[s.job.book], j.book)
 			return
 		}
 		for _, f := range of.failures {
@@ -200,7 +200,7 @@ func (r *Runner) Ledger() (*attack.Ledger, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, later := range r.amends[name] {
+		for _, later := range r.passedOnRerun[name] {
 			l, err := readBook(later)
 			if err != nil {
 				return nil, err

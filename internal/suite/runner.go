@@ -25,11 +25,11 @@ type Runner struct {
 	// LedgerDir is the directory for the jobs' records of attacks. Without it, none is kept.
 	LedgerDir string
 
-	results  Results
-	finished []PlanResult
-	unsteady []Unsteady
-	verdicts []string            // why tests failed in spite of the second look, or had none
-	amends   map[string][]string // by record of attacks, those of its tests that ran again and passed
+	results       Results
+	finished      []PlanResult
+	unsteady      []Unsteady
+	verdicts      []string            // why tests failed in spite of the second look, or had none
+	passedOnRerun map[string][]string // by record of attacks, those of its tests that ran again and passed
 
 	mu      sync.Mutex // guards Out and the fields below
 	ledgers []string   // records of attacks
@@ -77,8 +77,8 @@ func (f *PlanResult) Failed() bool { return f.failed > 0 }
 func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 	r.mu.Lock()
 	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
-	if r.amends == nil {
-		r.amends = map[string][]string{}
+	if r.passedOnRerun == nil {
+		r.passedOnRerun = map[string][]string{}
 	}
 	r.mu.Unlock()
 	ctx, r.cancel = context.WithCancel(ctx)

@@ -86,7 +86,7 @@ type definition struct {
 type field struct {
 	name, doc string
 	optional  bool
-	is        expression
+	typ       expression
 }
 
 // expression is the type of a value.
@@ -247,7 +247,7 @@ func (r *reader) definition(name string, request bool) (definition, error) {
 		if err != nil {
 			return out, fmt.Errorf("property %s: %w", p, err)
 		}
-		out.fields = append(out.fields, field{name: p, doc: s.Properties[p].Description, optional: !slices.Contains(s.Required, p), is: is})
+		out.fields = append(out.fields, field{name: p, doc: s.Properties[p].Description, optional: !slices.Contains(s.Required, p), typ: is})
 	}
 	return out, nil
 }

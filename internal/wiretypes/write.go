@@ -44,7 +44,7 @@ func TypeScript(openapi []byte) ([]byte, error) {
 			if f.optional {
 				mark = "?"
 			}
-			fmt.Fprintf(&b, "  %s%s: %s;\n", f.name, mark, typeScript(f.is))
+			fmt.Fprintf(&b, "  %s%s: %s;\n", f.name, mark, typeScript(f.typ))
 		}
 		b.WriteString(tail)
 	}
@@ -152,9 +152,9 @@ func pythonOrder(d definition) int {
 
 func pythonField(f field) string {
 	if f.optional {
-		return "NotRequired[" + python(f.is) + "]"
+		return "NotRequired[" + python(f.typ) + "]"
 	}
-	return python(f.is)
+	return python(f.typ)
 }
 
 func python(e expression) string {

@@ -110,7 +110,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if timed {
-		b.late = time.AfterFunc(responseTimeout, func() { _ = b.ReadCloser.Close() })
+		b.timeout = time.AfterFunc(responseTimeout, func() { _ = b.ReadCloser.Close() })
 	}
 	resp.Body = b
 	return resp, nil
@@ -145,7 +145,7 @@ type boundedBody struct {
 	bytes, values int
 	items         int // maximum in the outermost list; 0 means no limit
 	stream        bool
-	late          *time.Timer
+	timeout       *time.Timer
 
 	read, found, listed int
 	depth               int
@@ -202,8 +202,8 @@ func (b *boundedBody) countValues(p []byte) bool {
 
 // Close implements io.Closer.
 func (b *boundedBody) Close() error {
-	if b.late != nil {
-		b.late.Stop()
+	if b.timeout != nil {
+		b.timeout.Stop()
 	}
 	return b.ReadCloser.Close()
 }

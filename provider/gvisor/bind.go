@@ -21,7 +21,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	o := i.order
 	o.bind(spec, lease)
 	if spec.Ephemeral {
-		// A one-shot usually ends before its cgroup weight matters.
+		// A run usually ends before its cgroup weight matters.
 		go func() { _ = i.p.shares.add(i, spec.Share, true) }()
 	} else {
 		if err := i.p.shares.add(i, spec.Share, true); err != nil {

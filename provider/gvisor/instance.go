@@ -174,8 +174,8 @@ func (i *instance) determineEnd() {
 	i.p.shares.remove(i)
 }
 
-// runGrace is the time for the agent of a one-shot to kill its process tree and
-// to send the remaining output. Afterwards the host kills the sandbox.
+// runGrace is the time for the agent of a run to kill its process tree and to
+// send the remaining output. Afterwards the host kills the sandbox.
 const runGrace = 200 * time.Millisecond
 
 // Exec implements brig.Instance.
@@ -190,7 +190,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		// tree cannot be confirmed. The host therefore ends the sandbox.
 		reason := brig.AgentLost
 		if i.Guest.Grace > 0 {
-			reason = brig.Killed // a one-shot ends after its command anyway
+			reason = brig.Killed // the sandbox of a run ends after its command anyway
 		} else {
 			i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
 		}

@@ -83,7 +83,7 @@ func (s *shim) watchdog() {
 		}
 		if used := allocated(files) + memoryBelow(os.Getpid()); used > s.Limits.Memory {
 			s.mu.Lock()
-			s.overuse = true
+			s.memoryExceeded = true
 			s.mu.Unlock()
 			s.machine.kill(nil)
 			return

@@ -32,14 +32,14 @@ type shares struct {
 
 // share is one share that has running sandboxes, or had some recently.
 type share struct {
-	group   string                       // the cgroup of the created sandboxes, or "" if there is none
-	own     map[*instance]bool           // created sandboxes
-	pooled  map[*instance]*time.Duration // sandboxes from the pool, with their last processor time reading
-	used    time.Duration                // the last processor time reading of group
-	recent  float64                      // processor seconds used recently, with exponential decay
-	alone   bool                         // no other share existed at the last adjustment
-	weight  float64                      // the current weight, as a fraction of cgroup.NormalWeight
-	written float64                      // the last weight written to group
+	group     string                       // the cgroup of the created sandboxes, or "" if there is none
+	own       map[*instance]bool           // created sandboxes
+	pooled    map[*instance]*time.Duration // sandboxes from the pool, with their last processor time reading
+	used      time.Duration                // the last processor time reading of group
+	recent    float64                      // processor seconds used recently, with exponential decay
+	onlyShare bool                         // no other share existed at the last adjustment
+	weight    float64                      // the current weight, as a fraction of cgroup.NormalWeight
+	written   float64                      // the last weight written to group
 }
 
 const (
@@ -164,12 +164,12 @@ func (s *shares) setWeights(since time.Duration, use func(*share) time.Duration)
 		switch x.recent *= math.Exp(-since.Seconds() / useDecay.Seconds()); {
 		case alone: // without competition, skip the reading
 			x.recent = 0
-		case x.alone:
+		case x.onlyShare:
 			use(x) // start counting from now on
 		default:
 			x.recent += use(x).Seconds()
 		}
-		if x.alone = alone; x.recent < forgotten && len(x.own)+len(x.pooled) == 0 {
+		if x.onlyShare = alone; x.recent < forgotten && len(x.own)+len(x.pooled) == 0 {
 			delete(s.by, name)
 		}
 		all += x.recent

@@ -48,11 +48,11 @@ type shim struct {
 	main    supervise.Main
 	end     chan brig.ExitReason // requests to end the sandbox, with the reason
 
-	mu       sync.Mutex      // guards the fields below
-	overuse  bool            // the watchdog saw more memory than allowed
-	frozen   bool            // whether the guest is paused
-	asked    brig.ExitReason // the reason of a graceful stop in progress
-	orphaned bool            // whether the process that created the sandbox has exited
+	mu             sync.Mutex      // guards the fields below
+	memoryExceeded bool            // the watchdog saw more memory than allowed
+	frozen         bool            // whether the guest is paused
+	asked          brig.ExitReason // the reason of a graceful stop in progress
+	orphaned       bool            // the process that created the sandbox has exited
 }
 
 // shimMain is the main function of the shim. Its only argument is the sandbox's
@@ -238,7 +238,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	s.main.AwaitOutput()
 	s.mu.Lock()
 	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: why, At: time.Now().UTC()}}
-	over, tied := s.overuse, s.lease.Tethered()
+	over, tied := s.memoryExceeded, s.lease.Tethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {

@@ -331,10 +331,10 @@ func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, 
 	hangUp := func() { _ = s.Close() } // it may have ended already
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
-	out, errs := &cappedBuffer{over: hangUp}, &cappedBuffer{over: hangUp}
+	out, errs := &cappedBuffer{onOverflow: hangUp}, &cappedBuffer{onOverflow: hangUp}
 	s.Stdin, s.Stdout, s.Stderr = in, out, errs
 	err = s.Run("/bin/sh -c " + quote(script))
-	if out.cut || errs.cut {
+	if out.truncated || errs.truncated {
 		return "", brig.Errorf(brig.Unavailable, "%s writes more than %s, so it is not a supported machine", l.config.Host, brig.FormatBytes(maxWritten)).
 			WithHint("check what its shell prints at the start of a session").Because(err)
 	}
@@ -356,16 +356,16 @@ const maxWritten = 64 << 10
 // more arrive, because the remote host controls how much it sends. It does not
 // embed a bytes.Buffer, whose ReadFrom would read all of the output.
 type cappedBuffer struct {
-	kept []byte
-	over func()
-	cut  bool
+	kept       []byte
+	onOverflow func()
+	truncated  bool
 }
 
 // Write implements io.Writer.
 func (c *cappedBuffer) Write(p []byte) (int, error) {
 	if len(c.kept)+len(p) > maxWritten {
-		c.cut = true
-		c.over()
+		c.truncated = true
+		c.onOverflow()
 		return 0, io.ErrShortWrite
 	}
 	c.kept = append(c.kept, p...)

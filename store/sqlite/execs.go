@@ -16,7 +16,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 	if err != nil {
 		return wrap(err, "encode execution %s", x.ExecID)
 	}
-	b, err := s.outputs.put(doc, data, !s.soon)
+	b, err := s.outputs.put(doc, data, !s.lazySync)
 	if err != nil {
 		return wrap(err, "put execution %s", x.ExecID)
 	}
@@ -88,7 +88,7 @@ func (s *executions) putRun(ctx context.Context, tenant string, o *brig.Outcome,
 	if err != nil {
 		return wrap(err, "encode run %s", o.Sandbox)
 	}
-	b, err := s.outputs.put(doc, data, !s.soon)
+	b, err := s.outputs.put(doc, data, !s.lazySync)
 	if err != nil {
 		return wrap(err, "put run %s", o.Sandbox)
 	}

@@ -22,7 +22,7 @@ import (
 // it is set, TestDiskFaults is the child process.
 const faultPath = "BRIG_TEST_FAULT_PATH"
 
-// faultRounds is the number of sandboxes and one-shots that the child records.
+// faultRounds is the number of sandboxes and runs that the child records.
 const faultRounds = 6
 
 // TestDiskFaults makes the kernel fail the k-th write, or the k-th flush, of a

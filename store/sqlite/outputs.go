@@ -142,7 +142,7 @@ func (s *db) reap(ctx context.Context) (bool, error) {
 	}
 	// Names are never reused, so removing a file twice is harmless.
 	soon := *s
-	soon.soon = true
+	soon.lazySync = true
 	err = soon.write(ctx, nil, func(t *tx) error {
 		for _, name := range names {
 			if _, err := t.exec(deleteUnreferenced, name); err != nil {

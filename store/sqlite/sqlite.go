@@ -56,11 +56,11 @@ type db struct {
 	writeStmts, readStmts map[string]*sql.Stmt
 	recordCache           *recordCache
 	outputs               outputs
-	// soon is true if writes do not wait for the disk. synced is the current
+	// lazySync is true if writes do not wait for the disk. synced is the current
 	// setting of the write connection; the holder of the connection guards it.
-	soon    bool
-	synced  *bool
-	flusher *flusher
+	lazySync bool
+	synced   *bool
+	flusher  *flusher
 }
 
 var _ brig.Store = (*Store)(nil)
@@ -109,7 +109,7 @@ func (s *db) write(ctx context.Context, events []brig.Event, f func(*tx) error) 
 	}
 	err = inner.Commit()
 	failpoint.Hit("store.committed")
-	if err == nil && s.soon {
+	if err == nil && s.lazySync {
 		s.flusher.schedule()
 	}
 	return err
@@ -126,16 +126,16 @@ func (s *db) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) 
 			c.Close()
 		}
 	}()
-	if *s.synced == s.soon {
+	if *s.synced == s.lazySync {
 		// In WAL mode, NORMAL writes to the log and FULL waits for the disk.
 		mode := "pragma synchronous = full"
-		if s.soon {
+		if s.lazySync {
 			mode = "pragma synchronous = normal"
 		}
 		if _, err := c.ExecContext(ctx, mode); err != nil {
 			return nil, nil, err
 		}
-		*s.synced = !s.soon
+		*s.synced = !s.lazySync
 	}
 	inner, err = c.BeginTx(ctx, nil)
 	return inner, func() { c.Close() }, err
@@ -144,7 +144,7 @@ func (s *db) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) 
 // Soon implements brig.Store.
 func (s *db) Soon() brig.Store {
 	other := *s
-	other.soon = true
+	other.lazySync = true
 	return newStore(&other)
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testEndRun checks that the end of a one-shot is one transaction: it removes
-// the sandbox and its executions, and adds the outcome and the events.
+// testEndRun checks that the end of a run is one transaction: it removes the
+// sandbox and its executions, and adds the outcome and the events.
 func testEndRun(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "sh-1"), put(t, s, "t", "sh-2")

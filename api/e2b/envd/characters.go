@@ -17,8 +17,8 @@ const maxCharacterWait = 100 * time.Millisecond
 type characters struct {
 	most int // bytes of an event
 	send func(from brig.From, data []byte) error
-	// later calls its argument after maxCharacterWait, serialized with the other calls.
-	later func(func() error)
+	// afterWait calls its argument after maxCharacterWait, serialized with the other calls.
+	afterWait func(func() error)
 
 	held map[brig.From][]byte
 }
@@ -49,7 +49,7 @@ func (c *characters) hold(from brig.From, data []byte) error {
 		c.held = map[brig.From][]byte{}
 	}
 	c.held[from] = append([]byte(nil), data...)
-	c.later(c.flush)
+	c.afterWait(c.flush)
 	return nil
 }
 
