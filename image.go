@@ -41,8 +41,8 @@ type ImageConfig struct {
 	// it.
 	Env map[string]string `json:",omitempty"`
 	// User is "root" if the image declares user ID 0, "user" if it declares
-	// another, empty if it declares none. Commands run as "user" in any case,
-	// unless their caller sets a user.
+	// another, empty if it declares none. Commands run as "user" unless their
+	// caller sets a user.
 	User string `json:",omitempty"`
 	// Account is "UID:GID" if User is one of the image's accounts. Only the
 	// image's entrypoint runs with it.

@@ -101,7 +101,7 @@ type RunService interface {
 	// Run runs a program in an ephemeral sandbox and destroys that sandbox, even
 	// if the caller disconnects: when Run returns, no caller can reach the
 	// sandbox. If sio has writers, they receive the output as it arrives; the
-	// outcome contains it in any case.
+	// outcome always contains it.
 	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
 	// GetRun returns the outcome of a finished Run by its sandbox's name.
 	GetRun(ctx context.Context, name string) (*Outcome, error)
@@ -119,7 +119,7 @@ type CodeService interface {
 	// RunCode runs code in a context and renews the lease. Runs in one context
 	// are queued and run in order of arrival. If on is not nil it receives events
 	// as they happen; an error from it, or the end of ctx, interrupts the code.
-	// The result has all events in any case.
+	// The result always has all events.
 	RunCode(ctx context.Context, name string, c Code, on func(CodeEvent) error) (*CodeResult, error)
 	// InterruptContext interrupts running code like Ctrl-C. RestartContext ends
 	// the interpreter, including running and queued code, and starts a new one.

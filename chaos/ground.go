@@ -25,7 +25,7 @@ import (
 // that an interrupted run did not remove.
 type Ground struct {
 	Dir   string
-	Alone bool // no other run had a ground beside it when it was taken
+	Alone bool // no other run had a ground when it was taken
 	lock  *os.File
 }
 
@@ -105,8 +105,8 @@ func (g *Ground) Leave() ([]string, error) {
 	return clear(g.Dir)
 }
 
-// Quiet ends all processes of the ground, so that nothing runs beside a test that must be
-// alone. It lists these processes.
+// Quiet ends all processes of the ground, so that nothing runs concurrently with a test that must
+// be alone. It lists these processes.
 func (g *Ground) Quiet() []string {
 	groups := groupsOf(g.Dir)
 	return endProcesses(g.Dir, groups, &groups)

@@ -60,7 +60,7 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 	}
 	control := start("TMPDIR=" + first.Dir + "0")
 
-	// While the first run goes on, another one takes the next directory and removes nothing.
+	// While the first run continues, another one takes the next directory and removes nothing.
 	second, removed, err := Occupy(parent)
 	if err != nil || second.Dir == first.Dir || len(removed) > 0 {
 		t.Fatalf("beside the first run: %+v, removed %q, %v", second, removed, err)

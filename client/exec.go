@@ -88,7 +88,7 @@ func writers(sio brig.IO) map[string]io.Writer {
 	}
 }
 
-// execute sends a request to run something, copies its streams, and decodes the
+// execute sends a request to run a program, copies its streams, and decodes the
 // result into out.
 func (c execCalls) execute(ctx context.Context, path string, in any, stream bool, sio brig.IO, out any) error {
 	rq := request{method: http.MethodPost, path: path}

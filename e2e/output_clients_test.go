@@ -42,7 +42,7 @@ type outputClient struct {
 	forms []outputForm
 	// python means that the client only runs Python.
 	python bool
-	// most is the maximum size of a stream in a result; 0 is none.
+	// most is the maximum size of a stream in a result; 0 means unlimited.
 	most int
 	// notes means that lines on stderr name the values that a cell does not pass to the next one.
 	notes bool

@@ -79,7 +79,7 @@ func TestProgramMain(t *testing.T) {
 	}
 }
 
-// TestProgramFile runs programs that use their own file, also beside a file of
+// TestProgramFile runs programs that use their own file, even next to a file of
 // the caller with its name.
 //
 //suite:part core

@@ -229,8 +229,8 @@ func (c *scan) reset() {
 	}
 }
 
-// step limits the bytes that are read at a time in each view, and thereby the
-// memory of a scan.
+// step limits the bytes that are read at a time in each view, and so the memory
+// of a scan.
 const step = 512
 
 // push reads a piece of the text. last means that no escape continues after it.

@@ -28,7 +28,7 @@ type Event struct {
 	Method  string // of a request
 	Path    string // of a request, without its query
 	Allowed bool
-	Rule    int      // index of the rule that decided; -1 is none
+	Rule    int      // index of the rule that decided, or -1
 	Why     string   // a short reason for the refusal
 	Secrets []string // names of the secrets whose values were inserted
 	// Suppressed is the number of events that were not reported since the last

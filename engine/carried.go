@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// carriedExecs holds the reservations for processes that live on while this server is detached
-// from their instance, or whose save is being restored. The next attachment takes them. Nil has
-// none.
+// carriedExecs holds the reservations for processes that keep running while this server is
+// detached from their instance, or whose save is being restored. The next attachment takes them.
+// Nil has none.
 type carriedExecs struct {
 	mu   sync.Mutex // guards the field below
 	list []*quota.Reservation

@@ -35,7 +35,7 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 			go func() {
 				_, _ = io.WriteString(input, "before\n")
 				leave()
-				input.Close() // the fake command goes on only in its record
+				input.Close() // the fake command continues only in its record
 			}()
 			if _, err := h.Exec(gone, "box", brig.Command{Argv: []string{"cat"}, Survive: true}, brig.IO{Stdin: stdin, Started: func(x string) { id = x }}); err == nil {
 				t.Fatal("the caller has left and is answered")

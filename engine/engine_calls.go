@@ -36,7 +36,7 @@ func (e *Engine) check(ctx context.Context, op brig.Op, name string) (*brig.Reco
 }
 
 // rejectOverload rejects a call before its body is read, if the call needs a
-// new sandbox in any case and the creation could not begin in time.
+// new sandbox anyway and the creation could not begin in time.
 func (e *Engine) rejectOverload(v *call) error {
 	if v.op != brig.OpRun && v.op != brig.OpCreate {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // TestFollowLog verifies that a followed log has each line once, in order, including those of the
-// same moment. It goes on after a pause, and ends with the sandbox. Without Follow it ends
+// same moment. It continues after a pause, and ends with the sandbox. Without Follow it ends
 // immediately.
 func TestFollowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -446,9 +446,8 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// The processes that live on in copies and in a resumed sandbox count against the
-// tenant's quota of executions. Those of copies are usage; those of a resumed sandbox
-// were counted before.
+// The processes that keep running in copies and in a resumed sandbox count against the tenant's
+// quota of executions. Those of copies are usage; those of a resumed sandbox were counted before.
 func TestCarriedProcessesCount(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -151,8 +151,8 @@ func TestPackDisabled(t *testing.T) {
 	}
 }
 
-// A new master key encrypts the keys of saves anew. Without the master key a resume is
-// refused, and the sandbox stays paused; with it, it is resumed.
+// A new master key encrypts the keys of saves again. Without the master key a resume is refused,
+// and the sandbox stays paused; with it, it is resumed.
 func TestPackAndKeys(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
 	keys := func(s seal.Source) func(*engine.Options) {

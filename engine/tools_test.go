@@ -200,7 +200,7 @@ func (s *removingStore) remove(ctx context.Context, x *brig.SealedToolVariable) 
 }
 
 // A caller that may change variables and may not list their values does not learn a
-// value by a change of something else.
+// value by a change of another field.
 func TestToolVariableChangeHidesValue(t *testing.T) {
 	e := newFixture(t, nil)
 	admin := withRole(t, brig.Admin)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Attempts makes something that several callers need, such as a connection. While one
-// attempt is in progress, all callers wait for it, each until its own context ends. The
-// zero value is ready to use.
+// Attempts makes a resource that several callers need, such as a connection. While one attempt is
+// in progress, all callers wait for it, each until its own context ends. The zero value is ready
+// to use.
 type Attempts[T any] struct {
 	mu   sync.Mutex  // guards the field below
 	next *attempt[T] // in progress, or nil

@@ -98,8 +98,8 @@ func TestPullsAreQueued(t *testing.T) {
 	}
 }
 
-// A tenant whose registry does not answer holds half of the slots. Other tenants and
-// operators pull beside it.
+// A tenant whose registry does not answer holds half of the slots. Other tenants and operators
+// can still pull.
 func TestSlowPullsHoldHalfTheSlots(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)

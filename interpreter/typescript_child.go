@@ -199,7 +199,7 @@ const (
 
 // unprivilegedAttr returns the attributes of an unprivileged process: it runs
 // as the user nobody if the server is root, and has no network. The process
-// exits when its input ends, which happens at the latest when the server exits.
+// exits when its input ends, which the exit of the server guarantees.
 func unprivilegedAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {

@@ -29,7 +29,7 @@ type Options struct {
 	// Issuer is the provider's URL: https, or http on a loopback address.
 	Issuer string
 	// ClientID is this server's client ID. Without a secret it is a public
-	// client, which authenticates only by PKCE. Logins use PKCE in any case.
+	// client, which authenticates only by PKCE. Logins always use PKCE.
 	ClientID, ClientSecret string
 	// Audiences are accepted audiences of tokens, in addition to ClientID.
 	// Clients are the client IDs of other programs to which such tokens may have
@@ -48,7 +48,7 @@ type Options struct {
 	// Clock decides whether tokens and logins have ended. Default Now.
 	Clock brig.Clock
 	// AllowPrivate allows private addresses for the hosts that the provider's
-	// documents name. The issuer's own host may have one in any case.
+	// documents name. The issuer's own host may always have one.
 	AllowPrivate bool
 	// HTTP is the client for requests to the provider. Default: one with limits.
 	HTTP *http.Client

@@ -68,7 +68,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			continue // another commit was faster
 		}
 		if err != nil {
-			// The record may exist in spite of the error.
+			// The record may exist despite the error.
 			c.s.ledger(c.tenant).forget()
 			return nil, unavailable(err)
 		}

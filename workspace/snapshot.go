@@ -348,7 +348,7 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 		case errors.Is(err, ErrTaken):
 			continue
 		case err != nil:
-			s.ledger(tenant).forget() // the record may exist in spite of the error
+			s.ledger(tenant).forget() // the record may exist despite the error
 			return nil, unavailable(err)
 		}
 		s.ledger(tenant).settle(names)

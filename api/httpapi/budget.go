@@ -171,7 +171,7 @@ func (l *Lease) Reserve(tenant string, n int64) error {
 }
 
 // shedShare is how many bytes may be reserved even when memory is short.
-// Requests that stop or remove something are smaller.
+// Requests that stop or remove an object are smaller.
 const shedShare = 16 << 10
 
 // retryBudget is the Retry-After of a request that exceeds a budget.

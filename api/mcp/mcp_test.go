@@ -80,7 +80,7 @@ func TestCancel(t *testing.T) {
 }
 
 // A session uses the sandboxes that its calls used until it ends, or its credential does.
-// The control is another session with its own sandbox, which goes on.
+// The control is another session with its own sandbox, which continues.
 func TestSessionUsesSandboxes(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, url, session string, k *keys){
 		"ended": func(t *testing.T, url, session string, _ *keys) {

@@ -138,7 +138,7 @@ func (b *stateBench) cells() error {
 	return nil
 }
 
-// pairs reports contenders beside the first one.
+// pairs reports contenders next to the first one.
 func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
 	b.report.row(base.name).times(base.samples)
 	for _, who := range others {

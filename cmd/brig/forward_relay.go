@@ -133,7 +133,7 @@ func (f *forwarder) serveHTTP(ctx context.Context, near *clientConn, far *readAh
 	case f.conns <- w:
 		<-w.closed
 	case <-ctx.Done():
-		_ = w.Close() // the connection ends in any case
+		_ = w.Close() // the connection ends anyway
 	}
 }
 

@@ -51,7 +51,7 @@ func TestResumeKeepsStorage(t *testing.T) {
 }
 
 // Labels beyond the limit count in the totals only, and callers cannot fill the disk with
-// lines. The next day begins anew.
+// lines. The next day starts from zero.
 func TestLabelsAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	a := New(func() time.Time { return now }, brig.Tenant{Name: "acme"}, brig.Bounds{}, nil)

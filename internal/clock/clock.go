@@ -10,8 +10,8 @@
 // crash, an end that no caller has met is late by a few seconds at most. The
 // time for which no process runs counts only by the system's clock.
 //
-// While the file cannot be written, for example on a full disk, the time goes on
-// in the process. The next process begins with the last stored value.
+// While the file cannot be written, for example on a full disk, the time
+// advances in the process. The next process begins with the last stored value.
 package clock
 
 import (
@@ -106,7 +106,7 @@ func (c *Clock) Ended(end time.Time) bool {
 	isOver, stored := !c.advanceLocked().Before(end), !c.saved.Before(end)
 	c.mu.Unlock()
 	if isOver && !stored {
-		_ = c.save(end, retryInterval) // it has logged the error, and the process goes on with the time
+		_ = c.save(end, retryInterval) // it has logged the error, and the process continues with the time
 	}
 	return isOver
 }

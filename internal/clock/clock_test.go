@@ -149,8 +149,8 @@ func TestWriteDelaysNoOtherCaller(t *testing.T) {
 	}
 }
 
-// A clock whose file cannot be written opens, goes on, and logs which ends a restart may forget. It
-// stores the time when that is possible again.
+// A clock whose file cannot be written opens, advances, and logs which ends a restart may forget.
+// It stores the time when that is possible again.
 func TestUnwritableFile(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}

@@ -23,7 +23,8 @@ import (
 // 108 bytes, and the last one is zero.
 const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// ErrNotSocket is the error for a file in the place of the socket that is none.
+// ErrNotSocket is the error for another kind of file in the place of the
+// socket.
 var ErrNotSocket = errors.New("the file is not a socket")
 
 // PeerError is the error for a listener that belongs to another user.

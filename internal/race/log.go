@@ -13,8 +13,8 @@ const Plant = "/tmp/brig-race-plant"
 // Options are the options for the race detector: programs do not sleep at exit.
 const Options = "atexit_sleep_ms=0"
 
-// Patience returns the time limit of a test for something that takes at most d on
-// a busy machine. Programs with the race detector are several times slower.
+// Patience returns the time limit of a test for an operation that takes at most d on a busy
+// machine. Programs with the race detector are several times slower.
 func Patience(d time.Duration) time.Duration {
 	if Enabled {
 		return 3 * d

@@ -32,8 +32,8 @@ type Job struct {
 	// Again is the make command that repeats one test of this job.
 	Again string
 	// packages is the number of packages that the job tests. The jobs of the next
-	// stage start before the last of them have ended. 0: nothing runs beside the
-	// job if it is Alone.
+	// stage start before the last of them have ended. 0: nothing runs concurrently with the job
+	// if it is Alone.
 	packages int
 	// one returns the arguments of a job that runs one test, or a package if test is
 	// empty. If it is or returns nil, there is no second look.
@@ -47,7 +47,7 @@ type Job struct {
 // cleanupTimeout is the time for an interrupted job to clean up after its test.
 const cleanupTimeout = 30 * time.Second
 
-// runsAlone reports whether nothing may run beside the job.
+// runsAlone reports whether nothing may run concurrently with the job.
 func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
 
 // repeat returns the command that runs one test again, or the whole job.

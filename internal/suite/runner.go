@@ -28,7 +28,7 @@ type Runner struct {
 	results       Results
 	finished      []PlanResult
 	unsteady      []Unsteady
-	verdicts      []string            // why tests failed in spite of the second look, or had none
+	verdicts      []string            // why tests failed despite the second look, or had none
 	passedOnRerun map[string][]string // by record of attacks, those of its tests that ran again and passed
 
 	mu      sync.Mutex // guards Out and the fields below

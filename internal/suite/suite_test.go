@@ -319,7 +319,7 @@ func TestRunBesideLastPackages(t *testing.T) {
 	}
 }
 
-// TestRunWaitingJobs checks that a waiting job runs beside the jobs that have all slots.
+// TestRunWaitingJobs checks that a waiting job runs while other jobs have all slots.
 func TestRunWaitingJobs(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)

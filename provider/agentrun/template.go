@@ -83,7 +83,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 	})
 }
 
-// await checks until something is ready, with increasing pauses.
+// await polls until a template or sandbox is ready, with increasing pauses.
 func (p *Provider) await(ctx context.Context, limit time.Duration, what string, look func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	for wait := firstPollPause; ; wait = min(wait*2, maxPollPause) {

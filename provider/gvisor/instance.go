@@ -51,7 +51,7 @@ var (
 	_ brig.DiskMeter = (*instance)(nil)
 )
 
-// handleState is the state that a handle contains beside the id.
+// handleState is the state that a handle contains in addition to the id.
 type handleState struct{ Notes []string }
 
 // Handle implements brig.Instance.

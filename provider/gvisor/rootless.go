@@ -30,9 +30,9 @@ func (s *shim) limitWithoutCgroup() ([]string, error) {
 	return notes, nil
 }
 
-// confine binds every thread of this process, and thereby all its children, to
-// n of the available processors. It selects them by the sandbox's id, to
-// distribute the sandboxes.
+// confine binds every thread of this process, and so all its children, to n of
+// the available processors. It selects them by the sandbox's id, to distribute
+// the sandboxes.
 func confine(n int, id string) error {
 	var all, set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {

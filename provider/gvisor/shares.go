@@ -19,7 +19,7 @@ import (
 // another group. The pooled sandboxes of a share divide the weight of one
 // sandbox between them.
 //
-// With equal weights, a sandbox that starts beside a busy share waits at each
+// With equal weights, a sandbox that starts next to a busy share waits at each
 // of its thousands of context switches. Therefore the weight of a share
 // decreases with its fraction of the recent use of all shares (weightOf). The
 // kernel prefers shares that use little, and two busy shares get equal parts.

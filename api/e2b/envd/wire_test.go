@@ -174,7 +174,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Events end at character boundaries. Invalid bytes are sent unchanged, at the latest at the end.
+// Events end at character boundaries. Invalid bytes are sent unchanged, before the end of the
+// output.
 func TestEventsEndAtCharacters(t *testing.T) {
 	const text = "ü€😀"
 	for _, c := range []struct {
