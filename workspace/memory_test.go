@@ -266,9 +266,9 @@ func TestCommitMemory(t *testing.T) {
 	}
 }
 
-// TestManifestMemoryIsShared checks that calls wait for memory, that those of
-// another tenant do not wait for them, and that what exceeds the bound by itself
-// is admitted alone.
+// TestManifestMemoryIsShared checks that calls wait for memory, but not for
+// those of another tenant. A call that exceeds the bound by itself is admitted
+// alone.
 func TestManifestMemoryIsShared(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
