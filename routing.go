@@ -31,7 +31,7 @@ type Routing struct {
 	// based on another revision (see Moved); 0 skips the check.
 	Rev int64 `json:"rev,omitempty"`
 
-	asked bool // the request names the first provider of Order
+	named bool // the request names the first provider of Order
 }
 
 // Preference is a criterion for the order of providers.
@@ -126,7 +126,7 @@ func (r Routing) With(p Placement) Routing {
 	if p.Provider == "" {
 		return r
 	}
-	r.Split, r.Prefer, r.asked = nil, PreferOrder, true
+	r.Split, r.Prefer, r.named = nil, PreferOrder, true
 	if p.Only {
 		r.Overflow, r.Order = nil, []string{p.Provider}
 		return r
@@ -202,7 +202,7 @@ func (r Routing) preferred(active string, roll float64, options []Option) []Choi
 	case PreferOrder:
 		add("split", r.drawSplit(roll)...)
 		switch {
-		case r.asked:
+		case r.named:
 			add("asked for", order...)
 		case len(r.Order) == 0:
 			add("active", order...)

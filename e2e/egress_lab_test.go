@@ -88,14 +88,14 @@ func runApart(t *testing.T, attr *syscall.SysProcAttr) bool {
 type lab struct {
 	t *testing.T
 
-	mu     sync.Mutex
-	zone   map[string][]netip.Addr
-	asked  map[string]int // queries that reached the name server
-	turn   int
-	opened map[string]int // "address:port" -> connections, or datagrams, that arrived
-	bytes  map[string]int
-	wire   map[string]int // observed packets to an address, of any protocol
-	ns     string         // the namespace behind the router
+	mu      sync.Mutex
+	zone    map[string][]netip.Addr
+	queries map[string]int // queries that reached the name server
+	turn    int
+	opened  map[string]int // "address:port" -> connections, or datagrams, that arrived
+	bytes   map[string]int
+	wire    map[string]int // observed packets to an address, of any protocol
+	ns      string         // the namespace behind the router
 }
 
 // behindRouter runs f with its thread in the namespace behind the router: a socket
@@ -145,7 +145,7 @@ func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn)
 
 func newEgressLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, zone: map[string][]netip.Addr{}, asked: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
+	l := &lab{t: t, zone: map[string][]netip.Addr{}, queries: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
 	// An interrupted run may have left a namespace of the same process ID.
 	l.ns = fmt.Sprintf("brig-lab-%d-%x", os.Getpid(), time.Now().UnixNano())
 	run(t, "ip", "netns", "add", l.ns)
@@ -266,7 +266,7 @@ func (l *lab) answer(q []byte) []byte {
 	m.Response, m.Authoritative, m.Additionals = true, true, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked[name]++
+	l.queries[name]++
 	addrs, ok := l.zone[name]
 	if !ok {
 		m.RCode = dnsmessage.RCodeNameError
@@ -337,7 +337,7 @@ func (l *lab) newArrivals() []string {
 			out = append(out, fmt.Sprintf("%s: %d packets", to, n))
 		}
 	}
-	for name, n := range l.asked {
+	for name, n := range l.queries {
 		if !strings.HasSuffix(name, "ok.test") {
 			out = append(out, fmt.Sprintf("%s was asked for %d times", name, n))
 		}
@@ -345,7 +345,7 @@ func (l *lab) newArrivals() []string {
 	clear(l.opened)
 	clear(l.bytes)
 	clear(l.wire)
-	clear(l.asked)
+	clear(l.queries)
 	return out
 }
 

@@ -42,8 +42,8 @@ type outputClient struct {
 	forms []outputForm
 	// python means that the client only runs Python.
 	python bool
-	// most is the maximum size of a stream in a result; 0 means unlimited.
-	most int
+	// maxStream is the maximum size of a stream in a result; 0 means unlimited.
+	maxStream int
 	// notes means that lines on stderr name the values that a cell does not pass to the next one.
 	notes bool
 	// download means that the client is a published package.
@@ -58,18 +58,18 @@ const outputCallTimeout = 2 * time.Minute
 
 // outputClients are the clients of the output matrix.
 var outputClients = []outputClient{
-	{name: "rest", forms: anyForm, most: 1 << 20, open: openREST},
+	{name: "rest", forms: anyForm, maxStream: 1 << 20, open: openREST},
 	{name: "rest-stream", forms: anyForm, open: openRESTStream},
 	{name: "cli", forms: programs, open: openCLI},
-	{name: "mcp-go", forms: anyForm, most: 64 << 10, open: openMCP},
-	{name: "rest-python", forms: anyForm, most: 1 << 20, download: true, open: openRESTPython},
+	{name: "mcp-go", forms: anyForm, maxStream: 64 << 10, open: openMCP},
+	{name: "rest-python", forms: anyForm, maxStream: 1 << 20, download: true, open: openRESTPython},
 	{name: "e2b-javascript", forms: []outputForm{asCell, asCommand}, download: true, open: openE2BJavaScript},
 	{name: "e2b-python", forms: []outputForm{asCell, asCommand}, download: true, open: openE2BPython},
 	{name: "e2b-python-1", forms: []outputForm{asCell, asCommand}, download: true, open: openE2BPythonOlder},
 	{name: "kernels", forms: inCell, python: true, download: true, open: openKernels("python3")},
 	{name: "kernels-ephemeral", forms: inCell, python: true, notes: true, download: true, open: openKernels("python3-ephemeral")},
-	{name: "mcp-javascript", forms: anyForm, most: 64 << 10, download: true, open: openMCPJavaScript("sdk")},
-	{name: "mcp-javascript-stdio", forms: anyForm, most: 64 << 10, download: true, open: openMCPJavaScript("client")},
+	{name: "mcp-javascript", forms: anyForm, maxStream: 64 << 10, download: true, open: openMCPJavaScript("sdk")},
+	{name: "mcp-javascript-stdio", forms: anyForm, maxStream: 64 << 10, download: true, open: openMCPJavaScript("client")},
 }
 
 // runs reports whether the client can run a case in a form.

@@ -242,11 +242,11 @@ func isContextEnd(name string) bool {
 
 // bound returns the part of text that a client with a limit for streams receives.
 func (c *outputClient) bound(text string) string {
-	if c.most == 0 || len(text) <= c.most {
+	if c.maxStream == 0 || len(text) <= c.maxStream {
 		return text
 	}
-	half := c.most / 2
-	return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", strings.ToValidUTF8(text[:half], "\uFFFD"), len(text)-c.most, strings.ToValidUTF8(text[len(text)-half:], "\uFFFD"))
+	half := c.maxStream / 2
+	return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", strings.ToValidUTF8(text[:half], "\uFFFD"), len(text)-c.maxStream, strings.ToValidUTF8(text[len(text)-half:], "\uFFFD"))
 }
 
 // judgeOutput compares an output with the expected one of the call with a mark.
@@ -299,7 +299,7 @@ func TestOutputMatrixJudge(t *testing.T) {
 			t.Errorf("%q instead of %q is %s, not %s", c.got, c.want, v, c.verdict)
 		}
 	}
-	mcp := outputClient{most: 8}
+	mcp := outputClient{maxStream: 8}
 	if got := mcp.bound("0123456789"); got != "0123\n[2 bytes are left out]\n6789" {
 		t.Errorf("the bound is %q", got)
 	}

@@ -108,9 +108,9 @@ brigtestgreet.VERSION`
 	if got != `"(True, False, False)"` {
 		t.Errorf("something of the first step is left: %s %s", got, stderr)
 	}
-	asked := x.asked.Load()
-	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.asked.Load() != asked {
-		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.asked.Load()-asked)
+	asked := x.requests.Load()
+	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.requests.Load() != asked {
+		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.requests.Load()-asked)
 	}
 	// Another notebook must not have the packages.
 	if got, stderr, _ := (&cells{e: e, ctx: ctx}).run(t, hasGreet); got != `"False"` {
@@ -139,8 +139,8 @@ for o in gc.get_objects():
 	if string(o.Stdout.Head) != "said\n" || len(o.Step.Packages) > 0 {
 		t.Fatalf("it says %s %s, and is believed: %q", o.Stdout.Head, stderr, o.Step.Packages)
 	}
-	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || x.asked.Load() > 0 {
-		t.Errorf("it is there: %s %s, and the index was asked %d times", got, stderr, x.asked.Load())
+	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || x.requests.Load() > 0 {
+		t.Errorf("it is there: %s %s, and the index was asked %d times", got, stderr, x.requests.Load())
 	}
 	// The control: the code requests the package on a separate line.
 	c.run(t, "'''\n!pip install brigtestgreet==1.0\n'''\n"+strings.TrimPrefix(forge, "\n"))

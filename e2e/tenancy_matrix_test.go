@@ -107,7 +107,7 @@ type matrix struct {
 	keys      map[string]string            // keys by identity
 	ownParams map[string]map[string]string // path parameters of acme's objects, for each operation or ""
 	state     func() string                // returns the state of acme's objects
-	asked     int                          // number of requests
+	requests  int                          // number of requests
 
 	engine *engine.Engine
 }
@@ -227,8 +227,8 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 // newClientAddress returns a client with a new address: the server would reject
 // so many wrong keys from one address without checking them.
 func (m *matrix) newClientAddress() *http.Client {
-	m.asked++
-	return newClientAddress(m.asked)
+	m.requests++
+	return newClientAddress(m.requests)
 }
 
 // newClientAddress returns a client with the n-th of many addresses.
@@ -368,14 +368,14 @@ type cell struct {
 	t            *testing.T
 	errorf       func(format string, args ...any)
 	method, path string
-	asked        requestCase
+	request      requestCase
 	op           brig.Op
 	ownParams    map[string]string
 }
 
 func (c cell) sendAs(who string, params map[string]string, query string) response {
 	c.t.Helper()
-	return c.m.send(c.t, who, c.method, c.path, c.asked, params, query)
+	return c.m.send(c.t, who, c.method, c.path, c.request, params, query)
 }
 
 // checkUnauthenticated verifies that all callers without a valid key receive
@@ -396,7 +396,7 @@ func (c cell) checkUnauthenticated() {
 // checkForbidden verifies that a key without the role or the scope receives 403
 // for every request.
 func (c cell) checkForbidden() {
-	if c.asked.op == "" {
+	if c.request.op == "" {
 		return
 	}
 	if got := c.sendAs("viewer", c.ownParams, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
@@ -416,20 +416,20 @@ func (c cell) checkForbidden() {
 // checkForeign verifies that the responses for another tenant's object are the same
 // as for one that never existed.
 func (c cell) checkForeign() {
-	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.asked.createsObject
-	if !names && c.asked.foreignQuery == "" {
+	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.request.createsObject
+	if !names && c.request.foreignQuery == "" {
 		if got := c.sendAs("other member", c.ownParams, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
 			c.errorf("another tenant is told %s", got.body)
 		}
 		return
 	}
-	missing := strings.ReplaceAll(c.asked.foreignQuery, "acme", "acma")
+	missing := strings.ReplaceAll(c.request.foreignQuery, "acme", "acma")
 	for _, who := range []string{"other member", "other admin"} {
 		want := http.StatusNotFound
 		if role := map[string]brig.Role{"other member": brig.Member, "other admin": brig.Admin}[who]; role < c.op.Role {
 			want = http.StatusForbidden
 		}
-		got, none := c.sendAs(who, c.ownParams, c.asked.foreignQuery), c.sendAs(who, nonexistent(c.ownParams), missing)
+		got, none := c.sendAs(who, c.ownParams, c.request.foreignQuery), c.sendAs(who, nonexistent(c.ownParams), missing)
 		body := none.body
 		for k, v := range nonexistent(c.ownParams) {
 			body = strings.ReplaceAll(body, v, c.ownParams[k])

@@ -28,7 +28,7 @@ import (
 // index is a package index for pip and npm on this host.
 type index struct {
 	*httptest.Server
-	asked atomic.Int64
+	requests atomic.Int64
 }
 
 // wheel returns a package for pip, with one module of the given source.
@@ -110,7 +110,7 @@ func newIndex(t *testing.T) *index {
 	})
 	mux.HandleFunc("GET /shout.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(node) })
 	x.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x.asked.Add(1)
+		x.requests.Add(1)
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(x.Close)
@@ -154,7 +154,7 @@ func TestToolPackages(t *testing.T) {
 		if res := call(t, version); res.Error == nil || res.Error.Name != "ModuleNotFoundError" {
 			t.Errorf("a tool that did not ask for the package has it: %+v", res)
 		}
-		asked := x.asked.Load()
+		asked := x.requests.Load()
 		with.Source = `
 import brigtestgreet, os, urllib.request
 def f():
@@ -169,7 +169,7 @@ def f():
 		if res := call(t, with); !res.Reused || res.Text != "['refused', 'refused', 'refused', 'refused']" {
 			t.Errorf("what a tool does to its packages: %+v", res)
 		}
-		if n := x.asked.Load(); n != asked {
+		if n := x.requests.Load(); n != asked {
 			t.Errorf("the index was asked %d times for what is on the shelf", n-asked)
 		}
 	})
@@ -186,23 +186,23 @@ def f():
 			t.Errorf("the tool's own package does not win: %+v", res)
 		}
 		// Use a new sandbox, which can get the layer only from the layer cache.
-		asked := x.asked.Load()
+		asked := x.requests.Load()
 		if _, err := e.RenewToolSetup(ctx, brig.ToolLocal); err != nil {
 			t.Fatal(err)
 		}
-		if res := call(t, version); res.Reused || !strings.Contains(res.Text, "2.0") || x.asked.Load() != asked {
+		if res := call(t, version); res.Reused || !strings.Contains(res.Text, "2.0") || x.requests.Load() != asked {
 			t.Errorf("a fresh box does not take the layer from the shelf: %+v", res)
 		}
 	})
 	t.Run("another tenant", func(t *testing.T) {
-		asked := x.asked.Load()
+		asked := x.requests.Load()
 		with := version
 		with.Python = []string{"brigtestgreet==1.0"}
 		res, err := e.RunTool(brig.WithActor(ctx, brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member}), with)
 		if err != nil || !strings.Contains(res.Text, "1.0") {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		if x.asked.Load() == asked {
+		if x.requests.Load() == asked {
 			t.Error("it was given what another tenant's packages have made")
 		}
 	})

@@ -34,13 +34,13 @@ func wrong(length int) string {
 
 // tickReader is a source that returns one piece at each tick of its clock.
 type tickReader struct {
-	list  [][]byte
-	ends  error
-	asked func() // called before each tick
+	list       [][]byte
+	ends       error
+	beforeTick func() // called before each tick
 }
 
 func (s *tickReader) Read(p []byte) (int, error) {
-	s.asked()
+	s.beforeTick()
 	if len(s.list) == 0 {
 		return 0, s.ends
 	}
@@ -55,7 +55,7 @@ func (s *tickReader) Read(p []byte) (int, error) {
 // source and at its end, and the final error.
 func released(list [][]byte, ends error, over func(io.Reader) io.Reader) (log []int, text string) {
 	var out bytes.Buffer
-	src := &tickReader{list: list, ends: ends, asked: func() { log = append(log, out.Len()) }}
+	src := &tickReader{list: list, ends: ends, beforeTick: func() { log = append(log, out.Len()) }}
 	r := over(src)
 	for b := make([]byte, 32<<10); ; {
 		n, err := r.Read(b)

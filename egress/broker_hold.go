@@ -24,7 +24,7 @@ type blindReader struct {
 	scan       *scan
 	boundaries boundaries // nil: the stream has none
 	held       []byte
-	gone       int64 // offset up to which bytes were released; held begins there
+	releasedTo int64 // offset up to which bytes were released; held begins there
 	ready      int64 // offset up to which bytes may be released
 	ended      error // the error with which src ended
 	outputBuffer
@@ -42,18 +42,18 @@ const holdReadSize = 16 << 10
 
 // fill releases bytes that may be released, or reads once.
 func (r *blindReader) fill(want int) {
-	if r.ready <= r.gone && r.ended == nil {
+	if r.ready <= r.releasedTo && r.ended == nil {
 		r.readOnce(min(max(want, 512), holdReadSize))
 	}
-	if r.ready <= r.gone {
+	if r.ready <= r.releasedTo {
 		r.err = r.ended
 		return
 	}
 	var to int64
-	r.buf, to = r.scan.take(r.buf[:0], r.held, r.gone, min(r.ready, r.gone+holdReadSize))
+	r.buf, to = r.scan.take(r.buf[:0], r.held, r.releasedTo, min(r.ready, r.releasedTo+holdReadSize))
 	r.out = r.buf
-	r.held = r.held[:copy(r.held, r.held[to-r.gone:])]
-	r.gone = to
+	r.held = r.held[:copy(r.held, r.held[to-r.releasedTo:])]
+	r.releasedTo = to
 }
 
 // readOnce reads once, and determines which bytes may be released.
@@ -94,7 +94,7 @@ func (r *blindReader) readOnce(want int) {
 		r.ended, r.held = brig.Errorf(brig.Unavailable, "a message has the value of a secret"), nil
 		return
 	}
-	r.ready = r.gone + int64(upTo)
+	r.ready = r.releasedTo + int64(upTo)
 }
 
 // boundaries finds the positions of a stream that no value can cross, according

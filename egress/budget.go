@@ -57,20 +57,20 @@ const reasonNoMemory = "the sandbox's connections have no memory left"
 
 // budget is the server memory that one sandbox may use.
 type budget struct {
-	most int64
+	limit int64
 
 	mu    sync.Mutex // guards the fields below
 	used  int64
 	freed chan struct{} // closed when memory is released; nil: no waiter
 }
 
-func newBudget(most int64) *budget { return &budget{most: most} }
+func newBudget(most int64) *budget { return &budget{limit: most} }
 
 // reserve reserves n bytes if at least spare bytes remain free then.
 func (b *budget) reserve(n, spare int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+n > b.most-spare {
+	if b.used+n > b.limit-spare {
 		return false
 	}
 	b.used += n
@@ -94,7 +94,7 @@ func (b *budget) wait(ctx context.Context, n, spare int64) bool {
 	defer cancel()
 	for {
 		b.mu.Lock()
-		if b.used+n <= b.most-spare {
+		if b.used+n <= b.limit-spare {
 			b.used += n
 			b.mu.Unlock()
 			return true
@@ -114,16 +114,16 @@ func (b *budget) wait(ctx context.Context, n, spare int64) bool {
 
 // reservedForConnections returns the memory that requests leave to new connections,
 // which need little each.
-func (b *budget) reservedForConnections() int64 { return b.most / 8 }
+func (b *budget) reservedForConnections() int64 { return b.limit / 8 }
 
 // reservedForRequests returns the memory that inspected connections leave to
 // requests.
-func (b *budget) reservedForRequests() int64 { return b.most / 4 }
+func (b *budget) reservedForRequests() int64 { return b.limit / 4 }
 
 // window reserves the read-ahead of a host's responses in HTTP/2: a large one
 // while little memory is used.
 func (b *budget) window() (taken int64, ok bool) {
-	for _, w := range []struct{ size, spare int64 }{{2 << 20, b.most * 6 / 8}, {256 << 10, b.most * 4 / 8}, {64 << 10, b.reservedForRequests()}} {
+	for _, w := range []struct{ size, spare int64 }{{2 << 20, b.limit * 6 / 8}, {256 << 10, b.limit * 4 / 8}, {64 << 10, b.reservedForRequests()}} {
 		if b.reserve(w.size, w.spare) {
 			return w.size, true
 		}

@@ -153,7 +153,7 @@ func (s *Session) finish(f *flow) {
 // caller holds s.mu.
 func (s *Session) charge(f *flow) bool {
 	for _, size := range s.ConnLimiter.buffers() {
-		if s.budget.reserve(flowCost(size.each), s.budget.most-s.budget.most*size.within/8) {
+		if s.budget.reserve(flowCost(size.each), s.budget.limit-s.budget.limit*size.within/8) {
 			f.buffer = size.each
 			return true
 		}

@@ -22,18 +22,18 @@ const maxHeld = 256 << 10
 type frames struct {
 	src io.Reader
 
-	head []byte // the part of the frame header that has arrived
-	left uint64 // remaining bytes of the frame's payload
-	data bool   // the frame belongs to a data message
-	last bool   // final frame of a message
-	open bool   // a data message is incomplete
+	head      []byte // the part of the frame header that has arrived
+	remaining uint64 // remaining bytes of the frame's payload
+	data      bool   // the frame belongs to a data message
+	last      bool   // final frame of a message
+	open      bool   // a data message is incomplete
 
 	message *scan
 	control *scan
 
-	held  []byte // as received
-	whole int    // length of the complete messages in held
-	in    []byte
+	held           []byte // as received
+	completeLength int    // length of the complete messages in held
+	in             []byte
 	outputBuffer
 }
 
@@ -58,25 +58,25 @@ func (f *frames) fill(int) {
 		f.err = err
 		upTo = len(f.held) - maxHeld
 	}
-	upTo = max(upTo, f.whole)
+	upTo = max(upTo, f.completeLength)
 	f.buf = append(f.buf[:0], f.held[:upTo]...)
 	f.out = f.buf
 	f.held = f.held[:copy(f.held, f.held[upTo:])]
-	f.whole = 0
+	f.completeLength = 0
 }
 
 // take processes the first part of b, which is not empty, and returns the
 // length of that part.
 func (f *frames) take(b []byte) int {
 	n := 1
-	if f.left == 0 {
+	if f.remaining == 0 {
 		f.head = append(f.head, b[0])
 	} else {
-		n = int(min(f.left, uint64(len(b))))
+		n = int(min(f.remaining, uint64(len(b))))
 	}
 	f.held = append(f.held, b[:n]...)
-	if f.left > 0 {
-		f.left -= uint64(n)
+	if f.remaining > 0 {
+		f.remaining -= uint64(n)
 		f.search(b[:n])
 	} else if f.begun() {
 		f.search(nil)
@@ -97,17 +97,17 @@ func (f *frames) begun() bool {
 	case len(h) < 2:
 		return false
 	case h[1] < 126:
-		f.left = uint64(h[1])
+		f.remaining = uint64(h[1])
 	case h[1] == 126:
 		if len(h) < 4 {
 			return false
 		}
-		f.left = uint64(binary.BigEndian.Uint16(h[2:]))
+		f.remaining = uint64(binary.BigEndian.Uint16(h[2:]))
 	default:
 		if len(h) < 10 {
 			return false
 		}
-		f.left = binary.BigEndian.Uint64(h[2:])
+		f.remaining = binary.BigEndian.Uint64(h[2:])
 	}
 	f.data, f.last = h[0]&0x0f < 8, h[0]&0x80 != 0
 	f.head = h[:0]
@@ -120,7 +120,7 @@ func (f *frames) search(b []byte) {
 	if f.data {
 		s, f.open = f.message, true
 	}
-	ends := f.last && f.left == 0
+	ends := f.last && f.remaining == 0
 	s.push(b, ends)
 	if len(s.hits) > 0 {
 		f.err = brig.Errorf(brig.Unavailable, "a message has the value of a secret")
@@ -134,6 +134,6 @@ func (f *frames) search(b []byte) {
 		f.open = false
 	}
 	if !f.open {
-		f.whole = len(f.held)
+		f.completeLength = len(f.held)
 	}
 }

@@ -30,11 +30,11 @@ type gate struct {
 	lingerOnce sync.Once
 	half       halfClose
 
-	in    []byte // read, not inspected yet
-	out   []byte // inspected, to be returned
-	state gateState
-	left  int64 // bytes to pass on unchecked
-	head  headLines
+	in        []byte // read, not inspected yet
+	out       []byte // inspected, to be returned
+	state     gateState
+	unchecked int64 // bytes to pass on unchecked
+	head      headLines
 }
 
 type gateState int
@@ -98,9 +98,9 @@ func (g *gate) Read(p []byte) (int, error) {
 		case opened:
 			return g.pass(p)
 		case inBody, inChunk:
-			if g.left > 0 {
-				n, err := g.pass(p[:min(int64(len(p)), g.left)])
-				g.left -= int64(n)
+			if g.unchecked > 0 {
+				n, err := g.pass(p[:min(int64(len(p)), g.unchecked)])
+				g.unchecked -= int64(n)
 				return n, err
 			}
 			if g.state == inBody {
@@ -192,7 +192,7 @@ func (g *gate) inspect(line string) (why string) {
 		case g.head.chunked:
 			g.state = atChunk
 		default:
-			g.state, g.left = inBody, max(g.head.length, 0)
+			g.state, g.unchecked = inBody, max(g.head.length, 0)
 		}
 		return why
 	case atChunk:
@@ -200,7 +200,7 @@ func (g *gate) inspect(line string) (why string) {
 		if !ok {
 			return "a chunk has no size"
 		}
-		g.state, g.left = inChunk, size
+		g.state, g.unchecked = inChunk, size
 		if size == 0 {
 			g.state = inTrailer
 		}

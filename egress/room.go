@@ -26,13 +26,13 @@ const (
 // connection uses a file descriptor and some memory of the server, and many
 // sandboxes with the maximum of each would exhaust both.
 type ConnLimiter struct {
-	most int64
-	open atomic.Int64
+	limit int64
+	open  atomic.Int64
 }
 
 // NewConnLimiter returns a limiter that allows up to the given number of
 // connections.
-func NewConnLimiter(most int) *ConnLimiter { return &ConnLimiter{most: int64(most)} }
+func NewConnLimiter(most int) *ConnLimiter { return &ConnLimiter{limit: int64(most)} }
 
 // DefaultConnLimiter returns a limiter for half as many connections as this
 // process may have file descriptors, and at most 8192.
@@ -42,14 +42,14 @@ func DefaultConnLimiter() *ConnLimiter {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(most) {
 		most = int64(l.Cur / 2)
 	}
-	return &ConnLimiter{most: most}
+	return &ConnLimiter{limit: most}
 }
 
 // acquire reserves a connection for a sandbox, which already has own connections.
 // It reports false if none is available.
 func (r *ConnLimiter) acquire(own int) bool {
 	n := r.open.Add(1)
-	if n > r.most || n > r.most/2 && own >= guaranteedFlows {
+	if n > r.limit || n > r.limit/2 && own >= guaranteedFlows {
 		r.open.Add(-1)
 		return false
 	}

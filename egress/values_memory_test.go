@@ -141,7 +141,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 			held = append(held, s)
 		}
 	}
-	if b.used > b.most || len(held) == 100 {
+	if b.used > b.limit || len(held) == 100 {
 		t.Errorf("%d scrubbers, %d KiB", len(held), b.used>>10)
 	}
 }

@@ -219,10 +219,10 @@ type rereadLog struct {
 // logPass is one read of a whole log. It stays open between calls of Read, so that a
 // follower needs little memory.
 type logPass struct {
-	log   io.ReadCloser
-	lines *bufio.Reader
-	whole bool          // nothing was added after its begin
-	spent time.Duration // the time for reading, without that of the caller
+	log      io.ReadCloser
+	lines    *bufio.Reader
+	complete bool          // nothing was added after its begin
+	spent    time.Duration // the time for reading, without that of the caller
 
 	seen   int // the number of lines with the time rereadLog.last
 	offset int // the bytes of the current line that were read
@@ -251,7 +251,7 @@ func (r *rereadLog) reread() error {
 		if err != nil {
 			return err
 		}
-		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), whole: r.whole}
+		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), complete: r.whole}
 	}
 	p := r.pass
 	for r.rest.Len() < rereadBuffer {
@@ -260,9 +260,9 @@ func (r *rereadLog) reread() error {
 		if err != nil && !atEnd && !errors.Is(err, bufio.ErrBufferFull) {
 			return fmt.Errorf("read log: %w", err)
 		}
-		if atEnd && (len(text) == 0 || !p.whole) {
+		if atEnd && (len(text) == 0 || !p.complete) {
 			r.next = time.Now().Add(max(rereadInterval, rereadFactor*(p.spent+time.Since(begin))))
-			if r.whole && !p.whole {
+			if r.whole && !p.complete {
 				r.next = time.Time{} // the last lines may have come after the begin
 			}
 			return r.Close()

@@ -16,12 +16,12 @@ import (
 // test sets.
 type forgingProvider struct {
 	*fake.Provider
-	says map[brig.ID]*atomic.Pointer[[]*brig.Execution]
+	execs map[brig.ID]*atomic.Pointer[[]*brig.Execution]
 }
 
 type forgedInstance struct {
 	brig.Instance
-	says *atomic.Pointer[[]*brig.Execution]
+	execs *atomic.Pointer[[]*brig.Execution]
 }
 
 // Create implements brig.Provider.
@@ -30,13 +30,13 @@ func (p *forgingProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec
 	if err != nil {
 		return nil, err
 	}
-	p.says[id] = &atomic.Pointer[[]*brig.Execution]{}
-	return &forgedInstance{in, p.says[id]}, nil
+	p.execs[id] = &atomic.Pointer[[]*brig.Execution]{}
+	return &forgedInstance{in, p.execs[id]}, nil
 }
 
 // Execs implements brig.Instance.
 func (in *forgedInstance) Execs(ctx context.Context) ([]*brig.Execution, error) {
-	if says := in.says.Load(); says != nil {
+	if says := in.execs.Load(); says != nil {
 		return *says, nil
 	}
 	return in.Instance.Execs(ctx)
@@ -46,7 +46,7 @@ func (in *forgedInstance) Execs(ctx context.Context) ([]*brig.Execution, error) 
 // does not. An agent that reports the end of another sandbox's execution does
 // not affect that execution, and creates no execution of its own.
 func TestConnectionIdentifiesSandbox(t *testing.T) {
-	p := &forgingProvider{Provider: &fake.Provider{}, says: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
+	p := &forgingProvider{Provider: &fake.Provider{}, execs: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
 	h := newFixture(t, func(o *engine.Options) { o.Provider = p })
 	acme := withRole(t, brig.Member)
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member})
@@ -74,7 +74,7 @@ func TestConnectionIdentifiesSandbox(t *testing.T) {
 		"one that never was":                     end(liar, "exnone"),
 		"one without a name":                     end("", ""),
 	} {
-		p.says[liar].Store(&[]*brig.Execution{said})
+		p.execs[liar].Store(&[]*brig.Execution{said})
 		mine, err := h.ListExecs(rival, "liar")
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestConnectionIdentifiesSandbox(t *testing.T) {
 		attack.RecordCase("GST-02", "an agent tells of "+name, escaped)
 	}
 	// The control: the same report on the victim's own connection is accepted.
-	p.says[victim].Store(&[]*brig.Execution{end(victim, theirs)})
+	p.execs[victim].Store(&[]*brig.Execution{end(victim, theirs)})
 	x, err := h.GetExec(acme, "victim", theirs)
 	seen := err == nil && x.Done && x.ExitCode == 66
 	if !seen {

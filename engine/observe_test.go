@@ -14,12 +14,12 @@ import (
 
 // recordingObserver is an observer that records its calls.
 type recordingObserver struct {
-	mu      sync.Mutex // guards the fields below
-	ran     []brig.ExecutionReport
-	refused map[string]int
-	made    map[brig.CreationPurpose]int
-	gone    []brig.ExitReason
-	tried   []error
+	mu         sync.Mutex // guards the fields below
+	ran        []brig.ExecutionReport
+	refused    map[string]int
+	made       map[brig.CreationPurpose]int
+	endReasons []brig.ExitReason
+	tried      []error
 }
 
 func (s *recordingObserver) ExecutionEnded(r brig.ExecutionReport) {
@@ -32,7 +32,7 @@ func (s *recordingObserver) InstanceCreated(m brig.CreationReport) {
 	s.note(func() { s.made[m.For]++ })
 }
 func (s *recordingObserver) SandboxEnded(_ string, why brig.ExitReason) {
-	s.note(func() { s.gone = append(s.gone, why) })
+	s.note(func() { s.endReasons = append(s.endReasons, why) })
 }
 func (s *recordingObserver) Restarted(string, string)      {}
 func (s *recordingObserver) ProviderChecked(string, error) {}
@@ -137,8 +137,8 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.gone) != 1 || s.gone[0] != brig.Killed || s.made[brig.MadeCaller] != 4 || s.refused["run invalid_argument"] != 1 || len(s.ran) != 5 {
-		t.Errorf("gone %v, made %v, refused %v, %d executions", s.gone, s.made, s.refused, len(s.ran))
+	if len(s.endReasons) != 1 || s.endReasons[0] != brig.Killed || s.made[brig.MadeCaller] != 4 || s.refused["run invalid_argument"] != 1 || len(s.ran) != 5 {
+		t.Errorf("gone %v, made %v, refused %v, %d executions", s.endReasons, s.made, s.refused, len(s.ran))
 	}
 	if l := e.Load(); l.Sandboxes[fake.Name] != 0 {
 		t.Errorf("what goes on after all: %+v", l)
@@ -164,8 +164,8 @@ func TestRunEndsAreNotCountedAsSandboxEnds(t *testing.T) {
 	}})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.gone) > 0 {
-		t.Errorf("the run answered %v, and ends are counted: %v", err, s.gone)
+	if len(s.endReasons) > 0 {
+		t.Errorf("the run answered %v, and ends are counted: %v", err, s.endReasons)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestEndWithoutServerIsCounted(t *testing.T) {
 	if err := next.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if box, err := next.Get(withRole(t, brig.Member), "one"); err != nil || box.State != brig.Ended || len(s.gone) != 1 || s.gone[0] != brig.Crashed {
-		t.Errorf("%+v, %v; counted: %v", box, err, s.gone)
+	if box, err := next.Get(withRole(t, brig.Member), "one"); err != nil || box.State != brig.Ended || len(s.endReasons) != 1 || s.endReasons[0] != brig.Crashed {
+		t.Errorf("%+v, %v; counted: %v", box, err, s.endReasons)
 	}
 }

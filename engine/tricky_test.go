@@ -23,7 +23,7 @@ type hookedProvider struct {
 	creates      int
 	made         map[brig.ID]*hookedInstance // the instances that are not destroyed
 	binds        map[brig.ID][]string        // the owners, from a variable of the spec
-	most         int                         // the largest number of instances at the same time
+	maxInstances int                         // the largest number of instances at the same time
 	open         int                         // number of open processes
 	procs        []*hookedProcess
 	disconnected chan struct{}
@@ -80,7 +80,7 @@ func (p *hookedProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec,
 	}
 	w := &hookedInstance{Instance: in, p: p, id: id}
 	p.made[id] = w
-	p.most = max(p.most, len(p.made))
+	p.maxInstances = max(p.maxInstances, len(p.made))
 	return w, nil
 }
 
@@ -269,7 +269,7 @@ func (p *hookedProvider) setHooks(tr hooks) {
 func (p *hookedProvider) counted() (creates, most, open int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.creates, p.most, p.open
+	return p.creates, p.maxInstances, p.open
 }
 
 func (p *hookedProvider) opened(n int) {

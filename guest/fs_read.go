@@ -24,7 +24,7 @@ func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entr
 		end()
 		return nil, nil, err
 	}
-	return e, &content{ctx: ctx, r: r, end: end, bounded: n >= 0, left: n}, nil
+	return e, &content{ctx: ctx, r: r, end: end, bounded: n >= 0, remaining: n}, nil
 }
 
 // readFirstEntry reads the entry that precedes a file's content.
@@ -44,13 +44,13 @@ func readFirstEntry(ctx context.Context, r *wire.Reader) (*brig.Entry, error) {
 // content is the content of a file as the agent sends it. It returns io.EOF
 // only after the agent has reported the end.
 type content struct {
-	ctx     context.Context // the context of the call that opened it
-	r       *wire.Reader
-	end     func()
-	bounded bool
-	left    int64 // remaining bytes, if the length is limited
-	rest    []byte
-	err     error
+	ctx       context.Context // the context of the call that opened it
+	r         *wire.Reader
+	end       func()
+	bounded   bool
+	remaining int64 // remaining bytes, if the length is limited
+	rest      []byte
+	err       error
 }
 
 // Read implements io.Reader.
@@ -81,11 +81,11 @@ func (c *content) next() error {
 		return io.EOF
 	case f.Type == wire.TypeError:
 		return agentError(f.Payload)
-	case f.Type != wire.TypeFileData || n == 0 || c.bounded && n > c.left:
+	case f.Type != wire.TypeFileData || n == 0 || c.bounded && n > c.remaining:
 		return violation("unexpected frame %d of %d bytes", f.Type, n)
 	default:
 		c.rest = f.Payload
-		c.left -= n
+		c.remaining -= n
 		return nil
 	}
 }

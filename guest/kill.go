@@ -37,7 +37,7 @@ const (
 	// exitTimeout is the maximum time for an agent to send the exit of a process
 	// after it has reported the end of the process tree. afterBytes is the
 	// maximum output until then: data in pipes and sockets, and the output that
-	// other holders of the pipes write during the agent's drainTime.
+	// other holders of the pipes write during the agent's drainPeriod.
 	exitTimeout = time.Minute
 	afterBytes  = 256 << 20
 	// An agent counts as gone if it has closed at least maxCloses connections

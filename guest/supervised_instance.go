@@ -32,7 +32,7 @@ type SupervisedInstance struct {
 	skew   time.Duration // how far the remote clock is ahead, or slightly less
 	path   string
 	noLink bool // network links are not available
-	gone   func(context.Context) bool
+	isGone func(context.Context) bool
 	life   context.Context // the instance's own context, which outlives all calls
 	done   chan struct{}
 
@@ -69,7 +69,7 @@ type savedState struct {
 }
 
 func (o *RemoteHost) newInstance(ctx context.Context, k InstanceOptions) *SupervisedInstance {
-	m := &SupervisedInstance{o: o, id: k.ID, dir: k.Dir, life: context.WithoutCancel(ctx), path: k.Path, noLink: k.NoUplink, gone: k.Gone, done: make(chan struct{})}
+	m := &SupervisedInstance{o: o, id: k.ID, dir: k.Dir, life: context.WithoutCancel(ctx), path: k.Path, noLink: k.NoUplink, isGone: k.Gone, done: make(chan struct{})}
 	m.Guest = Guest{Dial: m.dialAgent, Limits: k.Limits, Done: m.done, Remote: true}
 	m.setEnv(k.Env)
 	return m

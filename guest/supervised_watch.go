@@ -75,7 +75,7 @@ func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
 		ctx, cancel := context.WithTimeout(m.life, openTimeout)
 		r, end, s, err := m.watch(ctx)
-		gone := err != nil && (brig.KindOf(err) == brig.NotFound || m.gone != nil && m.gone(ctx))
+		gone := err != nil && (brig.KindOf(err) == brig.NotFound || m.isGone != nil && m.isGone(ctx))
 		cancel()
 		m.mu.Lock()
 		late := time.Now().After(m.lease.Add(openTimeout))

@@ -49,15 +49,15 @@ func corpusContents() []hostile {
 			}}, "x")
 			return nil
 		}},
-		{name: "whiteout", want: refused, says: "whiteout", make: func(m *maker, _ string) []byte {
+		{name: "whiteout", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
 			m.file("etc/.wh.passwd", "")
 			return nil
 		}},
-		{name: "opaque whiteout", want: refused, says: "whiteout", make: func(m *maker, _ string) []byte {
+		{name: "opaque whiteout", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
 			m.file("etc/.wh..wh..opq", "")
 			return nil
 		}},
-		{name: "whiteout hard link", want: refused, says: "whiteout", make: func(m *maker, _ string) []byte {
+		{name: "whiteout hard link", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
 			m.file("a", "")
 			m.hard(".wh.a", "a")
 			return nil
@@ -67,7 +67,7 @@ func corpusContents() []hostile {
 			m.block('0', "a", octal(1), "x")
 			return nil
 		}},
-		{name: "escape sequences in a refused name", want: refused, says: `\x1b`, make: func(m *maker, _ string) []byte {
+		{name: "escape sequences in a refused name", want: refused, errorText: `\x1b`, make: func(m *maker, _ string) []byte {
 			m.file("\x1b]0;pwned\x07\n/../x", "x")
 			return nil
 		}},
@@ -76,30 +76,30 @@ func corpusContents() []hostile {
 			m.block('0', "\xff\xfe\\..\\..", octal(1), "x")
 			return nil
 		}},
-		{name: "endless path", want: refused, says: "longer than 4095", make: func(m *maker, _ string) []byte {
+		{name: "endless path", want: refused, errorText: "longer than 4095", make: func(m *maker, _ string) []byte {
 			m.file(strings.Repeat("aaaaaaaa/", 600)+"x", "x")
 			return nil
 		}},
-		{name: "endless name", want: refused, says: "longer than 255", make: func(m *maker, _ string) []byte {
+		{name: "endless name", want: refused, errorText: "longer than 255", make: func(m *maker, _ string) []byte {
 			m.file(strings.Repeat("a", 300), "x")
 			return nil
 		}},
-		{name: "endless depth", want: refused, says: "deep", make: func(m *maker, _ string) []byte {
+		{name: "endless depth", want: refused, errorText: "deep", make: func(m *maker, _ string) []byte {
 			m.file(strings.Repeat("a/", 200)+"x", "x")
 			return nil
 		}},
-		{name: "GNU long name bomb", want: refused, says: "before", make: raw('L', "x", octal(2<<20), strings.Repeat("a", 2<<20))},
-		{name: "GNU long link bomb", want: refused, says: "before", make: raw('K', "x", octal(2<<20), strings.Repeat("a", 2<<20))},
-		{name: "PAX header bomb", want: refused, says: "before", make: raw('x', "x", octal(2<<20), paxRecord("comment", strings.Repeat("a", 2<<20-20)))},
-		{name: "GNU long name of 100 MB that is not there", want: refused, says: "before", make: raw('L', "x", octal(100<<20), "a")},
-		{name: "size larger than the archive", want: refused, says: "liar", make: raw('0', "liar", octal(1<<20), "short")},
-		{name: "size larger than the limit", want: refused, says: "liar", make: raw('0', "liar", octal(1<<30), "short")},
-		{name: "PAX size lie", want: refused, says: "liar", make: func(m *maker, _ string) []byte {
+		{name: "GNU long name bomb", want: refused, errorText: "before", make: raw('L', "x", octal(2<<20), strings.Repeat("a", 2<<20))},
+		{name: "GNU long link bomb", want: refused, errorText: "before", make: raw('K', "x", octal(2<<20), strings.Repeat("a", 2<<20))},
+		{name: "PAX header bomb", want: refused, errorText: "before", make: raw('x', "x", octal(2<<20), paxRecord("comment", strings.Repeat("a", 2<<20-20)))},
+		{name: "GNU long name of 100 MB that is not there", want: refused, errorText: "before", make: raw('L', "x", octal(100<<20), "a")},
+		{name: "size larger than the archive", want: refused, errorText: "liar", make: raw('0', "liar", octal(1<<20), "short")},
+		{name: "size larger than the limit", want: refused, errorText: "liar", make: raw('0', "liar", octal(1<<30), "short")},
+		{name: "PAX size lie", want: refused, errorText: "liar", make: func(m *maker, _ string) []byte {
 			m.pax("size", "2000000")
 			m.block('0', "liar", octal(5), "short")
 			return nil
 		}},
-		{name: "PAX size of 8 exabytes", want: refused, says: "limit", make: func(m *maker, _ string) []byte {
+		{name: "PAX size of 8 exabytes", want: refused, errorText: "limit", make: func(m *maker, _ string) []byte {
 			m.pax("size", "9223372036854775807")
 			m.block('0', "liar", octal(5), "short")
 			return nil
@@ -109,46 +109,46 @@ func corpusContents() []hostile {
 			m.block('0', "liar", octal(5), "short")
 			return nil
 		}},
-		{name: "negative size", want: refused, says: "before", make: raw('0', "liar", "\xff"+strings.Repeat("\xff", 10)+"\xf0", "short")},
-		{name: "sparse file of 8 exabytes", want: refused, says: "limit", make: func(m *maker, _ string) []byte {
+		{name: "negative size", want: refused, errorText: "before", make: raw('0', "liar", "\xff"+strings.Repeat("\xff", 10)+"\xf0", "short")},
+		{name: "sparse file of 8 exabytes", want: refused, errorText: "limit", make: func(m *maker, _ string) []byte {
 			m.pax("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
 				"GNU.sparse.size", "9223372036854775807", "GNU.sparse.numblocks", "1", "GNU.sparse.map", "9223372036854775800,5")
 			m.block('0', "bomb", octal(5), "short")
 			return nil
 		}},
-		{name: "sparse file that stays within the size but not the ratio", want: refused, says: "times", make: func(m *maker, _ string) []byte {
+		{name: "sparse file that stays within the size but not the ratio", want: refused, errorText: "times", make: func(m *maker, _ string) []byte {
 			m.pax("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
 				"GNU.sparse.size", "3000000", "GNU.sparse.numblocks", "1", "GNU.sparse.map", "0,5")
 			m.block('0', "bomb", octal(5), "short")
 			return nil
 		}},
-		{name: "too many files", want: refused, says: "500", make: func(m *maker, _ string) []byte {
+		{name: "too many files", want: refused, errorText: "500", make: func(m *maker, _ string) []byte {
 			for i := range arenaFiles + 1 {
 				m.file("d/"+octal(i), "")
 			}
 			return nil
 		}},
-		{name: "too many directories between", want: refused, says: "500", make: func(m *maker, _ string) []byte {
+		{name: "too many directories between", want: refused, errorText: "500", make: func(m *maker, _ string) []byte {
 			for i := range 10 {
 				m.file(octal(i)+strings.Repeat("/d", 100), "")
 			}
 			return nil
 		}},
-		{name: "too many bytes", want: refused, says: "4194304", make: func(m *maker, _ string) []byte {
+		{name: "too many bytes", want: refused, errorText: "4194304", make: func(m *maker, _ string) []byte {
 			for i := range 5 {
 				m.file(octal(i), strings.Repeat("a", 1<<20))
 			}
 			return nil
 		}},
-		{name: "gzip bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
+		{name: "gzip bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("zeros", strings.Repeat("\x00", 3<<20))
 			return compress(m.bytes(), "gzip")
 		}},
-		{name: "zstd bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
+		{name: "zstd bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("zeros", strings.Repeat("\x00", 3<<20))
 			return compress(m.bytes(), "zstd")
 		}},
-		{name: "padding bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
+		{name: "padding bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("x", "x")
 			return compress(append(m.bytes(), make([]byte, 8<<20)...), "gzip")
 		}},
@@ -166,17 +166,17 @@ func corpusContents() []hostile {
 		{name: "garbage behind gzip", want: refused, make: func(m *maker, _ string) []byte {
 			return append(compress(plain(m), "gzip"), "garbage"...)
 		}},
-		{name: "garbage behind the end", want: refused, says: "behind its end", make: func(m *maker, _ string) []byte {
+		{name: "garbage behind the end", want: refused, errorText: "behind its end", make: func(m *maker, _ string) []byte {
 			return append(plain(m), "garbage"...)
 		}},
-		{name: "archive behind the end", want: refused, says: "behind its end", make: func(m *maker, _ string) []byte {
+		{name: "archive behind the end", want: refused, errorText: "behind its end", make: func(m *maker, _ string) []byte {
 			return append(plain(m), plain(newMaker(m.t))...)
 		}},
-		{name: "no end", want: refused, says: "cut short", make: func(m *maker, _ string) []byte {
+		{name: "no end", want: refused, errorText: "cut short", make: func(m *maker, _ string) []byte {
 			b := plain(m)
 			return b[:len(b)-1024]
 		}},
-		{name: "half an end", want: refused, says: "cut short", make: func(m *maker, _ string) []byte {
+		{name: "half an end", want: refused, errorText: "cut short", make: func(m *maker, _ string) []byte {
 			b := plain(m)
 			return b[:len(b)-512]
 		}},
@@ -185,14 +185,14 @@ func corpusContents() []hostile {
 			b[0] ^= 1
 			return b
 		}},
-		{name: "unknown kind of entry", want: refused, says: "type", make: raw('M', "volume", octal(0), "")},
+		{name: "unknown kind of entry", want: refused, errorText: "type", make: raw('M', "volume", octal(0), "")},
 		{name: "nothing", want: refused, make: func(*maker, string) []byte { return []byte{} }},
-		{name: "an end and nothing else", want: refused, says: "nothing", make: func(*maker, string) []byte { return make([]byte, 10240) }},
-		{name: "xz", want: refused, says: "xz", make: func(*maker, string) []byte { return []byte("\xfd7zXZ\x00\x00\x04") }},
-		{name: "bzip2", want: refused, says: "bzip2", make: func(*maker, string) []byte { return []byte("BZh91AY&SY") }},
-		{name: "zip", want: refused, says: "zip", make: func(*maker, string) []byte { return []byte("PK\x03\x04aaaaaa") }},
-		{name: "text", want: refused, says: "not a tar", make: func(*maker, string) []byte { return []byte(strings.Repeat("hello ", 500)) }},
-		{name: "archive of images", want: refused, says: "images", make: func(m *maker, _ string) []byte {
+		{name: "an end and nothing else", want: refused, errorText: "nothing", make: func(*maker, string) []byte { return make([]byte, 10240) }},
+		{name: "xz", want: refused, errorText: "xz", make: func(*maker, string) []byte { return []byte("\xfd7zXZ\x00\x00\x04") }},
+		{name: "bzip2", want: refused, errorText: "bzip2", make: func(*maker, string) []byte { return []byte("BZh91AY&SY") }},
+		{name: "zip", want: refused, errorText: "zip", make: func(*maker, string) []byte { return []byte("PK\x03\x04aaaaaa") }},
+		{name: "text", want: refused, errorText: "not a tar", make: func(*maker, string) []byte { return []byte(strings.Repeat("hello ", 500)) }},
+		{name: "archive of images", want: refused, errorText: "images", make: func(m *maker, _ string) []byte {
 			m.file("manifest.json", "[]")
 			m.file("blobs/sha256/x", "")
 			return nil

@@ -49,11 +49,11 @@ func corpusPlaces() []hostile {
 			m.link("etc/group", up(c+"/dir/group"))
 			return nil
 		}},
-		{name: "passwd is a directory", want: refused, says: "etc/passwd", make: func(m *maker, _ string) []byte {
+		{name: "passwd is a directory", want: refused, errorText: "etc/passwd", make: func(m *maker, _ string) []byte {
 			m.dir("etc/passwd")
 			return nil
 		}},
-		{name: "passwd is too large", want: refused, says: "etc/passwd", make: func(m *maker, _ string) []byte {
+		{name: "passwd is too large", want: refused, errorText: "etc/passwd", make: func(m *maker, _ string) []byte {
 			m.file("etc/passwd", strings.Repeat("a:x:1:1:::\n", 100_000))
 			return nil
 		}},

@@ -22,10 +22,10 @@ const (
 
 // hostile is one archive of the corpus.
 type hostile struct {
-	name string
-	make func(m *maker, canary string) []byte // a nil result means the maker's own bytes
-	want string
-	says string // text that the error of a refusal contains
+	name      string
+	make      func(m *maker, canary string) []byte // a nil result means the maker's own bytes
+	want      string
+	errorText string // text that the error of a refusal contains
 	// escapes reports whether a naive extractor is vulnerable to it.
 	escapes bool
 	class   string // in the catalogue of attacks
@@ -80,8 +80,8 @@ func TestHostileArchives(t *testing.T) {
 					if e == nil || e.Kind != brig.InvalidArgument || e.Field != "archive" {
 						t.Fatalf("privileged %t: not refused: %v, %v", privileged, img, err)
 					}
-					if !strings.Contains(e.Message, h.says) {
-						t.Errorf("the message is %q, without %q", e.Message, h.says)
+					if !strings.Contains(e.Message, h.errorText) {
+						t.Errorf("the message is %q, without %q", e.Message, h.errorText)
 					}
 					if strings.ContainsAny(e.Message, "\x00\x1b\n") || len(e.Message) > 600 {
 						t.Errorf("the message is unfit for a terminal: %q", e.Message)

@@ -107,13 +107,13 @@ func TestLayers(t *testing.T) {
 // links of all kinds. No layer may touch files outside of the image.
 func hostileLayers() []hostile {
 	own := []hostile{
-		{name: "whiteout through a link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh.passwd", ""); return nil }},
-		{name: "whiteout through a relative link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("rel/.wh.secret", ""); return nil }},
-		{name: "opaque link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh..wh..opq", ""); return nil }},
-		{name: "whiteout of the folder above", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh...", ""); return nil }},
-		{name: "whiteout of this folder", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh..", ""); return nil }},
-		{name: "whiteout of no name", want: refused, says: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh.", ""); return nil }},
-		{name: "whiteout with dots", want: refused, says: `".."`, make: func(m *maker, _ string) []byte { m.file("etc/../../.wh.secret", ""); return nil }},
+		{name: "whiteout through a link", want: refused, errorText: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh.passwd", ""); return nil }},
+		{name: "whiteout through a relative link", want: refused, errorText: "links are not followed", make: func(m *maker, _ string) []byte { m.file("rel/.wh.secret", ""); return nil }},
+		{name: "opaque link", want: refused, errorText: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh..wh..opq", ""); return nil }},
+		{name: "whiteout of the folder above", want: refused, errorText: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh...", ""); return nil }},
+		{name: "whiteout of this folder", want: refused, errorText: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh..", ""); return nil }},
+		{name: "whiteout of no name", want: refused, errorText: "of nothing", make: func(m *maker, _ string) []byte { m.file("etc/.wh.", ""); return nil }},
+		{name: "whiteout with dots", want: refused, errorText: `".."`, make: func(m *maker, _ string) []byte { m.file("etc/../../.wh.secret", ""); return nil }},
 		{name: "whiteout of a link", want: confined, make: func(m *maker, _ string) []byte { m.file(".wh.abs", ""); m.file(".wh.rel", ""); return nil }},
 		{name: "write through a link", want: confined, make: func(m *maker, _ string) []byte { m.file("abs/secret", "x"); m.file("rel/inner/file", "y"); return nil }},
 		{name: "folder through a link", want: confined, make: func(m *maker, _ string) []byte {
@@ -121,28 +121,28 @@ func hostileLayers() []hostile {
 			m.put(tar.Header{Name: "rel/inner", Typeflag: tar.TypeDir, Mode: 0o777}, "")
 			return nil
 		}},
-		{name: "hard link through a link", want: refused, says: "not in the archive", make: func(m *maker, _ string) []byte { m.hard("h", "abs/secret"); return nil }},
+		{name: "hard link through a link", want: refused, errorText: "not in the archive", make: func(m *maker, _ string) []byte { m.hard("h", "abs/secret"); return nil }},
 		{name: "hard link to a link", want: confined, make: func(m *maker, _ string) []byte { m.hard("h", "tosecret"); m.file("h", "x"); return nil }},
-		{name: "loop of links", want: refused, says: "too many symbolic links", make: func(m *maker, _ string) []byte {
+		{name: "loop of links", want: refused, errorText: "too many symbolic links", make: func(m *maker, _ string) []byte {
 			m.link("p", "q")
 			m.link("q", "p")
 			m.file("p/x", "")
 			return nil
 		}},
-		{name: "long way", want: refused, says: "deep", make: func(m *maker, _ string) []byte {
+		{name: "long way", want: refused, errorText: "deep", make: func(m *maker, _ string) []byte {
 			m.dir("a")
 			m.link("w", strings.Repeat("a/../", 700)+"a")
 			m.link("w2", strings.Repeat("w/../", 500)+"w")
 			m.file("w2/x", "")
 			return nil
 		}},
-		{name: "deep by links", want: refused, says: "deep", make: func(m *maker, _ string) []byte {
+		{name: "deep by links", want: refused, errorText: "deep", make: func(m *maker, _ string) []byte {
 			m.link("k", strings.Repeat("d/", 120))
 			m.file("k/"+strings.Repeat("e/", 100)+"x", "")
 			return nil
 		}},
 		{name: "name with a newline", want: confined, make: func(m *maker, _ string) []byte { m.file("a\nb\x1b[31m", "x"); return nil }},
-		{name: "whiteout with a newline", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/\n\x1b/.wh.x", ""); return nil }},
+		{name: "whiteout with a newline", want: refused, errorText: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/\n\x1b/.wh.x", ""); return nil }},
 		{name: "device over a file", want: confined, make: func(m *maker, _ string) []byte {
 			m.put(tar.Header{Name: "sda", Typeflag: tar.TypeBlock, Devmajor: 8}, "")
 			return nil
@@ -152,7 +152,7 @@ func hostileLayers() []hostile {
 	// features that are legal in layers.
 	for _, h := range corpus() {
 		for _, allowed := range []string{"whiteout", "not empty", "link", "end mark", "cut short", "nothing in it", "nothing", "behind", "images"} {
-			if strings.Contains(h.says, allowed) || h.name == "nothing" {
+			if strings.Contains(h.errorText, allowed) || h.name == "nothing" {
 				h.want = ""
 			}
 		}
@@ -183,7 +183,7 @@ func TestHostileLayers(t *testing.T) {
 				case c.want == refused && err == nil:
 					t.Errorf("privileged %t: not refused", privileged)
 				case c.want == refused:
-					a.refused(t, err, brig.InvalidArgument, "ref", c.says)
+					a.refused(t, err, brig.InvalidArgument, "ref", c.errorText)
 					if !strings.Contains(brig.AsError(err).Message, "layer 2 of 2") && !strings.Contains(brig.AsError(err).Message, "etc/passwd") {
 						t.Errorf("it does not say where: %v", err)
 					}

@@ -27,9 +27,9 @@ func TestInterruptOfDisplays(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, d.interrupt)
 		for n := 1; ; n++ {
 			if n > 1 && late == 0 {
-				d.owed = 0
+				d.unacknowledged = 0
 			}
-			if d.owed > 0 {
+			if d.unacknowledged > 0 {
 				time.Sleep(late)
 			}
 			m := d.next()
@@ -99,7 +99,7 @@ func TestTasksBetweenCells(t *testing.T) {
 		d.send(interpreter.Order{Op: "cell", Code: tasks + "task = asyncio.create_task(tick())\nthreading.Thread(target=display, args=(1,)).start(); time.sleep(1)"})
 		d.next()
 		late := d.next().Ack
-		d.owed = 0
+		d.unacknowledged = 0
 		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
 		d.next()
 		d.nonce = "other"
@@ -142,7 +142,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
 		d.send(interpreter.Order{Op: "cell", Code: code})
 		d.next()
 		d.next()
-		d.owed = 0
+		d.unacknowledged = 0
 		if said, out, _ := d.finish(); out != "7\n" || len(said) != 1 {
 			t.Errorf("the child ended with %q, and the parent sent %+v", out, said)
 		}

@@ -35,7 +35,7 @@ type Metrics struct {
 	windows map[time.Duration]*window // of executions, by provider
 	apis    *window                   // of calls of provider APIs, by provider and region
 
-	executions, attempts, errors, made, gone, restarts, healthChecks *prometheus.CounterVec
+	executions, attempts, errors, made, ends, restarts, healthChecks *prometheus.CounterVec
 	cost, calls, apiErrors, throttled                                *prometheus.CounterVec
 	seconds, making, api                                             *prometheus.HistogramVec
 	healthCheckSeconds                                               *prometheus.GaugeVec
@@ -85,7 +85,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.attempts = counter("brig_attempts_total", "Executions and health checks that count towards availability, by result.", "provider", "result")
 	m.errors = counter("brig_errors_total", "Operations that ended with an error, by its code.", "operation", "code", "kind")
 	m.made = counter("brig_sandbox_failures_total", "Failed creations of sandboxes, by purpose and error code.", "provider", "for", "code")
-	m.gone = counter("brig_sandboxes_ended_total", "Persistent sandboxes that have ended, by reason.", "provider", "reason")
+	m.ends = counter("brig_sandboxes_ended_total", "Persistent sandboxes that have ended, by reason.", "provider", "reason")
 	m.restarts = counter("brig_restarts_total", "Pooled sandboxes and interpreters that died and were replaced.", "provider", "what")
 	m.healthChecks = counter("brig_trials_total", "Health checks of the provider, by result.", "provider", "result")
 	m.cost = counter("brig_cost_total", "Cost of executions at the configured rates.", "provider")
@@ -97,7 +97,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.api = histogram("brig_api_seconds", "Duration of calls of a provider's API.", apiBuckets, "provider", "region", "operation")
 	m.healthCheckSeconds = gauge("brig_trial_seconds", "Duration of the last health check, including the creation of its sandbox.", "provider")
 	for _, c := range []prometheus.Collector{
-		m.executions, m.attempts, m.errors, m.made, m.gone, m.restarts, m.healthChecks, m.cost, m.calls, m.apiErrors, m.throttled,
+		m.executions, m.attempts, m.errors, m.made, m.ends, m.restarts, m.healthChecks, m.cost, m.calls, m.apiErrors, m.throttled,
 		m.seconds, m.making, m.api, m.healthCheckSeconds, computed{m},
 	} {
 		if err := reg.Register(c); err != nil {
@@ -178,7 +178,7 @@ func (m *Metrics) InstanceCreated(k brig.CreationReport) {
 
 // SandboxEnded implements brig.Observer.
 func (m *Metrics) SandboxEnded(provider string, why brig.ExitReason) {
-	m.gone.WithLabelValues(provider, string(why)).Inc()
+	m.ends.WithLabelValues(provider, string(why)).Inc()
 }
 
 // Restarted implements brig.Observer.

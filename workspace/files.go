@@ -102,7 +102,7 @@ func (s *Store) openContent(ctx context.Context, tenant, name string, version in
 	if err != nil {
 		return 0, nil, unavailable(err)
 	}
-	c := &verifyingReader{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
+	c := &verifyingReader{r: r, remaining: e.Size, want: e.digest, hash: sha256.New()}
 	return e.Size, struct {
 		io.Reader
 		io.Closer

@@ -27,23 +27,23 @@ func liveHeap() int64 {
 // measuringObjects is Objects that measures the heap while objects are read.
 type measuringObjects struct {
 	workspace.Objects
-	most *int64
+	maxRead *int64
 }
 
 func (o measuringObjects) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	r, err := o.Objects.Get(ctx, key)
-	return &measuringReader{ReadCloser: r, most: o.most}, err
+	return &measuringReader{ReadCloser: r, maxRead: o.maxRead}, err
 }
 
 // Put measures the heap as well, and so do the writers of stages.
 func (o measuringObjects) Put(ctx context.Context, key string, data []byte) error {
-	*o.most = max(*o.most, liveHeap())
+	*o.maxRead = max(*o.maxRead, liveHeap())
 	return o.Objects.Put(ctx, key, data)
 }
 
 func (o measuringObjects) Stage(ctx context.Context) (workspace.Stage, error) {
 	s, err := o.Objects.Stage(ctx)
-	return &measuringStage{Stage: s, most: o.most}, err
+	return &measuringStage{Stage: s, most: o.maxRead}, err
 }
 
 type measuringStage struct {
@@ -67,15 +67,15 @@ func (s *measuringStage) Publish(ctx context.Context, key string) error {
 
 type measuringReader struct {
 	io.ReadCloser
-	n    int
-	most *int64
+	n       int
+	maxRead *int64
 }
 
 func (r *measuringReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if r.n += n; r.n > 2<<20 || err != nil {
 		r.n = 0
-		*r.most = max(*r.most, liveHeap())
+		*r.maxRead = max(*r.maxRead, liveHeap())
 	}
 	return n, err
 }

@@ -56,13 +56,13 @@ var errElements = errors.New("the answer has too many elements")
 type elements struct {
 	io.Reader
 	io.Closer
-	left int
+	remaining int
 }
 
 // Read implements io.Reader.
 func (e *elements) Read(p []byte) (int, error) {
 	n, err := e.Reader.Read(p)
-	if e.left -= bytes.Count(p[:n], []byte("<")); e.left < 0 {
+	if e.remaining -= bytes.Count(p[:n], []byte("<")); e.remaining < 0 {
 		return 0, errElements
 	}
 	return n, err

@@ -229,7 +229,7 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 		return unavailable(err)
 	}
 	defer r.Close()
-	c := &verifyingReader{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
+	c := &verifyingReader{r: r, remaining: e.Size, want: e.digest, hash: sha256.New()}
 	err = put(e.Node, c)
 	if c.err != nil {
 		return damagedError(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.err))
@@ -239,11 +239,11 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 
 // verifyingReader is a reader that fails if a content was modified.
 type verifyingReader struct {
-	r    io.Reader
-	left int64
-	want string
-	hash hash.Hash
-	err  error
+	r         io.Reader
+	remaining int64
+	want      string
+	hash      hash.Hash
+	err       error
 }
 
 // Read implements io.Reader.
@@ -253,10 +253,10 @@ func (c *verifyingReader) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p)
 	c.hash.Write(p[:n])
-	switch c.left -= int64(n); {
-	case c.left < 0:
+	switch c.remaining -= int64(n); {
+	case c.remaining < 0:
 		c.err = fmt.Errorf("%w: it is too long", errBroken)
-	case errors.Is(err, io.EOF) && c.left > 0:
+	case errors.Is(err, io.EOF) && c.remaining > 0:
 		c.err = fmt.Errorf("%w: it is too short", errBroken)
 	case errors.Is(err, io.EOF) && hex.EncodeToString(c.hash.Sum(nil)) != c.want:
 		c.err = fmt.Errorf("%w: it has another digest", errBroken)

@@ -61,10 +61,10 @@ func TestWriteError(t *testing.T) {
 
 const goodKey = "brig_0123456789012345678901234567890123456789"
 
-type singleKey struct{ asked int }
+type singleKey struct{ calls int }
 
 func (k *singleKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
-	k.asked++
+	k.calls++
 	if hash == sha256.Sum256([]byte(goodKey)) {
 		return brig.Actor{Name: "ann"}, nil
 	}
@@ -98,8 +98,8 @@ func TestAuth(t *testing.T) {
 				t.Error("no actor")
 			}
 		})).ServeHTTP(w, r)
-		if w.Code != c.status || keys.asked != c.asked {
-			t.Errorf("%q: %d after %d look-ups, want %d after %d", c.headers, w.Code, keys.asked, c.status, c.asked)
+		if w.Code != c.status || keys.calls != c.asked {
+			t.Errorf("%q: %d after %d look-ups, want %d after %d", c.headers, w.Code, keys.calls, c.status, c.asked)
 		}
 	}
 }

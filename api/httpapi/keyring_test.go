@@ -14,22 +14,22 @@ import (
 
 // revocableKey is a key that can be revoked.
 type revocableKey struct {
-	mu    sync.Mutex // guards the fields below
-	gone  bool
-	asked int
+	mu      sync.Mutex // guards the fields below
+	revoked bool
+	calls   int
 }
 
 // take revokes the key.
 func (r *revocableKey) take() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gone = true
+	r.revoked = true
 }
 
 func (r *revocableKey) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asked++; r.gone {
+	if r.calls++; r.revoked {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
 	}
 	return brig.Actor{Name: "ann"}, nil
@@ -55,17 +55,17 @@ func TestKeyCache(t *testing.T) {
 				t.Fatal(a, err)
 			}
 		}
-		if r.asked != 1 {
-			t.Errorf("the store was asked %d times", r.asked)
+		if r.calls != 1 {
+			t.Errorf("the store was asked %d times", r.calls)
 		}
-		r.gone = true
+		r.revoked = true
 		time.Sleep(time.Second)
 		for range 2 {
 			if _, err := k.KeyActor(t.Context(), [32]byte{1}); brig.KindOf(err) != brig.Unauthenticated {
 				t.Errorf("a key that was taken back: %v", err)
 			}
 		}
-		r.gone = false
+		r.revoked = false
 		if _, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil {
 			t.Error("a refusal was remembered")
 		}

@@ -16,13 +16,13 @@ import (
 type changingKey struct {
 	mu    sync.Mutex // guards the fields below
 	actor brig.Actor
-	asked int
+	calls int
 }
 
 func (c *changingKey) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked++
+	c.calls++
 	if end := c.actor.Expires; !end.IsZero() && !time.Now().Before(end) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "it has expired")
 	}
@@ -42,8 +42,8 @@ func TestExpiryLimitsCache(t *testing.T) {
 		k := ringKeys{httpapi.NewKeyring(c)}
 		time.Sleep(900 * time.Millisecond)
 		for range 2 {
-			if _, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil || c.asked != 1 {
-				t.Fatalf("before its end: %v, asked %d times", err, c.asked)
+			if _, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil || c.calls != 1 {
+				t.Fatalf("before its end: %v, asked %d times", err, c.calls)
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -150,17 +150,17 @@ func TestDetach(t *testing.T) {
 // answer any more, nor when the caller's deadline has passed.
 type hangingProvider struct {
 	revocableKey
-	mu      sync.Mutex // guards the fields below
-	hangs   bool
-	running map[string]int
-	most    int // checks of one token at the same time
+	mu        sync.Mutex // guards the fields below
+	hangs     bool
+	running   map[string]int
+	maxChecks int // checks of one token at the same time
 }
 
 func (h *hangingProvider) PersonActor(_ context.Context, token string) (brig.Actor, error) {
 	h.mu.Lock()
 	hangs := h.hangs
 	h.running[token]++
-	h.most = max(h.most, h.running[token])
+	h.maxChecks = max(h.maxChecks, h.running[token])
 	h.mu.Unlock()
 	if hangs {
 		time.Sleep(10 * time.Second)
@@ -214,7 +214,7 @@ func TestHangingCheckDelaysNoOther(t *testing.T) {
 			}
 		}
 		keys.mu.Lock()
-		most := keys.most
+		most := keys.maxChecks
 		keys.mu.Unlock()
 		if most != 1 {
 			t.Errorf("%d checks of a token at once, want 1", most)

@@ -141,21 +141,21 @@ func (d *toolServer) logTail(ctx context.Context, sandbox string, lines, most in
 		return nil, err
 	}
 	defer r.Close()
-	k := tail{most: most}
+	k := tail{maxSize: most}
 	_, err = io.Copy(&k, r)
 	return k.text, err
 }
 
 // tail is a writer that keeps the end of its input.
 type tail struct {
-	text []byte
-	most int
+	text    []byte
+	maxSize int
 }
 
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
-	if cut := len(t.text) - t.most; cut > 0 {
+	if cut := len(t.text) - t.maxSize; cut > 0 {
 		t.text = append(t.text[:0], t.text[cut:]...)
 	}
 	return len(p), nil

@@ -18,8 +18,8 @@ const maxCalls = 32
 // sessions are the open sessions of the API, with their owners and running
 // calls. The library ends idle sessions.
 type sessions struct {
-	most int // maximum number of sessions per tenant; one holder may have half of them
-	wait sync.WaitGroup
+	maxSessions int // maximum number of sessions per tenant; one holder may have half of them
+	wait        sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	all    map[string]*session
@@ -51,7 +51,7 @@ func (c *credential) isNewer(expires time.Time) bool {
 	return c == nil || !c.expires.IsZero() && (expires.IsZero() || expires.After(c.expires))
 }
 
-func newSessions(most int) *sessions { return &sessions{most: most, all: map[string]*session{}} }
+func newSessions(most int) *sessions { return &sessions{maxSessions: most, all: map[string]*session{}} }
 
 // ownerOf returns a text that identifies the owner of a session. Later requests
 // must use the same credential. Another credential of the same tenant is not
@@ -163,8 +163,8 @@ func (s *sessions) sessionToEnd(a brig.Actor) (id string, err error) {
 			held[x.holder]++
 		}
 	}
-	full := held[me] >= max(1, s.most/2) // the holder's share
-	if !full && n < s.most {
+	full := held[me] >= max(1, s.maxSessions/2) // the holder's share
+	if !full && n < s.maxSessions {
 		return "", nil
 	}
 	for other, x := range s.all {

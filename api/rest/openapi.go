@@ -198,7 +198,7 @@ func octets() *huma.MediaType {
 }
 
 func (d describer) answer(rt route) map[string]*huma.MediaType {
-	if rt.file || rt.whole {
+	if rt.file || rt.isFile {
 		return map[string]*huma.MediaType{v1.Octets: octets()}
 	}
 	if text := map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}; rt.text && !rt.streamed {

@@ -31,8 +31,8 @@ type putCase struct {
 	// commands are fields that are not part of the state. hidden fields are part of it, but
 	// appear in no document.
 	commands, hidden []string
-	// whole are objects that are replaced as a whole, like a list.
-	whole []string
+	// replaced are objects that are replaced as a whole, like a list.
+	replaced []string
 	// required are the fields that each body must have, with their value in full.
 	required map[string]any
 	// bodies are those for fields that cannot change alone, with all fields that they
@@ -70,7 +70,7 @@ var putCases = map[string]putCase{
 		other: `{"order":["fake","cloud"],"split":{"fake":2},"overflow":["cloud"],"prefer":"cheapest","regions":["us"],"attempts":2}`,
 	},
 	"configure-provider": {
-		path: "/v1/providers/cloud", read: "/v1/providers", at: []string{"providers", "cloud"}, commands: []string{"rev", "activate", "test"}, whole: []string{"config"},
+		path: "/v1/providers/cloud", read: "/v1/providers", at: []string{"providers", "cloud"}, commands: []string{"rev", "activate", "test"}, replaced: []string{"config"},
 		full:  `{"config":{"api_key":"a key of 20 letters","timeout":7},"terms":{"region":"eu","max":1,"second":1}}`,
 		other: `{"config":{"api_key":"a key of 20 digits!","timeout":8},"terms":{"region":"us","max":2,"second":2}}`,
 	},
@@ -301,7 +301,7 @@ func (c putCase) check(t *testing.T, rt route) {
 	if d := differences(was, s.state(c), ""); len(d) > 0 {
 		t.Errorf("{} changes %v", d)
 	}
-	for _, path := range fieldsOfBody(reflect.TypeOf(rt.in), c.whole) {
+	for _, path := range fieldsOfBody(reflect.TypeOf(rt.in), c.replaced) {
 		name := strings.Join(path, ".")
 		if slices.Contains(c.commands, name) {
 			continue
@@ -316,7 +316,7 @@ func (c putCase) check(t *testing.T, rt route) {
 			t.Errorf("the case has no other value of %s", name)
 			continue
 		}
-		if _, object := next.(map[string]any); object && !slices.Contains(c.whole, name) && name != "split" {
+		if _, object := next.(map[string]any); object && !slices.Contains(c.replaced, name) && name != "split" {
 			continue // its fields follow
 		}
 		body, want := c.bodyWith(path, next), []string{name}
@@ -329,7 +329,7 @@ func (c putCase) check(t *testing.T, rt route) {
 		}
 		got := differences(was, s.state(c), "")
 		for i, d := range got {
-			if slices.Contains(c.whole, path[0]) || path[0] == "split" {
+			if slices.Contains(c.replaced, path[0]) || path[0] == "split" {
 				got[i], _, _ = strings.Cut(d, ".")
 			}
 		}

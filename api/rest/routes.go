@@ -27,7 +27,7 @@ type route struct {
 	page                bool     // the response is an HTML page
 	lax                 bool     // unknown query parameters are allowed
 	file                bool     // the response is a file's content or a range of it
-	whole               bool     // the response is a file's content
+	isFile              bool     // the response is a file's content
 	longLived           bool     // the response continues until the client disconnects
 	events              []string // events that the route can stream before its result
 	streamed            bool     // the response is always a stream of events

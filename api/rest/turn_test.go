@@ -21,9 +21,9 @@ type heldLists struct {
 	*stub
 	released, full chan struct{}
 
-	mu           sync.Mutex // guards the fields below
-	active, most int
-	once         sync.Once
+	mu                sync.Mutex // guards the fields below
+	active, maxActive int
+	once              sync.Once
 }
 
 func (s *heldLists) ListExecs(ctx context.Context, _ string) ([]*brig.Execution, error) {
@@ -32,7 +32,7 @@ func (s *heldLists) ListExecs(ctx context.Context, _ string) ([]*brig.Execution,
 	}
 	s.mu.Lock()
 	s.active++
-	if s.most = max(s.most, s.active); s.active == 4 {
+	if s.maxActive = max(s.maxActive, s.active); s.active == 4 {
 		s.once.Do(func() { close(s.full) })
 	}
 	s.mu.Unlock()
@@ -130,7 +130,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	}
 	close(s.released)
 	viewers.Wait()
-	if s.most != 4 {
-		t.Errorf("%d lists at once, want 4", s.most)
+	if s.maxActive != 4 {
+		t.Errorf("%d lists at once, want 4", s.maxActive)
 	}
 }

@@ -30,7 +30,7 @@ func (a workspaceAPI) routes() []route {
 			large: true, handle: a.workspaceFiles, out: v1.WorkspaceFiles{}, query: []parameter{{name: "path", doc: "only this absolute path and the files below it; default: all", pattern: "^(/|$)", example: "/workspace"}}},
 		{id: "read-workspace-file", method: get, pattern: "/v1/workspaces/{name}/versions/{version}/files/content", tag: "workspaces", summary: "Download a file of a version",
 			notes:  "If a download fails midway, the connection breaks.",
-			handle: a.readWorkspaceFile, whole: true, query: []parameter{{name: "path", doc: "path of the file, as listed", required: true, nonempty: true, example: "/workspace/a"}}},
+			handle: a.readWorkspaceFile, isFile: true, query: []parameter{{name: "path", doc: "path of the file, as listed", required: true, nonempty: true, example: "/workspace/a"}}},
 		{id: "diff-workspace", method: get, pattern: "/v1/workspaces/{name}/diff", tag: "workspaces", summary: "Compare two versions",
 			large: true, handle: a.diffWorkspace, out: v1.WorkspaceDiff{}, query: []parameter{
 				{name: "from", doc: "a version; 0 is the empty workspace before the first", required: true, number: true, max: 1<<31 - 1, example: 0},

@@ -26,7 +26,7 @@ func (c benchCommands) density() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  c.wrapBenchmark(b.run),
 	}
-	cmd.Flags().IntVar(&b.most, "max", 500, "how many at most; fewer when memory is 90 % used")
+	cmd.Flags().IntVar(&b.maxSandboxes, "max", 500, "how many at most; fewer when memory is 90 % used")
 	cmd.Flags().DurationVar(&b.idle, "idle", 10*time.Second, "how long the fleet's idle CPU is counted")
 	cmd.Flags().DurationVar(&b.freeze, "freeze-after", 0, "freeze sandboxes that are idle for that long; 0 is never")
 	return cmd
@@ -34,7 +34,7 @@ func (c benchCommands) density() *cobra.Command {
 
 // densityBench measures many sandboxes with an idle interpreter.
 type densityBench struct {
-	most         int
+	maxSandboxes int
 	idle, freeze time.Duration
 	rig          *rig
 
@@ -50,7 +50,7 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 		return err
 	}
 	defer b.rig.close()
-	r := &report{Bench: "density", About: fmt.Sprintf("idle Python sandboxes, at most %d; memory is each one's, P50 and P99 are those of the next answer", b.most)}
+	r := &report{Bench: "density", About: fmt.Sprintf("idle Python sandboxes, at most %d; memory is each one's, P50 and P99 are those of the next answer", b.maxSandboxes)}
 	if err := b.peers(ctx, r); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 func (b *densityBench) fill(ctx context.Context) error {
 	say, done := b.rig.progress()
 	defer done()
-	return forEach(make([]struct{}, b.most), func(struct{}) error {
+	return forEach(make([]struct{}, b.maxSandboxes), func(struct{}) error {
 		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
 			return ctx.Err()
 		}
@@ -94,7 +94,7 @@ func (b *densityBench) fill(ctx context.Context) error {
 			return fmt.Errorf("sandbox %d: %w", len(b.fleet)+1, err)
 		}
 		b.fleet = append(b.fleet, s)
-		say(brig.Progress{Step: "sandboxes", Done: int64(len(b.fleet)), Total: int64(b.most)})
+		say(brig.Progress{Step: "sandboxes", Done: int64(len(b.fleet)), Total: int64(b.maxSandboxes)})
 		return nil
 	})
 }
@@ -175,7 +175,7 @@ func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
 		}
 	}()
 	free := memoryField("MemAvailable")
-	for range min(sampled, b.most) {
+	for range min(sampled, b.maxSandboxes) {
 		in, err := p.repl(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)

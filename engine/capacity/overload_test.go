@@ -17,7 +17,7 @@ import (
 type load struct {
 	tenant     string
 	every      time.Duration
-	asked      int
+	calls      int
 	mu         sync.Mutex // guards the fields below
 	begun      int
 	waits      []time.Duration // of admitted calls
@@ -31,7 +31,7 @@ type load struct {
 // slot for the time takes.
 func (l *load) drive(c *Limiter, lasts, takes time.Duration, calls *sync.WaitGroup) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(l.every) {
-		l.asked++
+		l.calls++
 		calls.Go(func() {
 			begin := time.Now()
 			release, err := c.Acquire(context.Background(), l.tenant, time.Now())
@@ -107,7 +107,7 @@ func TestOverloadIsShed(t *testing.T) {
 						t.Errorf("one began after %v", late)
 					}
 					if times == 1 && len(l.refused) > 0 {
-						t.Errorf("%d of %d were refused at the capacity", len(l.refused), l.asked)
+						t.Errorf("%d of %d were refused at the capacity", len(l.refused), l.calls)
 					}
 					atOnce := 0
 					for _, d := range l.refused {
@@ -157,8 +157,8 @@ func TestOverloadIsFairAcrossTenants(t *testing.T) {
 				drivers.Go(func() { second.drive(all, lasts, takes, &calls) })
 				drivers.Wait()
 				calls.Wait()
-				if share := float64(second.begun) / float64(second.asked); share < c.least || share > c.most {
-					t.Errorf("%d of %d were let in", second.begun, second.asked)
+				if share := float64(second.begun) / float64(second.calls); share < c.least || share > c.most {
+					t.Errorf("%d of %d were let in", second.begun, second.calls)
 				}
 				if d := longestOf(second.waits); d > c.longest || d < c.late {
 					t.Errorf("the last began after %v", d)

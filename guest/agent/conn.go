@@ -11,12 +11,12 @@ import (
 )
 
 // callError is an error whose kind is reported to the host.
-type callError struct{ told wire.Error }
+type callError struct{ reported wire.Error }
 
-func (e *callError) Error() string { return e.told.Message }
+func (e *callError) Error() string { return e.reported.Message }
 
 func failure(kind, field, format string, args ...any) error {
-	return &callError{told: wire.Error{Kind: kind, Field: field, Message: fmt.Sprintf(format, args...)}}
+	return &callError{reported: wire.Error{Kind: kind, Field: field, Message: fmt.Sprintf(format, args...)}}
 }
 
 func invalid(format string, args ...any) error { return failure("invalid", "", format, args...) }
@@ -85,7 +85,7 @@ func (w *writer) writeResult(err error) {
 
 func (w *writer) fail(err error) {
 	if e, ok := errors.AsType[*callError](err); ok {
-		w.json(wire.TypeError, e.told)
+		w.json(wire.TypeError, e.reported)
 		return
 	}
 	w.json(wire.TypeError, wire.Error{Kind: "internal", Message: err.Error()})

@@ -18,11 +18,11 @@ import (
 
 // lister sends the entries below a directory in batches.
 type lister struct {
-	as       func(func() error) error
-	w        *writer
-	accounts accounts
-	left     int // number of entries that may still be sent
-	batch    bytes.Buffer
+	as        func(func() error) error
+	w         *writer
+	accounts  accounts
+	remaining int // number of entries that may still be sent
+	batch     bytes.Buffer
 }
 
 // batchSize is the size from which a batch is sent, in bytes.
@@ -35,7 +35,7 @@ func listDir(c fsCall) error {
 	if err != nil {
 		return err
 	}
-	l := lister{as: c.withRights, w: c.w, left: c.Max}
+	l := lister{as: c.withRights, w: c.w, remaining: c.Max}
 	err = l.walk(func() (*nofollow.Dir, error) { return openDir(p.name) }, p.name, c.Depth)
 	if errors.Is(err, errTooMany) {
 		return failure("excess", "path", "path '%s' has more than %d entries", p.name, c.Max)
@@ -83,7 +83,7 @@ func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int
 		if dir, err = open(); err != nil {
 			return err
 		}
-		if names, err = dir.Names(l.left + 1); errors.Is(err, io.EOF) {
+		if names, err = dir.Names(l.remaining + 1); errors.Is(err, io.EOF) {
 			err = nil
 		}
 		return err
@@ -133,10 +133,10 @@ const maxPath = 4096
 
 // send adds an entry to the batch.
 func (l *lister) send(e wire.Entry) error {
-	if l.left == 0 {
+	if l.remaining == 0 {
 		return errTooMany
 	}
-	l.left--
+	l.remaining--
 	if err := wire.WriteJSON(&l.batch, wire.TypeEntry, e); err != nil {
 		return err
 	}

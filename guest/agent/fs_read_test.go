@@ -34,7 +34,7 @@ func TestListBound(t *testing.T) {
 		err := listDir(fsCall{FS: wire.FS{Path: wire.Path{Name: dir}, Max: c.most, Depth: c.depth}, w: &writer{c: server}})
 		server.Close()
 		var told *callError
-		if excess := errors.As(err, &told) && told.told.Kind == "excess"; excess != c.excess || !c.excess && err != nil {
+		if excess := errors.As(err, &told) && told.reported.Kind == "excess"; excess != c.excess || !c.excess && err != nil {
 			t.Errorf("at most %d entries, %d deep: %v", c.most, c.depth, err)
 		}
 	}

@@ -37,13 +37,13 @@ type killer struct {
 
 // pendingKill is a process tree to be killed.
 type pendingKill struct {
-	leader int
-	reaped bool // the leader has ended, so that its id may be reused
-	tag    uint32
-	plain  bool
-	until  time.Time
-	done   chan struct{} // closed when the attempt has ended
-	gone   bool          // whether the whole tree is gone, valid once done is closed
+	leader   int
+	reaped   bool // the leader has ended, so that its id may be reused
+	tag      uint32
+	plain    bool
+	until    time.Time
+	done     chan struct{} // closed when the attempt has ended
+	treeGone bool          // whether the whole tree is gone, valid once done is closed
 
 	passes, calm int // number of attempts to stop the tree, and of consecutive attempts that found it stopped
 	killing      bool
@@ -57,7 +57,7 @@ func (k *killer) kill(x *execution) bool {
 		return true
 	}
 	<-t.done
-	return t.gone
+	return t.treeGone
 }
 
 // begin starts to kill the process tree of an execution. It returns nil if the
@@ -121,7 +121,7 @@ func (k *killer) killAll() {
 		for _, t := range trees {
 			switch {
 			case len(found[t]) == 0 && sure:
-				t.gone = true
+				t.treeGone = true
 				close(t.done)
 			case time.Now().After(t.until):
 				t.release(found[t])
@@ -294,7 +294,7 @@ func (a *Agent) kill(call wire.Kill) error {
 	}
 	left := 0
 	for _, t := range fights {
-		if <-t.done; !t.gone || !closesBefore(t.over, t.until) {
+		if <-t.done; !t.treeGone || !closesBefore(t.over, t.until) {
 			left++
 		}
 	}

@@ -21,7 +21,7 @@ type muxConn struct {
 	taken       int        // bytes read since the last muxRoom frame
 	room        int        // bytes that the other side still accepts
 	ended       bool       // the other side sends no more data
-	gone        bool       // the other side reads no more data
+	peerClosed  bool       // the other side reads no more data
 	closed      bool       // this side has closed the connection
 	writeClosed bool       // this side sends no more data
 	err         error      // the error of the mux, after its end
@@ -66,7 +66,7 @@ func (c *muxConn) take(t byte, n uint32, payload []byte) error {
 	case muxEnd:
 		c.ended = true
 	case muxClose:
-		c.ended, c.gone = true, true
+		c.ended, c.peerClosed = true, true
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (c *muxConn) reserve(want int) (int, error) {
 		switch {
 		case c.closed:
 			return 0, net.ErrClosed
-		case c.writeClosed, c.gone:
+		case c.writeClosed, c.peerClosed:
 			return 0, syscall.EPIPE
 		case c.err != nil:
 			return 0, c.err
@@ -171,7 +171,7 @@ func (c *muxConn) CloseWrite() error {
 func (c *muxConn) WaitPeerClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.gone && !c.closed && !c.lost {
+	for !c.peerClosed && !c.closed && !c.lost {
 		c.changed.Wait()
 	}
 }

@@ -7,10 +7,10 @@ import (
 
 // Main is the main program of a sandbox. The zero value was not started.
 type Main struct {
-	mu   sync.Mutex    // guards the fields below
-	said chan struct{} // closed when the complete output is in the log; nil before the start
-	over chan struct{} // closed when the program has ended and the sandbox outlives it; nil before the first use
-	code int
+	mu         sync.Mutex    // guards the fields below
+	outputDone chan struct{} // closed when the complete output is in the log; nil before the start
+	over       chan struct{} // closed when the program has ended and the sandbox outlives it; nil before the first use
+	code       int
 }
 
 // Begin calls run in a goroutine, unless it did so before. Run returns when the
@@ -18,11 +18,11 @@ type Main struct {
 func (m *Main) Begin(run func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.said != nil {
+	if m.outputDone != nil {
 		return
 	}
 	said := make(chan struct{})
-	m.said = said
+	m.outputDone = said
 	go func() {
 		defer close(said)
 		run()
@@ -37,7 +37,7 @@ const outputTimeout = time.Second
 // started. The sandbox has ended.
 func (m *Main) AwaitOutput() {
 	m.mu.Lock()
-	said := m.said
+	said := m.outputDone
 	m.mu.Unlock()
 	if said == nil {
 		return

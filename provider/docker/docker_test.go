@@ -322,7 +322,7 @@ func FuzzRelayed(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 2, 0, 0, 0, 0, 0, 0, 1, '!', 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		said := 0
-		c := &execStream{r: bufio.NewReader(bytes.NewReader(b)), said: func(s string) { said += len(s) }}
+		c := &execStream{r: bufio.NewReader(bytes.NewReader(b)), onMessage: func(s string) { said += len(s) }}
 		n, _ := io.Copy(io.Discard, c)
 		if int(n)+said > len(b) {
 			t.Errorf("%d bytes came of %d", int(n)+said, len(b))

@@ -92,7 +92,7 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
-	return wire.NewMux(&execStream{ReadWriteCloser: got, r: bufio.NewReader(got), said: i.logRelay}, false), nil
+	return wire.NewMux(&execStream{ReadWriteCloser: got, r: bufio.NewReader(got), onMessage: i.logRelay}, false), nil
 }
 
 // disconnect ends the session, if there is one.
@@ -110,14 +110,14 @@ func (i *instance) disconnect() {
 // with a header that contains the stream's number and the length.
 type execStream struct {
 	io.ReadWriteCloser
-	r    *bufio.Reader
-	left int               // remaining bytes of the part
-	said func(text string) // receives the relay's messages
+	r         *bufio.Reader
+	remaining int               // remaining bytes of the part
+	onMessage func(text string) // receives the relay's messages
 }
 
 // Read implements io.Reader.
 func (c *execStream) Read(p []byte) (int, error) {
-	for c.left == 0 {
+	for c.remaining == 0 {
 		var h [8]byte
 		if _, err := io.ReadFull(c.r, h[:]); err != nil {
 			return 0, err
@@ -128,7 +128,7 @@ func (c *execStream) Read(p []byte) (int, error) {
 			if n > 1<<30 {
 				return 0, fmt.Errorf("a part of %d bytes", n)
 			}
-			c.left = int(n)
+			c.remaining = int(n)
 		case stdcopy.Stderr, stdcopy.Systemerr:
 			var text strings.Builder
 			if _, err := io.CopyN(&text, c.r, int64(min(n, 4096))); err != nil {
@@ -137,12 +137,12 @@ func (c *execStream) Read(p []byte) (int, error) {
 			if _, err := io.CopyN(io.Discard, c.r, int64(n-min(n, 4096))); err != nil {
 				return 0, err
 			}
-			c.said(text.String())
+			c.onMessage(text.String())
 		default:
 			return 0, fmt.Errorf("a part of stream %d", h[0])
 		}
 	}
-	n, err := c.r.Read(p[:min(len(p), c.left)])
-	c.left -= n
+	n, err := c.r.Read(p[:min(len(p), c.remaining)])
+	c.remaining -= n
 	return n, err
 }

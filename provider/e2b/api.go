@@ -102,9 +102,9 @@ type request struct {
 	body             any
 	// safe is true if the request may be repeated.
 	safe bool
-	// most is the maximum size of the response, in bytes. The default is
+	// maxSize is the maximum size of the response, in bytes. The default is
 	// maxAnswer.
-	most int64
+	maxSize int64
 }
 
 // do makes a call, repeats it if that is allowed, and decodes the response.
@@ -176,7 +176,7 @@ func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (ht
 		return nil, err
 	}
 	defer resp.Body.Close()
-	most := cmp.Or(r.most, maxAnswer)
+	most := cmp.Or(r.maxSize, maxAnswer)
 	b, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
 		return nil, unreachable(err)
@@ -394,7 +394,7 @@ func (a *api) list(ctx context.Context, metadata url.Values) ([]sandbox, error) 
 			q.Set("nextToken", next)
 		}
 		var page page
-		h, err := a.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?" + q.Encode(), safe: true, most: maxPage}, &page)
+		h, err := a.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?" + q.Encode(), safe: true, maxSize: maxPage}, &page)
 		if err != nil {
 			return nil, err
 		}
@@ -436,7 +436,7 @@ type metric struct {
 
 func (a *api) metrics(ctx context.Context, id string) ([]metric, error) {
 	var all json.RawMessage
-	if _, err := a.do(ctx, request{op: "metrics", method: http.MethodGet, path: "/sandboxes/" + url.PathEscape(id) + "/metrics", safe: true, most: maxPage}, &all); err != nil {
+	if _, err := a.do(ctx, request{op: "metrics", method: http.MethodGet, path: "/sandboxes/" + url.PathEscape(id) + "/metrics", safe: true, maxSize: maxPage}, &all); err != nil {
 		return nil, err
 	}
 	list, err := remote.DecodeList[metric](all, maxMetrics)

@@ -176,9 +176,9 @@ type stream struct {
 	ctx    context.Context // the context of the process's events
 	cancel context.CancelFunc
 
-	events *connect.ServerStreamForClient[pb.StartResponse]
-	rest   []byte
-	said   []byte // the last bytes of standard error
+	events     *connect.ServerStreamForClient[pb.StartResponse]
+	rest       []byte
+	stderrTail []byte // the last bytes of standard error
 
 	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
@@ -199,12 +199,12 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		ev := s.events.Msg().GetEvent()
 		if e := ev.GetEnd(); e != nil {
-			err := fmt.Errorf("the agent's program ended (%s): %s", e.GetStatus(), s.said)
+			err := fmt.Errorf("the agent's program ended (%s): %s", e.GetStatus(), s.stderrTail)
 			s.end(err)
 			return 0, err
 		}
-		s.said = append(s.said, ev.GetData().GetStderr()...)
-		s.said = s.said[max(0, len(s.said)-2048):]
+		s.stderrTail = append(s.stderrTail, ev.GetData().GetStderr()...)
+		s.stderrTail = s.stderrTail[max(0, len(s.stderrTail)-2048):]
 		s.rest = ev.GetData().GetStdout()
 	}
 	n := copy(p, s.rest)

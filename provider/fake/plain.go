@@ -18,7 +18,7 @@ type plainProcess struct {
 	pid    int
 	cancel context.CancelCauseFunc
 	stdin  *io.PipeWriter
-	said   chan part
+	parts  chan part
 	done   chan struct{}
 	res    *brig.Result
 	cmd    brig.Command
@@ -42,7 +42,7 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 	r, w := io.Pipe()
 	p := &plainProcess{
 		in: in, id: id, pid: int(in.pids.Add(1)), cancel: cancel, stdin: w,
-		said: make(chan part, 16), done: make(chan struct{}), closed: make(chan struct{}), res: &brig.Result{}, cmd: cmd,
+		parts: make(chan part, 16), done: make(chan struct{}), closed: make(chan struct{}), res: &brig.Result{}, cmd: cmd,
 	}
 	go func() {
 		defer close(p.done)
@@ -68,7 +68,7 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 // attach returns another end of the command, for the next attachment.
 func (p *plainProcess) attach() *plainProcess {
 	return &plainProcess{
-		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, said: p.said, done: p.done,
+		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, parts: p.parts, done: p.done,
 		res: p.res, cmd: p.cmd, closed: make(chan struct{}),
 	}
 }
@@ -82,7 +82,7 @@ type outputWriter struct {
 // Write implements io.Writer.
 func (s outputWriter) Write(b []byte) (int, error) {
 	select {
-	case s.p.said <- part{s.from, append([]byte(nil), b...)}:
+	case s.p.parts <- part{s.from, append([]byte(nil), b...)}:
 	case <-s.p.in.done:
 	}
 	return len(b), nil
@@ -97,7 +97,7 @@ func (p *plainProcess) Send([]byte) error { return io.ErrClosedPipe }
 // Receive implements brig.Process.
 func (p *plainProcess) Receive() (brig.From, []byte, error) {
 	select {
-	case m := <-p.said:
+	case m := <-p.parts:
 		return m.from, m.b, nil
 	case <-p.closed:
 		return 0, nil, net.ErrClosed
@@ -105,7 +105,7 @@ func (p *plainProcess) Receive() (brig.From, []byte, error) {
 	case <-p.in.done:
 	}
 	select {
-	case m := <-p.said:
+	case m := <-p.parts:
 		return m.from, m.b, nil
 	default:
 		return 0, nil, io.EOF

@@ -20,13 +20,13 @@ import (
 // machine is a running gVisor sandbox, in the process that started it.
 type machine struct {
 	kernel
-	control *net.UnixConn // the agent's control socket
-	guest   *guest.Guest
-	refused *counters     // nil if refusals are not counted
-	saving  sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
-	asked   uint32        // the number of the last question about a save; saving guards it
-	gone    chan struct{} // closed when the sandbox has ended
-	status  atomic.Int32  // the sandbox's wait status, valid once gone is closed
+	control      *net.UnixConn // the agent's control socket
+	guest        *guest.Guest
+	refused      *counters     // nil if refusals are not counted
+	saving       sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
+	lastQuestion uint32        // the number of the last question about a save; saving guards it
+	ended        chan struct{} // closed when the sandbox has ended
+	status       atomic.Int32  // the sandbox's wait status, valid once gone is closed
 }
 
 // boot starts gVisor with the agent as init, in the given cgroup, if any.
@@ -39,7 +39,7 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	if err := l.writeJSON(configFile, o.bundle(), false); err != nil {
 		return nil, err
 	}
-	m := &machine{gone: make(chan struct{})}
+	m := &machine{ended: make(chan struct{})}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make control socket: %w", err)
@@ -85,7 +85,7 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	m.guest = &guest.Guest{Dial: m.dial, Env: o.Env, Limits: o.Limits}
 	go func() {
 		m.status.Store(int32(m.wait()))
-		close(m.gone)
+		close(m.ended)
 	}()
 	return m, nil
 }

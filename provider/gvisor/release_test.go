@@ -24,7 +24,7 @@ func TestReleaseSkipsLateAnswers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m := &machine{control: ends[0], asked: 6}
+	m := &machine{control: ends[0], lastQuestion: 6}
 	answer(5)
 	answer(6)
 	go func() {

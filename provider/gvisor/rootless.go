@@ -77,7 +77,7 @@ func (s *shim) watchdog() {
 	for {
 		time.Sleep(100 * time.Millisecond)
 		select {
-		case <-s.machine.gone:
+		case <-s.machine.ended:
 			return
 		default:
 		}

@@ -25,14 +25,14 @@ import (
 // the "boot" command of gVisor's command line, with the arguments that gVisor's
 // own library would pass.
 type sentry struct {
-	id    string
-	from  string // directory of the save to restore, or empty
-	cmd   *exec.Cmd
-	trees trees
-	calls *controlSocket
-	ended chan struct{} // closed when status is known
-	mu    sync.Mutex    // guards gone
-	gone  bool
+	id     string
+	from   string // directory of the save to restore, or empty
+	cmd    *exec.Cmd
+	trees  trees
+	calls  *controlSocket
+	ended  chan struct{} // closed when status is known
+	mu     sync.Mutex    // guards gone
+	exited bool
 }
 
 // controlFile is the name of the socket on which a sentry accepts calls. It is
@@ -119,7 +119,7 @@ func withoutGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel
 func (s *sentry) pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone || s.cmd == nil {
+	if s.exited || s.cmd == nil {
 		return 0
 	}
 	return s.cmd.Process.Pid
@@ -136,7 +136,7 @@ func (s *sentry) kill() bool {
 func (s *sentry) reap() {
 	_ = s.cmd.Wait() // ProcessState holds the result
 	s.mu.Lock()
-	s.gone = true
+	s.exited = true
 	s.mu.Unlock()
 	close(s.ended)
 }

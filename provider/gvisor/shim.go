@@ -51,7 +51,7 @@ type shim struct {
 	mu             sync.Mutex      // guards the fields below
 	memoryExceeded bool            // the watchdog saw more memory than allowed
 	frozen         bool            // whether the guest is paused
-	asked          brig.ExitReason // the reason of a graceful stop in progress
+	stopReason     brig.ExitReason // the reason of a graceful stop in progress
 	orphaned       bool            // the process that created the sandbox has exited
 }
 
@@ -202,18 +202,18 @@ func (s *shim) run(ctx context.Context) error {
 
 	why, asked := brig.Exited, false
 	select {
-	case <-s.machine.gone:
+	case <-s.machine.ended:
 		// A graceful stop ends the sandbox from within, before the stop itself
 		// has finished.
 		s.mu.Lock()
-		if s.asked != "" {
-			why, asked = s.asked, true
+		if s.stopReason != "" {
+			why, asked = s.stopReason, true
 		}
 		s.mu.Unlock()
 	case why = <-s.end:
 		asked = true
 		s.machine.kill(s.group)
-		<-s.machine.gone
+		<-s.machine.ended
 	}
 	stopOOM()
 	failpoint.Hit("shim.gone")

@@ -168,7 +168,7 @@ func (s *shim) dial(c *net.UnixConn) {
 func (s *shim) stop(ctx context.Context, r request) {
 	if r.Grace > 0 {
 		s.mu.Lock()
-		s.asked = r.Reason
+		s.stopReason = r.Reason
 		s.mu.Unlock()
 		// Ignore failures: the remaining processes are killed below.
 		_ = s.machine.guest.Terminate(ctx, r.Grace)
@@ -199,7 +199,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		// The sandbox has failed, but the shim may not have noticed its end
 		// yet.
 		select {
-		case <-s.machine.gone:
+		case <-s.machine.ended:
 		case <-time.After(guest.LostTimeout):
 			s.end <- brig.Crashed
 		}
@@ -212,7 +212,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		return
 	}
 	select {
-	case <-s.machine.gone:
+	case <-s.machine.ended:
 	default:
 		s.end <- brig.Exited
 	}

@@ -15,8 +15,8 @@ const maxCharacterWait = 100 * time.Millisecond
 // characters, because older clients decode each event by itself. Output that is not UTF-8
 // passes unchanged. Its caller serializes the calls.
 type characters struct {
-	most int // bytes of an event
-	send func(from brig.From, data []byte) error
+	maxEventSize int // bytes of an event
+	send         func(from brig.From, data []byte) error
 	// afterWait calls its argument after maxCharacterWait, serialized with the other calls.
 	afterWait func(func() error)
 
@@ -30,7 +30,7 @@ func (c *characters) add(from brig.From, data []byte) error {
 		delete(c.held, from)
 	}
 	for len(data) > 0 {
-		n := min(len(data), c.most)
+		n := min(len(data), c.maxEventSize)
 		if cut := n - httpapi.IncompleteBytes(data[:n]); cut > 0 {
 			n = cut
 		} else if n == len(data) { // nothing but the beginning of a character

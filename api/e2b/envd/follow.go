@@ -52,7 +52,7 @@ func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 	p := newKeepaliveSender(within, c.every, func() error {
 		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}})
 	})
-	text := characters{most: maxPipeInput, send: f.output, afterWait: func(flush func() error) {
+	text := characters{maxEventSize: maxPipeInput, send: f.output, afterWait: func(flush func() error) {
 		time.AfterFunc(maxCharacterWait, func() { _ = p.do(flush) }) // do keeps the error
 	}}
 	err := s.processesOf(c).Attach(p.ctx, f.pid, f.from, func(ev brig.ProcessEvent) error {

@@ -16,8 +16,8 @@ import (
 
 // gate contains the checks for a request that happen before its body is read.
 type gate struct {
-	op   brig.Op
-	most int // maximum size of a message in bytes, smallMessage if zero
+	op             brig.Op
+	maxMessageSize int // maximum size of a message in bytes, smallMessage if zero
 }
 
 // Limits of messages in bytes. The input of a process arrives in one message.
@@ -60,7 +60,7 @@ const (
 
 // bound returns the maximum message size of a procedure.
 func bound(procedure string) int {
-	if most := gates[procedure].most; most > 0 {
+	if most := gates[procedure].maxMessageSize; most > 0 {
 		return most
 	}
 	return smallMessage
@@ -88,7 +88,7 @@ func (e *Envd) admit(r *http.Request) error {
 	}
 	lease, tenant := httpapi.LeaseOf(r.Context()), brig.ActorFrom(r.Context()).Tenant
 	compressed := r.Header.Get("Content-Encoding") != "" || r.Header.Get("Connect-Content-Encoding") != ""
-	c.body = &countedBody{ReadCloser: r.Body, most: bound(r.URL.Path) + framing, compressed: compressed, reserve: func(n int) error {
+	c.body = &countedBody{ReadCloser: r.Body, maxBytes: bound(r.URL.Path) + framing, compressed: compressed, reserve: func(n int) error {
 		if err := lease.Reserve(tenant, int64(n)); err != nil {
 			return e.failure(r.Context(), err)
 		}
@@ -105,10 +105,10 @@ const deflated = 1032
 // countedBody is a request body that reserves memory for its bytes.
 type countedBody struct {
 	io.ReadCloser
-	reserve func(int) error
-	release func(int)
-	most    int // maximum number of bytes before releaseRead or retain is called
-	n       int
+	reserve  func(int) error
+	release  func(int)
+	maxBytes int // maximum number of bytes before releaseRead or retain is called
+	n        int
 	// packed is the number of bytes that are reserved in advance for the
 	// decompressed message. Its real size is known only after decompression.
 	compressed bool
@@ -124,13 +124,13 @@ func (h *countedBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		ahead := 0
 		if h.compressed {
-			ahead = max(min(deflated*n, h.most-h.packed), 0)
+			ahead = max(min(deflated*n, h.maxBytes-h.packed), 0)
 		}
 		if over := h.reserve(n + ahead); over != nil {
 			return 0, over
 		}
 		h.packed += ahead
-		if h.n += n; h.n > h.most {
+		if h.n += n; h.n > h.maxBytes {
 			// If Read returned no error here, the library would read an
 			// oversized message to its end.
 			return 0, connect.NewError(connect.CodeResourceExhausted, errors.New("the message is too large"))

@@ -136,7 +136,7 @@ func TestStreamMessageAccounting(t *testing.T) {
 		h := front.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			lease := httpapi.LeaseOf(r.Context())
 			b := &countedBody{
-				ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, c.size))), most: mediumMessage, compressed: c.compressed,
+				ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, c.size))), maxBytes: mediumMessage, compressed: c.compressed,
 				release: func(n int) { lease.Release(int64(n)) }, reserve: func(n int) error { return lease.Reserve("acme", int64(n)) },
 			}
 			for _, step := range []struct {

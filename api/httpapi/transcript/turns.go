@@ -10,9 +10,9 @@ import (
 type Held struct {
 	released, full chan struct{}
 
-	once         sync.Once
-	mu           sync.Mutex // guards the fields below
-	active, most int
+	once              sync.Once
+	mu                sync.Mutex // guards the fields below
+	active, maxActive int
 }
 
 // turns is the number of large responses that a key gets at the same time.
@@ -25,7 +25,7 @@ func NewHeld() *Held { return &Held{released: make(chan struct{}), full: make(ch
 func (h *Held) Wait() {
 	h.mu.Lock()
 	h.active++
-	if h.most = max(h.most, h.active); h.active == turns {
+	if h.maxActive = max(h.maxActive, h.active); h.active == turns {
 		h.once.Do(func() { close(h.full) })
 	}
 	h.mu.Unlock()
@@ -57,7 +57,7 @@ func CheckTurns(t *testing.T, h *Held, send func() error) {
 	all.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.most != turns {
-		t.Errorf("%d answers are made at once, want %d", h.most, turns)
+	if h.maxActive != turns {
+		t.Errorf("%d answers are made at once, want %d", h.maxActive, turns)
 	}
 }
