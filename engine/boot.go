@@ -79,13 +79,20 @@ func (b *boots) find(t *brig.Template, provider, digest string, limits brig.Limi
 // or when a save is lost, until ctx is done. The next start of the server removes the
 // saves, so it boots the templates again.
 func (b *boots) run(ctx context.Context) {
+	var once []brig.Template
+	for _, t := range b.images.templates {
+		if t.BootOnce {
+			once = append(once, t)
+		}
+	}
+	if len(once) == 0 {
+		return
+	}
 	tick := time.NewTicker(bootInterval)
 	defer tick.Stop()
 	for {
-		for _, t := range b.images.templates {
-			if t.BootOnce {
-				b.update(ctx, &t)
-			}
+		for i := range once {
+			b.update(ctx, &once[i])
 		}
 		select {
 		case <-ctx.Done():
@@ -125,7 +132,7 @@ func (b *boots) update(ctx context.Context, t *brig.Template) {
 	switch {
 	case err == nil:
 		b.Log.InfoContext(ctx, "booted a template", "template", t.Name, "took", time.Since(begin))
-		b.removeSave(ctx, was)
+		b.removeSave(ctx, t.Name, was)
 	case ctx.Err() == nil:
 		b.Log.WarnContext(ctx, "failed to boot a template; its sandboxes boot on their own", "template", t.Name, "err", err)
 	}
@@ -142,9 +149,9 @@ func (b *boots) imageOf(ctx context.Context, t *brig.Template) (*brig.Image, err
 
 // restore creates the instance of a sandbox as a copy of its template.
 func (b *boots) restore(ctx context.Context, m *machine, spec brig.Spec) (brig.Instance, error) {
-	saver, ok := m.backend.Provider.(brig.Saver)
-	if !ok {
-		return nil, cannotSave(m.backend.ID)
+	saver, err := saverAt(m.backend)
+	if err != nil {
+		return nil, err
 	}
 	m.booted.using.RLock()
 	defer m.booted.using.RUnlock()
@@ -164,13 +171,8 @@ func (b *boots) attach(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	b.holdCarried(m.rec.ID, carried)
-	how := attachment{continued: true, copied: true, paused: max(b.Now().Sub(m.booted.at), 0)}
-	if err := b.interpreters.reattachProcesses(ctx, m.rec, m.in, how); err != nil {
-		return err
-	}
 	m.notes = append(m.notes, fmt.Sprintf("template: a copy of the sandbox that booted at %s", m.booted.at.UTC().Format(time.RFC3339)))
-	return runRestored(ctx, m.rec, m.in)
+	return b.interpreters.continueCopy(ctx, m, carried, m.booted.at)
 }
 
 // discard forgets a save that cannot be restored, and makes the template boot again.
@@ -185,7 +187,7 @@ func (b *boots) discard(ctx context.Context, template string, booted *bootedTemp
 		return
 	}
 	b.background.Go(func() {
-		b.removeSave(ctx, booted)
+		b.removeSave(ctx, template, booted)
 		select {
 		case b.wake <- struct{}{}:
 		default: // it is about to check all templates
@@ -194,29 +196,25 @@ func (b *boots) discard(ctx context.Context, template string, booted *bootedTemp
 }
 
 // removeSave removes a save after its last restore.
-func (b *boots) removeSave(ctx context.Context, booted *bootedTemplate) {
+func (b *boots) removeSave(ctx context.Context, template string, booted *bootedTemplate) {
 	if booted == nil {
 		return
 	}
 	booted.using.Lock()
 	defer booted.using.Unlock()
-	ctx, cancel := detachedContext(ctx)
-	defer cancel()
-	if saver, ok := b.providers.builtin().Provider.(brig.Saver); ok {
-		if err := saver.RemoveSave(ctx, booted.save); err != nil { // the next start of the server removes it
-			b.Log.WarnContext(ctx, "failed to remove the save of a template", "err", err)
-		}
+	if saver, err := saverAt(b.providers.builtin()); err == nil {
+		b.pauses.discardSave(ctx, saver, booted.save, "template", template)
 	}
 }
 
 // boot boots a template in an instance that belongs to no tenant, and saves it.
-func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (_ *bootedTemplate, err error) {
+func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (*bootedTemplate, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout+t.ReadyTimeout)
 	defer cancel()
 	backend := b.providers.builtin()
-	saver, ok := backend.Provider.(brig.Saver)
-	if !ok || !backend.Provider.Capabilities().Saves {
-		return nil, cannotSave(backend.ID)
+	saver, err := saverAt(backend)
+	if err != nil {
+		return nil, err
 	}
 	m, err := b.newMachine(t, backend, img)
 	if err != nil {
@@ -253,14 +251,15 @@ func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (_ 
 	if err := b.pauses.prepareSave(ctx, saver, m.rec, m.in); err != nil {
 		return nil, err
 	}
-	out := &bootedTemplate{image: img.Digest, limits: m.rec.Spec.Limits, save: brig.SaveID(newID()), at: begin}
-	save, err := b.pauses.saveDetached(ctx, saver, m.rec, m.in, out.save, brig.SaveOptions{})
+	id := brig.SaveID(newID())
+	save, err := b.pauses.saveDetached(ctx, saver, m.rec, m.in, id, brig.SaveOptions{})
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Hit("boot.saved")
-	out.executions, out.at = b.takeCarried(m.rec.ID).release(), save.At
-	return out, nil
+	return &bootedTemplate{
+		image: img.Digest, limits: m.rec.Spec.Limits, save: id, executions: b.takeCarried(m.rec.ID).release(), at: save.At,
+	}, nil
 }
 
 // newMachine returns a machine without an instance, whose record is not stored.

@@ -28,7 +28,8 @@ func (l *lifecycle) killProgram(rec *brig.Record, in brig.Instance, p brig.Proce
 	if base.Err() != nil { // one attempt also while the engine closes
 		base = context.WithoutCancel(base)
 	}
-	reached := !l.mayBeUnreachable(rec) // before the attempt
+	_, mayBeUnreachable := l.checkerOf(rec)
+	reached := !mayBeUnreachable // before the attempt
 	pause := killPause
 	for begin := time.Now(); ; {
 		err := l.tryKill(base, rec, in, p)
@@ -61,25 +62,22 @@ func (l *lifecycle) awaitRetry(in brig.Instance, pause time.Duration) time.Durat
 	return min(2*pause, maxKillPause)
 }
 
-// mayBeUnreachable reports whether the provider of a sandbox is somewhere else.
-func (l *lifecycle) mayBeUnreachable(rec *brig.Record) bool {
+// checkerOf returns the check of a sandbox's provider, and whether the provider may be
+// unreachable. The check is nil if the provider does not exist any more.
+func (l *lifecycle) checkerOf(rec *brig.Record) (c brig.Checker, mayBeUnreachable bool) {
 	backend, err := l.providers.backendOf(&rec.Sandbox)
 	if err != nil {
-		return true
+		return nil, true
 	}
-	_, ok := backend.Provider.(brig.Checker)
-	return ok
+	c, mayBeUnreachable = backend.Provider.(brig.Checker)
+	return c, mayBeUnreachable
 }
 
 // isReachable reports whether the provider of a sandbox can be reached now.
 func (l *lifecycle) isReachable(rec *brig.Record) bool {
-	backend, err := l.providers.backendOf(&rec.Sandbox)
-	if err != nil {
-		return false
-	}
-	c, ok := backend.Provider.(brig.Checker)
-	if !ok {
-		return true
+	c, mayBeUnreachable := l.checkerOf(rec)
+	if c == nil {
+		return !mayBeUnreachable
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, killPatience)
 	defer cancel()

@@ -235,7 +235,7 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placeme
 		// The sandbox was resumed before beginMove.
 	}
 	id := brig.SaveID(newID())
-	o := &forkOrigin{id: id, release: func() { f.removeSave(ctx, saver, rec, id) }}
+	o := &forkOrigin{id: id, release: func() { f.pauses.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
 	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, noSlot); err != nil {
 		o.release()
 		return nil, err
@@ -257,12 +257,13 @@ func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Re
 	return f.pauses.packs.unpack(ctx, saver, rec)
 }
 
-// removeSave removes a save that no copy needs any more.
-func (f *forks) removeSave(ctx context.Context, saver brig.Saver, rec *brig.Record, id brig.SaveID) {
+// discardSave removes a save that no copy needs any more. The attributes, for the log,
+// name its origin.
+func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := saver.RemoveSave(ctx, id); err != nil { // the next start of the server removes it
-		f.Log.WarnContext(ctx, "failed to remove the save of a fork", "sandbox", rec.ID, "err", err)
+		p.Log.WarnContext(ctx, "failed to remove a save that copies were made from", append(origin, "err", err)...)
 	}
 }
 
@@ -481,12 +482,18 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	if err := f.network.openEgress(ctx, c.rec, c.in); err != nil {
 		return err
 	}
-	f.holdCarried(c.rec.ID, c.executions)
-	how := attachment{continued: true, copied: true, paused: max(f.Now().Sub(o.save.At), 0)}
-	if err := f.interpreters.reattachProcesses(ctx, c.rec, c.in, how); err != nil {
+	return f.interpreters.continueCopy(ctx, c.machine, c.executions, o.save.At)
+}
+
+// continueCopy takes over the programs of a copy that was restored from a save of this
+// time. The reservations are those of its processes.
+func (i *interpreters) continueCopy(ctx context.Context, m *machine, executions []*quota.Reservation, saved time.Time) error {
+	i.holdCarried(m.rec.ID, executions)
+	how := attachment{continued: true, copied: true, paused: max(i.Now().Sub(saved), 0)}
+	if err := i.reattachProcesses(ctx, m.rec, m.in, how); err != nil {
 		return err
 	}
-	return runRestored(ctx, c.rec, c.in)
+	return runRestored(ctx, m.rec, m.in)
 }
 
 // runRestored runs the script that a sandbox has for its copies, if any.

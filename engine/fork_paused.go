@@ -42,7 +42,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	failpoint.Hit("fork.paused")
 	defer func() {
 		if err != nil {
-			f.removeSave(ctx, saver, rec, saveOf(rec.ID))
+			f.pauses.discardSave(ctx, saver, saveOf(rec.ID), "sandbox", rec.ID)
 			f.deleteRecord(ctx, rec)
 		}
 	}()

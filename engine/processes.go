@@ -81,17 +81,9 @@ func (pg *programs) processesOf(id brig.ID) (ps *processes) {
 	return ps
 }
 
-// startProcess starts a process in the instance of a tenant's sandbox, and watches it.
-func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
-	a, err := pg.account(ctx, rec.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	return pg.startCharged(ctx, a, rec, in, spec)
-}
-
-// startCharged is startProcess with the account to which the process is charged.
-func (pg *programs) startCharged(ctx context.Context, a *account, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
+// startProcess starts a process in an instance and watches it. The process is charged
+// to an account: nil for that of the sandbox's tenant.
+func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
 	ps := pg.processesOf(rec.ID)
 	if err := ps.reserve(); err != nil {
 		return nil, err
@@ -104,6 +96,11 @@ func (pg *programs) startCharged(ctx context.Context, a *account, rec *brig.Reco
 	run, err := pg.vault.withSecrets(ctx, rec, spec.Command) // not stored in p.spec, which callers see
 	if err != nil {
 		return nil, err
+	}
+	if a == nil {
+		if a, err = pg.account(ctx, rec.Tenant); err != nil {
+			return nil, err
+		}
 	}
 	reservation, err := a.ReserveExec(rec.Spec.Labels)
 	if err != nil {

@@ -25,7 +25,7 @@ func (d processService) Start(ctx context.Context, spec brig.ProcessSpec) (out *
 			return err
 		}
 		spec.Command = inSandbox(v.rec.Spec, spec.Command)
-		out, err = d.e.startProcess(ctx, v.rec, in, spec)
+		out, err = d.e.startProcess(ctx, nil, v.rec, in, spec)
 		return err
 	})
 	return out, err

@@ -66,14 +66,7 @@ func (ms *machines) startProgram(ctx context.Context, m *machine, t *brig.Templa
 	if start == nil {
 		return nil, nil
 	}
-	a := m.account
-	if a == nil {
-		var err error
-		if a, err = ms.programs.account(ctx, m.rec.Tenant); err != nil {
-			return nil, err
-		}
-	}
-	p, err := ms.programs.startCharged(ctx, a, m.rec, m.in, brig.ProcessSpec{
+	p, err := ms.programs.startProcess(ctx, m.account, m.rec, m.in, brig.ProcessSpec{
 		Command: inSandbox(m.rec.Spec, *start), NoInput: true, Tag: brig.StartTag,
 	})
 	if err != nil {

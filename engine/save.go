@@ -47,11 +47,17 @@ func (ps *providers) saverOf(rec *brig.Record) (brig.Saver, *placement.Backend, 
 	if err != nil {
 		return nil, nil, err
 	}
+	saver, err := saverAt(backend)
+	return saver, backend, err
+}
+
+// saverAt returns a provider as a Saver.
+func saverAt(backend *placement.Backend) (brig.Saver, error) {
 	saver, ok := backend.Provider.(brig.Saver)
 	if !ok || !backend.Provider.Capabilities().Saves {
-		return nil, nil, cannotSave(backend.ID)
+		return nil, cannotSave(backend.ID)
 	}
-	return saver, backend, nil
+	return saver, nil
 }
 
 func cannotSave(provider string) *brig.Error {
@@ -250,12 +256,13 @@ func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Reco
 // takeUnkept is takePooled for an interpreter that ends with this server.
 func (cs *contexts) takeUnkept() *interpreter.Session {
 	cs.mu.Lock()
-	kept := cs.kept
-	cs.mu.Unlock()
-	if kept {
+	defer cs.mu.Unlock()
+	if cs.kept {
 		return nil
 	}
-	return cs.takePooled()
+	s := cs.pooled
+	cs.pooled = nil
+	return s
 }
 
 // takePooled returns the pooled interpreter that waits for the first context, or
