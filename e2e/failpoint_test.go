@@ -201,6 +201,15 @@ func (c *crashingServer) arm(rules string) {
 	}
 }
 
+// clearMarks lets processes act at every failpoint again.
+func (c *crashingServer) clearMarks(t *testing.T) {
+	t.Helper()
+	os.RemoveAll(c.marks)
+	if err := os.Mkdir(c.marks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // visited reports whether a process reaches a failpoint within the given time.
 func (c *crashingServer) visited(point string, within time.Duration) bool {
 	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
@@ -243,10 +252,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 }
 
 func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag string) {
-	os.RemoveAll(c.marks)
-	if err := os.Mkdir(c.marks, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	c.clearMarks(t)
 	c.srv.t = t
 	svc, a := c.srv.client(), newAccount()
 	rule := point + "=crash"

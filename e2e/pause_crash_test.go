@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,10 +60,7 @@ func TestPauseFilesCrash(t *testing.T) {
 // withVariable creates a sandbox with a context, in which x is 41, for a crash. In a
 // sandbox that is not pausable, the interpreter is parked before a save.
 func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausable bool) (brig.Service, *brig.Sandbox, *brig.CodeContext) {
-	os.RemoveAll(c.marks)
-	if err := os.Mkdir(c.marks, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	c.clearMarks(t)
 	c.srv.t = t
 	svc := c.srv.client()
 	box, err := svc.Create(ctx, brig.Spec{Name: "one", Pausable: pausable, TTL: 10 * time.Minute})

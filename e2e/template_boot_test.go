@@ -115,7 +115,7 @@ func TestTemplateBootsOnce(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Spec.Tag != brig.StartTag || list[0].Result != nil {
 			t.Errorf("the processes of %s are %+v, %v", box.Spec.Name, list, err)
 		}
-		if got := served(t, c, box.Spec.Name, "mine"); got != box.Spec.Name {
+		if got := served(t, c, box.Spec.Name, "mine"); got != box.Spec.Name+"\n" {
 			t.Errorf("the server in %s serves %q", box.Spec.Name, got)
 		}
 	}
@@ -172,7 +172,7 @@ func served(t *testing.T, c *client.Client, name, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(b))
+	return string(b)
 }
 
 // TestBootCrash crashes the server while a template boots, and while a sandbox is created
@@ -188,14 +188,10 @@ func TestBootCrash(t *testing.T) {
 	}
 	for _, point := range []string{"boot.made", "boot.saved", "boot.restored"} {
 		t.Run(point, func(t *testing.T) {
-			os.RemoveAll(c.marks)
-			if err := os.Mkdir(c.marks, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			c.clearMarks(t)
 			c.srv.t = t
 			if point == "boot.restored" {
-				for end := time.Now().Add(patience); len(saves()) == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				}
+				eventually(t, "the template boots", func() bool { return len(saves()) > 0 })
 				c.arm(point + "=crash")
 				for end := time.Now().Add(patience); !c.visited(point, 0) && time.Now().Before(end); {
 					_, _ = c.srv.client().Create(t.Context(), brig.Spec{Template: "once"}) // the server crashes

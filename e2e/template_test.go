@@ -3,8 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,19 +58,7 @@ func TestTemplates(t *testing.T) {
 	c := s.client()
 	get := func(t *testing.T, name string) string {
 		t.Helper()
-		web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return c.Dial(ctx, name, 8000)
-		}}}
-		resp, err := web.Get("http://inside:8000/index.html")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
+		return served(t, c, name, "index.html")
 	}
 	t.Run("REST", func(t *testing.T) {
 		box, err := c.Create(ctx, brig.Spec{Name: "one", Template: "web", Env: map[string]string{"GREETING": "good day"}})

@@ -67,7 +67,13 @@ var patience = race.Patience(15 * time.Second)
 // eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * patience); !ok(); time.Sleep(20 * time.Millisecond) {
+	eventuallyWithin(t, 2*patience, what, ok)
+}
+
+// eventuallyWithin is eventually with a time limit.
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not yet", what)
 		}

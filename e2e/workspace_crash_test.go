@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,10 +43,7 @@ func TestWorkspaceCrash(t *testing.T) {
 		points++
 		t.Run(p.Name, func(t *testing.T) {
 			b.t = t
-			os.RemoveAll(c.marks)
-			if err := os.Mkdir(c.marks, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			c.clearMarks(t)
 			n := 100 + i
 			write(n)
 			before, err := b.svc.WorkspaceVersions(ctx, "data")
@@ -107,8 +103,7 @@ func TestWorkspaceCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.arm("workspace.removed=crash")
-	_ = os.RemoveAll(c.marks)
-	_ = os.Mkdir(c.marks, 0o700)
+	c.clearMarks(t)
 	if err := b.svc.RemoveWorkspace(ctx, "data"); err == nil {
 		t.Error("the server has not died")
 	}

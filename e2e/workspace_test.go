@@ -132,19 +132,14 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The conflict may have caused a sweep, and the next one follows after a minute.
-	swept := func() bool {
+	eventuallyWithin(t, time.Minute+patience, "the store is swept", func() bool {
 		for name := range treeOf(t, filepath.Join(dir, "objects")) {
 			if strings.Contains(name, "/blobs/") || strings.Contains(name, "/versions/") {
 				return false
 			}
 		}
 		return true
-	}
-	for end := time.Now().Add(time.Minute + patience); !swept(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the store is not swept")
-		}
-	}
+	})
 }
 
 // TestWorkspaceWritePolicy tests the four write modes: read_only, overlay,
