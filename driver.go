@@ -23,11 +23,11 @@ type Driver struct {
 	// Open opens a provider with a configuration that Config returned,
 	// completed and validated. A provider that implements io.Closer is closed
 	// after its last use.
-	Open func(ctx context.Context, site Site, config any) (Provider, error)
+	Open func(ctx context.Context, env ProviderEnv, config any) (Provider, error)
 }
 
-// Site is the environment that a server passes to each provider that it opens.
-type Site struct {
+// ProviderEnv is the environment that a server passes to each provider that it opens.
+type ProviderEnv struct {
 	// ID is the provider's ID; see ProviderDriver.
 	ID string
 	// Dir is the provider's private directory.
@@ -44,17 +44,17 @@ type Site struct {
 }
 
 // NewDriver returns a Driver whose configuration has the type C.
-func NewDriver[C any](d Driver, defaults C, open func(ctx context.Context, site Site, config *C) (Provider, error)) Driver {
+func NewDriver[C any](d Driver, defaults C, open func(ctx context.Context, env ProviderEnv, config *C) (Provider, error)) Driver {
 	d.Config = func() any {
 		c := defaults
 		return &c
 	}
-	d.Open = func(ctx context.Context, site Site, config any) (Provider, error) {
+	d.Open = func(ctx context.Context, env ProviderEnv, config any) (Provider, error) {
 		c, ok := config.(*C)
 		if !ok {
 			return nil, Errorf(Internal, "the configuration of %s is a %T", d.Name, config)
 		}
-		return open(ctx, site, c)
+		return open(ctx, env, c)
 	}
 	return d
 }

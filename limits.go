@@ -17,9 +17,9 @@ type Limits struct {
 	Output    int64   // stored bytes of each output stream of each execution
 }
 
-// Bounds are the limits that a service allows: the default for a zero field,
+// LimitRange is the range of limits that a service allows: the default for a zero field,
 // the minimum and the maximum.
-type Bounds struct {
+type LimitRange struct {
 	Default, Min, Max Limits
 	// DefaultTTL and MaxTTL bound the lease. MaxLife bounds the total lifetime.
 	DefaultTTL, MaxTTL, MaxLife time.Duration
@@ -36,9 +36,9 @@ const (
 	GiB = 1 << 30
 )
 
-// DefaultBounds returns the default bounds of a service.
-func DefaultBounds() Bounds {
-	return Bounds{
+// DefaultLimitRange returns the default range of a service.
+func DefaultLimitRange() LimitRange {
+	return LimitRange{
 		Default: Limits{Memory: 512 * MiB, CPUs: 1, Processes: 256, OpenFiles: 1024, Disk: 1 * GiB, Output: 1 * MiB},
 		Min:     Limits{Memory: 32 * MiB, CPUs: 0.05, Processes: 8, OpenFiles: 32, Disk: 1 * MiB, Output: 1 * KiB},
 		Max:     Limits{Memory: 64 * GiB, CPUs: 64, Processes: 32768, OpenFiles: 1 << 20, Disk: 1024 * GiB, Output: 16 * MiB},
@@ -49,8 +49,8 @@ func DefaultBounds() Bounds {
 }
 
 // Fill returns l with the defaults of b for zero fields, or an error that names
-// the first field that is out of bounds.
-func (b Bounds) Fill(l Limits) (Limits, error) {
+// the first field that is out of range.
+func (b LimitRange) Fill(l Limits) (Limits, error) {
 	var err error
 	fill := func(field string, v, def, min, max float64, format func(float64) string) float64 {
 		if v == 0 {
@@ -84,12 +84,12 @@ func (b Bounds) Fill(l Limits) (Limits, error) {
 }
 
 // FillTimeout returns d, or the default for zero. Its error names the field.
-func (b Bounds) FillTimeout(field string, d time.Duration) (time.Duration, error) {
+func (b LimitRange) FillTimeout(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTimeout, b.MaxTimeout)
 }
 
 // FillTTL returns d, or the default for zero. Its error names the field.
-func (b Bounds) FillTTL(field string, d time.Duration) (time.Duration, error) {
+func (b LimitRange) FillTTL(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTTL, b.MaxTTL)
 }
 

@@ -1,7 +1,7 @@
 package brig
 
 // Op is an operation of Service, or an operation that an API implements itself
-// (see DoorOps). The table below is the only list of Service operations. Each
+// (see KernelOps). The table below is the only list of Service operations. Each
 // row has the required role and the name in the audit log.
 type Op struct {
 	Name    string // audit and metrics name
@@ -165,5 +165,5 @@ var (
 	OpRemoveKernel    = Op{"run.kernel.remove", "", Member, true, false}
 )
 
-// DoorOps lists the operations above, which have no Service method.
-var DoorOps = []Op{OpCreateKernel, OpKernels, OpGetKernel, OpOpenKernel, OpInterruptKernel, OpRestartKernel, OpRemoveKernel}
+// KernelOps lists the operations above, which have no Service method.
+var KernelOps = []Op{OpCreateKernel, OpKernels, OpGetKernel, OpOpenKernel, OpInterruptKernel, OpRestartKernel, OpRemoveKernel}

@@ -25,7 +25,7 @@ func TestValidName(t *testing.T) {
 }
 
 func TestBoundsFill(t *testing.T) {
-	b := brig.DefaultBounds()
+	b := brig.DefaultLimitRange()
 	for _, c := range []struct {
 		in    brig.Limits
 		field string // field of the error; empty for none
@@ -121,7 +121,7 @@ func TestOpsAreTotal(t *testing.T) {
 	for m := range rows {
 		t.Errorf("row of %s, which Service does not have", m)
 	}
-	for _, op := range brig.DoorOps {
+	for _, op := range brig.KernelOps {
 		if names[op.Name] || op.Method != "" || op.Sandbox || op.Role == brig.Nobody {
 			t.Errorf("an API's row %+v is a duplicate, Service's or without a role", op)
 		}

@@ -21,7 +21,7 @@ type Tenant struct {
 	Rev int64 `json:",omitempty"`
 }
 
-// Ceilings bound each sandbox of a tenant, within the service's own Bounds. A
+// Ceilings bound each sandbox of a tenant, within the LimitRange of the service. A
 // zero field adds no bound.
 type Ceilings struct {
 	Limits                                Limits
@@ -55,8 +55,8 @@ func (c Ceilings) Check() error {
 	return nil
 }
 
-// Within returns the bounds for a tenant with these ceilings.
-func (b Bounds) Within(c Ceilings) Bounds {
+// Within returns the limit range of a tenant with these ceilings.
+func (b LimitRange) Within(c Ceilings) LimitRange {
 	capBound(&b.Default.Memory, &b.Min.Memory, &b.Max.Memory, c.Limits.Memory)
 	capBound(&b.Default.CPUs, &b.Min.CPUs, &b.Max.CPUs, c.Limits.CPUs)
 	capBound(&b.Default.Processes, &b.Min.Processes, &b.Max.Processes, c.Limits.Processes)

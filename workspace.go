@@ -92,7 +92,7 @@ type WorkspaceCommit struct {
 	// Version is the newest version after the commit. It is the previous
 	// version if the sandbox made no changes.
 	Version *WorkspaceVersion
-	// Changes are the committed changes by path, at most MaxWorkspaceTold.
+	// Changes are the committed changes by path, at most MaxWorkspacePaths.
 	// Changed is the total number.
 	Changes []WorkspaceChange
 	Changed int
@@ -149,7 +149,7 @@ const (
 	MaxWorkspaceNames  = 32 * MiB // bytes of their paths and of the targets of links
 	MaxWorkspaceFile   = 16 * GiB // bytes of one file
 	MaxWorkspaceSize   = 64 * GiB // bytes of a version
-	MaxWorkspaceTold   = 1000     // paths in a response
+	MaxWorkspacePaths  = 1000     // paths in a response
 	MaxWorkspacePrefix = 64       // prefixes of a sandbox, and paths to capture
 
 	MaxWorkspaceCaptured     = 1000      // files and links from outside /workspace

@@ -52,7 +52,7 @@ func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, con
 	if err := store.PutTenant(b.Context(), &brig.Tenant{Name: "bench"}); err != nil {
 		b.Fatal(err)
 	}
-	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, LimitRange: brig.DefaultBounds(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, LimitRange: brig.DefaultLimitRange(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if pool.Memory > 0 {
 		if err := e.Recover(b.Context()); err != nil {
 			b.Fatal(err)

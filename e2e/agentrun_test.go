@@ -37,7 +37,7 @@ func TestProgramsAtAgentRun(t *testing.T) {
 	})
 	srv := httptest.NewServer(double)
 	t.Cleanup(srv.Close)
-	p, err := agentrun.Open(brig.Site{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}}, agentrun.Config{
+	p, err := agentrun.Open(brig.ProviderEnv{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}}, agentrun.Config{
 		AccessKeyID: id, AccessKeySecret: secret, AccountID: "1", Region: region, Timeout: 30,
 		ControlEndpoint: srv.URL, DataEndpoint: srv.URL, AllowPrivate: true,
 	})

@@ -89,7 +89,7 @@ func TestAttackHostileAgent(t *testing.T) {
 
 // callHostileAgent makes one call to an agent that misbehaves in the given way.
 func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
-	spec := brig.Spec{Name: "hostile", Image: digest, Limits: brig.DefaultBounds().Default}
+	spec := brig.Spec{Name: "hostile", Image: digest, Limits: brig.DefaultLimitRange().Default}
 	spec.Limits.Memory = 128 * brig.MiB
 	in, err := p.Create(t.Context(), brig.ID("hostile-"+what), spec, time.Now().Add(10*time.Minute))
 	if err != nil {

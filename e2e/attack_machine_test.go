@@ -44,7 +44,7 @@ func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.I
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := brig.Spec{Name: string(id), Image: img.Digest, Limits: brig.DefaultBounds().Default}
+	spec := brig.Spec{Name: string(id), Image: img.Digest, Limits: brig.DefaultLimitRange().Default}
 	if change != nil {
 		change(&spec)
 	}

@@ -191,7 +191,7 @@ func TestConcurrentChanges(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer store.Close()
-				e := engine.New(ctx, engine.Options{Store: store, Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds()})
+				e := engine.New(ctx, engine.Options{Store: store, Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange()})
 				defer e.Close()
 				for _, name := range []string{"acme", "ops"} {
 					if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
@@ -204,7 +204,7 @@ func TestConcurrentChanges(t *testing.T) {
 					t.Fatal(err)
 				}
 				svc := &barrierService{Engine: e, blind: blind, bothArrived: make(chan struct{})}
-				srv := httptest.NewServer(rest.New(rest.Options{Service: svc, Keys: e, Bounds: brig.DefaultBounds(), Log: slog.New(slog.DiscardHandler)}))
+				srv := httptest.NewServer(rest.New(rest.Options{Service: svc, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: slog.New(slog.DiscardHandler)}))
 				defer srv.Close()
 				s := &server{t: t, url: srv.URL, key: key}
 				done := make(chan error, 2)

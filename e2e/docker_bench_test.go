@@ -78,7 +78,7 @@ func (c *benchmarkedProvider) round(b *testing.B) {
 	python := []string{"python3", "-I", "-c", "print(6*7)"}
 	timed("create-to-output", func() error {
 		timed("create", func() (err error) {
-			spec := brig.Spec{Name: "bench", Image: c.image, Limits: brig.DefaultBounds().Default}
+			spec := brig.Spec{Name: "bench", Image: c.image, Limits: brig.DefaultLimitRange().Default}
 			in, err = c.p.Create(b.Context(), brig.ID(fmt.Sprintf("b%d", time.Now().UnixNano())), spec, time.Now().Add(time.Minute))
 			return err
 		})

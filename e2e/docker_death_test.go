@@ -20,7 +20,7 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 	}
 	create := func(t *testing.T, p *docker.Provider, lease time.Duration, change func(*brig.Spec)) (brig.ID, brig.Instance) {
 		t.Helper()
-		spec := brig.Spec{Name: "mortal", Image: l.digest(t, p), Limits: brig.DefaultBounds().Default}
+		spec := brig.Spec{Name: "mortal", Image: l.digest(t, p), Limits: brig.DefaultLimitRange().Default}
 		if change != nil {
 			change(&spec)
 		}
@@ -88,7 +88,7 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 		p := open(t, dir)
 		tied, _ := create(t, p, time.Minute, func(s *brig.Spec) { s.Ephemeral = true })
 		bound, in := create(t, p, time.Minute, func(s *brig.Spec) { s.Ephemeral, s.Blank = true, true })
-		if err := in.Bind(t.Context(), brig.Spec{Name: "mine", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute)); err != nil {
+		if err := in.Bind(t.Context(), brig.Spec{Name: "mine", Limits: brig.DefaultLimitRange().Default}, time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := open(t, dir).Sweep(t.Context(), map[brig.ID]bool{bound: true}); n != 0 || err != nil {

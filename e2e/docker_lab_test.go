@@ -226,7 +226,7 @@ func (l *dockerLab) digest(t testing.TB, p *docker.Provider) string {
 // machine creates an instance that is destroyed when the test ends.
 func (l *dockerLab) machine(t testing.TB, p *docker.Provider, change func(*brig.Spec)) (brig.ID, brig.Instance) {
 	t.Helper()
-	spec := brig.Spec{Name: "lab", Image: l.digest(t, p), Limits: brig.DefaultBounds().Default}
+	spec := brig.Spec{Name: "lab", Image: l.digest(t, p), Limits: brig.DefaultLimitRange().Default}
 	if change != nil {
 		change(&spec)
 	}

@@ -372,8 +372,10 @@ func (l *dockerLab) checkCertificates(t *testing.T, image string) {
 // addition to its own provider.
 func withDocker(t *testing.T) engine.Options {
 	return engine.Options{
-		Drivers:   []brig.Driver{docker.Driver()},
-		DriverEnv: func(id string) brig.Site { return brig.Site{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")} },
+		Drivers: []brig.Driver{docker.Driver()},
+		DriverEnv: func(id string) brig.ProviderEnv {
+			return brig.ProviderEnv{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")}
+		},
 	}
 }
 

@@ -98,7 +98,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 			t.Fatal(err)
 		}
 	}
-	o.Store, o.Provider, o.Images, o.LimitRange = store, p, images, brig.DefaultBounds()
+	o.Store, o.Provider, o.Images, o.LimitRange = store, p, images, brig.DefaultLimitRange()
 	o.Keys, o.Seed = keyring(t), []byte("seed")
 	if o.Workspaces == nil {
 		o.Workspaces = folderOf(t, filepath.Join(dir, "workspaces"))

@@ -60,7 +60,7 @@ func TestEarlierVersionsSavesAreRestored(t *testing.T) {
 	}
 	ctx, lease := t.Context(), time.Now().Add(10*time.Minute)
 	spec := func(id brig.ID) brig.Spec {
-		return brig.Spec{Name: string(id), Image: img.Digest, Limits: brig.DefaultBounds().Default, Pausable: true}
+		return brig.Spec{Name: string(id), Image: img.Digest, Limits: brig.DefaultLimitRange().Default, Pausable: true}
 	}
 	create := func(id brig.ID) brig.Instance {
 		in, err := earlier.Create(ctx, id, spec(id), lease)

@@ -153,7 +153,7 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 // withoutAgent subtracts the agent's threads, whose number varies, from root's
 // process limit, because gVisor counts them as root's processes.
 func withoutAgent(facts map[string]string) {
-	var soft, hard, limit = 0, 0, brig.DefaultBounds().Default.Processes
+	var soft, hard, limit = 0, 0, brig.DefaultLimitRange().Default.Processes
 	n, err := fmt.Sscanf(facts["rlimit.nproc"], "%d %d", &soft, &hard)
 	if n == 2 && err == nil && soft == hard && soft > limit && soft <= limit+32 {
 		facts["rlimit.nproc"] = fmt.Sprintf("%d %d", limit, limit)

@@ -49,7 +49,7 @@ func openExecman(t *testing.T) *execman.Provider {
 		Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	}))
 	t.Cleanup(srv.Close)
-	p, err := execman.Open(brig.Site{ID: execman.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}},
+	p, err := execman.Open(brig.ProviderEnv{ID: execman.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}},
 		execman.Config{Endpoint: srv.URL, Timeout: 30, MaxRetries: 3, PoolSize: 4, AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider
 	t.Helper()
 	config := e2b.Driver().Config().(*e2b.Config)
 	config.APIKey, config.APIURL, config.SandboxURL = key, s.url, s.url
-	p, err := e2b.Driver().Open(t.Context(), brig.Site{ID: e2b.Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, config)
+	p, err := e2b.Driver().Open(t.Context(), brig.ProviderEnv{ID: e2b.Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestE2BProviderEnds(t *testing.T) {
 	if _, err := p.(brig.Imager).Image(t.Context(), "no-such-template"); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("a template that is not there: %v", err)
 	}
-	spec := brig.Spec{Name: "x", Image: img.Digest, Limits: brig.DefaultBounds().Default}
+	spec := brig.Spec{Name: "x", Image: img.Digest, Limits: brig.DefaultLimitRange().Default}
 	broken := filepath.Join(t.TempDir(), "agent")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho no agent\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ for family, kind, to in ((socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', 9)),
 func TestRefusalsInTheAuditLog(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
-	limits := brig.DefaultBounds().Default
+	limits := brig.DefaultLimitRange().Default
 	limits.Processes = 32
 	for name, code := range map[string]string{
 		"quiet": "import subprocess\nprint(subprocess.run(['uname'], capture_output=True).stdout)",

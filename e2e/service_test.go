@@ -84,11 +84,11 @@ func TestServiceThroughAPI(t *testing.T) {
 	addKeys(t, store)
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 		Workspaces: folderOf(t, t.TempDir()),
 	})
 	defer e.Close()
-	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet}))
 	defer srv.Close()
 	servicetest.Run(t, throughAPI(t, srv.URL))
 }

@@ -196,7 +196,7 @@ func TestOlderCgroups(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			limits, err := brig.DefaultBounds().Fill(brig.Limits{})
+			limits, err := brig.DefaultLimitRange().Fill(brig.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -189,7 +189,7 @@ func TestSmolagentsPackages(t *testing.T) {
 	x := newIndex(t)
 	e, _ := withPackages(t, x, withPackagesAllowed(t))
 	addKeys(t, e.Store)
-	door := kernels.New(kernels.Options{Service: e, Keys: e, Egress: toPackages(), Timeout: 2 * time.Minute, Bounds: brig.DefaultBounds()})
+	door := kernels.New(kernels.Options{Service: e, Keys: e, Egress: toPackages(), Timeout: 2 * time.Minute, LimitRange: brig.DefaultLimitRange()})
 	t.Cleanup(door.Close)
 	srv := httptest.NewServer(door)
 	t.Cleanup(srv.Close)

@@ -164,7 +164,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	templates := []brig.Template{{Name: "base", Image: "host"}}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
 	t.Cleanup(e.Close)
 	data := envd.New(envd.Options{Service: e, Log: quiet})
 	t.Cleanup(data.Close)

@@ -131,9 +131,9 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
-	native := rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet})
+	native := rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

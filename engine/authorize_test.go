@@ -13,7 +13,7 @@ import (
 // function, it rejects a role that is too weak, a key of another scope and a
 // grant for some sandboxes. The audit log records the rejection.
 func TestAuthorizeIsGated(t *testing.T) {
-	for _, op := range brig.DoorOps {
+	for _, op := range brig.KernelOps {
 		for who, actor := range map[string]brig.Actor{
 			"a weak role":     {Name: "ann", Tenant: "acme", Role: op.Role - 1},
 			"another scope":   {Name: "ann", Tenant: "acme", Role: brig.Admin, Scopes: []string{"sandbox.", "context."}},

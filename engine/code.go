@@ -212,12 +212,12 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	for k := range r.c.info.Spec.Env { // the context's own environment takes precedence
 		delete(secrets, k)
 	}
-	order := interpreter.Order{Op: "cell", Code: source, Uncounted: code.Uncounted, Env: mergeEnv(mergeEnv(r.c.env, secrets), code.Env)}
+	request := interpreter.Request{Op: "cell", Code: source, Uncounted: code.Uncounted, Env: mergeEnv(mergeEnv(r.c.env, secrets), code.Env)}
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, step := span.Start(ctx, "guest.program")
-	_, err = r.session.Do(wctx, order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	_, err = r.session.Do(wctx, request, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
 	endStep(step, err)
 	r.flush(wctx) // pass on early output that has not been passed on yet
 	r.mu.Lock()
@@ -442,7 +442,7 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 		r.res.Error = &brig.CodeError{Name: protocolViolation, Value: v.What + "; the interpreter was ended, and its variables are gone"}
 	} else if r.res.TimedOut && !r.started {
 		r.res.Error = &brig.CodeError{Name: "InterpreterDied",
-			Value: "the code did not start in its time, because the interpreter was busy or other code took its orders; it was killed, and its variables are gone"}
+			Value: "the code did not start in its time, because the interpreter was busy or other code took its requests; it was killed, and its variables are gone"}
 	}
 	if r.res.Error == nil {
 		value := "the interpreter ended"

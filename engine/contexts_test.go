@@ -286,7 +286,7 @@ func TestContextsSurviveServerRestart(t *testing.T) {
 		advance(time.Second)
 
 		defer p.disconnect()()
-		next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p.Provider, Images: images{}, LimitRange: brig.DefaultBounds()})
+		next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p.Provider, Images: images{}, LimitRange: brig.DefaultLimitRange()})
 		defer next.Close()
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)

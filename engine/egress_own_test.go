@@ -75,11 +75,11 @@ func TestExhaustedEgressStaysClosed(t *testing.T) {
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: box.Tenant, Quota: brig.Quota{EgressPerDay: quota}}); err != nil {
 		t.Fatal(err)
 	}
-	if again(); h.EgressSpent(box.ID) {
+	if again(); h.EgressQuotaUsedUp(box.ID) {
 		t.Error("it is closed before the quota is used up")
 	}
 	_ = h.CountEgress(box.ID, quota+1)
-	if again(); !h.EgressSpent(box.ID) {
+	if again(); !h.EgressQuotaUsedUp(box.ID) {
 		t.Error("rules that are given again open it")
 	}
 }

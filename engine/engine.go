@@ -45,12 +45,12 @@ type Options struct {
 	// configure. DriverEnv returns the environment that the driver of a
 	// provider receives.
 	Drivers   []brig.Driver
-	DriverEnv func(id string) brig.Site
+	DriverEnv func(id string) brig.ProviderEnv
 	// Active is the provider that is active until an operator changes the
 	// setting. Default Provider; NoProvider selects none.
 	Active     string
 	Images     brig.ImageStore
-	LimitRange brig.Bounds
+	LimitRange brig.LimitRange
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 	// Clock decides whether keys, grants and sessions have ended. Default Now.

@@ -41,7 +41,7 @@ type fixture struct {
 func newFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	t.Helper()
 	h := &fixture{store: mem.New(), provider: &fake.Provider{}}
-	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Keys: newKeyring(t), Seed: []byte("seed")}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultLimitRange(), Keys: newKeyring(t), Seed: []byte("seed")}
 	objects, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestRecover(t *testing.T) {
 	}
 
 	later := func() time.Time { return time.Now().Add(10 * time.Minute) }
-	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Now: later})
+	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultLimitRange(), Now: later})
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestLogsTail(t *testing.T) {
 func BenchmarkGate(b *testing.B) {
 	store := mem.New()
 	createTenants(b, store, "t")
-	e := engine.New(b.Context(), engine.Options{Store: store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultBounds()})
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultLimitRange()})
 	defer e.Close()
 	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "a", Tenant: "t", Role: brig.Member})
 	s, err := e.Create(ctx, brig.Spec{TTL: time.Hour})

@@ -83,9 +83,9 @@ func DisableLocks(t interface{ Cleanup(func()) }) {
 	t.Cleanup(func() { locksDisabled = false })
 }
 
-// EgressSpent reports whether a sandbox's session denies all traffic because
+// EgressQuotaUsedUp reports whether a sandbox's session denies all traffic because
 // its tenant's quota is used up.
-func (e *Engine) EgressSpent(id brig.ID) bool {
+func (e *Engine) EgressQuotaUsedUp(id brig.ID) bool {
 	w := e.egressOf(id)
 	w.mu.Lock()
 	defer w.mu.Unlock()

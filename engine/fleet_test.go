@@ -73,14 +73,14 @@ type clouds struct {
 }
 
 func (s *clouds) driver() brig.Driver {
-	return brig.NewDriver(brig.Driver{Name: "cloud", Title: "Cloud"}, cloudConfig{Timeout: 30}, func(_ context.Context, site brig.Site, config *cloudConfig) (brig.Provider, error) {
+	return brig.NewDriver(brig.Driver{Name: "cloud", Title: "Cloud"}, cloudConfig{Timeout: 30}, func(_ context.Context, env brig.ProviderEnv, config *cloudConfig) (brig.Provider, error) {
 		if config.Key == "refused-by-the-cloud" {
 			return nil, brig.Errorf(brig.ConnectionFailed, "the key is refused")
 		}
-		c := &cloud{id: site.ID, config: *config}
+		c := &cloud{id: env.ID, config: *config}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.opened[site.ID] = append(s.opened[site.ID], c)
+		s.opened[env.ID] = append(s.opened[env.ID], c)
 		return c, nil
 	})
 }
@@ -437,7 +437,7 @@ func TestRecoverElsewhere(t *testing.T) {
 	old := s.newestCloud("cloud")
 	h.Close()
 	o := h.Options
-	again := brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.Site, *cloudConfig) (brig.Provider, error) { return old, nil })
+	again := brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.ProviderEnv, *cloudConfig) (brig.Provider, error) { return old, nil })
 	o.Drivers = []brig.Driver{again}
 	e := engine.New(ctx, o)
 	defer e.Close()
@@ -491,7 +491,7 @@ func (r *runner) Run(_ context.Context, _ brig.ID, p brig.Program, sio brig.IO) 
 func TestProviderForRunsOnly(t *testing.T) {
 	far := &runner{fail: func(int64) error { return nil }}
 	h, _ := newCloudFixture(t, func(o *engine.Options) {
-		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.Site, *struct{}) (brig.Provider, error) { return far, nil }))
+		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.ProviderEnv, *struct{}) (brig.Provider, error) { return far, nil }))
 	})
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "far", Activate: true}); err != nil {

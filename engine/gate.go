@@ -43,7 +43,7 @@ type call struct {
 	// account is the account of the caller's tenant. limitRange and
 	// tenantLimits limit the caller's requests.
 	account      *account
-	limitRange   brig.Bounds
+	limitRange   brig.LimitRange
 	tenantLimits brig.Ceilings
 	checkOnly    bool   // only the gate is checked; the call itself follows later
 	release      func() // permits the sandbox to be paused again
@@ -270,7 +270,7 @@ func withDetail(key, value string) func(*call) {
 	return func(v *call) { v.addDetail(key, value) }
 }
 
-// Authorize authorizes a call of one of brig.DoorOps like any other call, and
+// Authorize authorizes a call of one of brig.KernelOps like any other call, and
 // calls do with the caller's tenant. Such a call is about an object that an API
 // itself keeps for tenants; name is the object's name in the audit log. do must
 // not block.

@@ -128,7 +128,7 @@ func TestOpenCountsAsUse(t *testing.T) {
 
 // TestOpenEndsWithMaxLife verifies that the maximum life ends a sandbox that is open.
 func TestOpenEndsWithMaxLife(t *testing.T) {
-	limitRange := brig.DefaultBounds()
+	limitRange := brig.DefaultLimitRange()
 	limitRange.MaxLife, limitRange.MaxTTL = 2*time.Hour, time.Hour
 	for what, open := range openUses {
 		t.Run(what, func(t *testing.T) {

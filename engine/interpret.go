@@ -48,8 +48,8 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	limit := m.rec.Spec.Limits.Output
 	a := &programRun{e: i, m: m, sio: sio, out: output.NewCapture(limit), err: output.NewCapture(limit)}
 	a.res = brig.Result{ExecID: newExecID(), Started: i.Now().UTC()}
-	if j.order.Op == opStep {
-		a.step = &stepRun{packages: j.packages, requested: tool.PipRequirements(j.order.Code)}
+	if j.request.Op == opStep {
+		a.step = &stepRun{packages: j.packages, requested: tool.PipRequirements(j.request.Code)}
 	}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)
@@ -60,8 +60,8 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	stopTimeout := a.startTimeout(j.cmd.Timeout, j.grace)
 	defer stopTimeout()
 	_, s := span.Start(ctx, "guest.program")
-	end, err := m.session.Do(ctx, j.order, interpreter.Sink{Output: a.output, Message: func(said *interpreter.Message) {
-		m.program.note(said, j.order.Code)
+	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.output, Message: func(said *interpreter.Message) {
+		m.program.note(said, j.request.Code)
 		a.step.message(said)
 	}})
 	a.res.Duration = time.Since(begin)

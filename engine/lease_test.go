@@ -109,7 +109,7 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 
 // Neither use nor extension makes a sandbox live longer than MaxLife.
 func TestMaxLifeLimitsLease(t *testing.T) {
-	limitRange := brig.DefaultBounds()
+	limitRange := brig.DefaultLimitRange()
 	limitRange.MaxLife = 25 * time.Hour // with the default of a week, the engine's ticks take half a minute
 	withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -147,7 +147,7 @@ func TestLeaseWithoutServer(t *testing.T) {
 		}
 		h.Close()
 		time.Sleep(10 * time.Minute)
-		h.Engine = engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultBounds()})
+		h.Engine = engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultLimitRange()})
 		defer h.Close()
 		if err := h.Recover(ctx); err != nil {
 			t.Fatal(err)

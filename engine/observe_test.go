@@ -65,7 +65,7 @@ func newObservedEngine(t *testing.T, change func(*engine.Options)) (*engine.Engi
 		t.Fatal(err)
 	}
 	o := engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: &images{}, LimitRange: brig.DefaultBounds(), Observer: s,
+		Store: store, Provider: &fake.Provider{}, Images: &images{}, LimitRange: brig.DefaultLimitRange(), Observer: s,
 		Rates: map[string]brig.Rate{fake.Name: {PerCall: 1, PerGiBSecond: 1e9}},
 	}
 	change(&o)
@@ -85,7 +85,7 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	if r.Status != brig.RunSuccess || r.Kind != "" || r.Provider != fake.Name || r.Op != "run" || r.Tenant != "acme" || r.Language != "command" || r.Sandbox == "" {
 		t.Errorf("told %+v", r)
 	}
-	limits := brig.DefaultBounds().Default
+	limits := brig.DefaultLimitRange().Default
 	if want := (brig.Rate{PerCall: 1, PerGiBSecond: 1e9}).Cost(1, r.Duration, limits.Memory); r.Cost != want || r.Cost < 1 {
 		t.Errorf("it cost %v, want %v", r.Cost, want)
 	}
@@ -219,7 +219,7 @@ func TestEndWithoutServerIsCounted(t *testing.T) {
 	h.box(t, withRole(t, brig.Member), brig.Spec{Name: "one"})
 	h.Close()
 	next := engine.New(t.Context(), engine.Options{
-		Store: h.store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultBounds(), Observer: s,
+		Store: h.store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultLimitRange(), Observer: s,
 	})
 	defer next.Close()
 	if err := next.Recover(t.Context()); err != nil {

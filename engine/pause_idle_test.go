@@ -144,7 +144,7 @@ func TestPauseAfterRejected(t *testing.T) {
 	for what, spec := range map[string]brig.Spec{
 		"a main program":          {PauseAfter: time.Minute, Command: program},
 		"a workspace":             {PauseAfter: time.Minute, Workspace: brig.WorkspaceUse{Name: "files", Mode: brig.WorkspaceDirect}},
-		"the default lease":       {PauseAfter: brig.DefaultBounds().DefaultTTL},
+		"the default lease":       {PauseAfter: brig.DefaultLimitRange().DefaultTTL},
 		"a shorter lease":         {PauseAfter: time.Minute, TTL: 30 * time.Second},
 		"less than the minimum":   {PauseAfter: brig.MinPauseAfter - 1},
 		"a time before the start": {PauseAfter: -time.Minute},

@@ -12,7 +12,7 @@ import (
 func TestResumeRespectsMaxLife(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	life := brig.DefaultBounds().MaxLife
+	life := brig.DefaultLimitRange().MaxLife
 	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
 	pause := func(ran, paused time.Duration) {
 		t.Helper()

@@ -511,7 +511,7 @@ func TestServerDiesWhileBinding(t *testing.T) {
 			withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 				p.setHooks(hooks{bind: func(in *hookedInstance) error {
 					synctest.Wait() // wait for concurrent writes, since a dead server cannot write later
-					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultBounds()})
+					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultLimitRange()})
 					defer next.Close()
 					if err := next.Recover(t.Context()); err != nil {
 						t.Errorf("Recover: %v", err)

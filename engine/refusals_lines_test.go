@@ -41,7 +41,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 			t.Parallel()
 			h := newFixture(t, nil)
 			ctx := withRole(t, brig.Admin)
-			limits := brig.DefaultBounds().Default
+			limits := brig.DefaultLimitRange().Default
 			limits.Processes = 32
 			s, err := h.Create(ctx, brig.Spec{Name: "box", Limits: limits})
 			if err != nil {

@@ -217,12 +217,12 @@ func (rs *runs) findRun(ctx context.Context, tenant, name string) (*brig.Outcome
 
 // job is a program, translated into operations on an instance.
 type job struct {
-	spec  brig.Spec
-	cmd   brig.Command // the command, or the command that starts the interpreter
-	lang  *interpreter.Language
-	order interpreter.Order
-	files []brig.File
-	grace time.Duration // time to exit after the command's timeout
+	spec    brig.Spec
+	cmd     brig.Command // the command, or the command that starts the interpreter
+	lang    *interpreter.Language
+	request interpreter.Request
+	files   []brig.File
+	grace   time.Duration // time to exit after the command's timeout
 	// packages are a step's requirements, installed before the step starts.
 	packages []string
 }
@@ -307,11 +307,11 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	if len(j.packages) > 0 { // they may have to be installed first
 		j.spec.TTL = min(j.spec.TTL+builderTTL, v.limitRange.MaxTTL)
 	}
-	j.spec.Ephemeral, j.order.Env = true, withCA(j.spec)
+	j.spec.Ephemeral, j.request.Env = true, withCA(j.spec)
 	return j, nil
 }
 
-// setProgram checks a program's code and arguments, and sets the order for the
+// setProgram checks a program's code and arguments, and sets the request for the
 // interpreter.
 func (j *job) setProgram(p brig.Program) error {
 	lang, err := languageOf(p.Language)
@@ -336,7 +336,7 @@ func (j *job) setProgram(p brig.Program) error {
 		}
 	}
 	j.lang, j.cmd.Argv = &lang, lang.Argv
-	j.order = interpreter.Order{Op: "program", Code: p.Code, Arguments: p.Arguments, Artifacts: p.Artifacts}
+	j.request = interpreter.Request{Op: "program", Code: p.Code, Arguments: p.Arguments, Artifacts: p.Artifacts}
 	return nil
 }
 
@@ -361,8 +361,8 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	if err != nil {
 		return nil, err
 	}
-	// A waiting interpreter receives its environment with the order.
-	j.cmd.Env, j.order.Env = secrets, mergeEnv(secrets, j.order.Env)
+	// A waiting interpreter receives its environment with the request.
+	j.cmd.Env, j.request.Env = secrets, mergeEnv(secrets, j.request.Env)
 	if len(j.files) > 0 {
 		if err := m.in.Put(ctx, workspaceDir, j.files); err != nil {
 			return nil, err

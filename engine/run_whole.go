@@ -80,7 +80,7 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 func resolvedProgram(p brig.Program, j *job) brig.Program {
 	p.Limits, p.Timeout, p.Env, p.Labels = j.spec.Limits, j.cmd.Timeout, j.spec.Env, j.spec.Labels
 	if p.Language == brig.TypeScript {
-		p.Language, p.Code = brig.JavaScript, j.order.Code
+		p.Language, p.Code = brig.JavaScript, j.request.Code
 	}
 	return p
 }

@@ -286,7 +286,7 @@ func TestPausedQuota(t *testing.T) {
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Storage: brig.DefaultBounds().Default.Disk}}); err != nil {
+	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Storage: brig.DefaultLimitRange().Default.Disk}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Create(ctx, brig.Spec{Name: "three"}); brig.KindOf(err) != brig.RateLimited {
@@ -300,7 +300,7 @@ func TestPausedQuota(t *testing.T) {
 func TestPauseRetention(t *testing.T) {
 	now := time.Now()
 	h := newFixture(t, func(o *engine.Options) {
-		o.Now, o.LimitRange = func() time.Time { return now }, brig.DefaultBounds()
+		o.Now, o.LimitRange = func() time.Time { return now }, brig.DefaultLimitRange()
 		o.LimitRange.MaxPause = 2 * time.Hour
 	})
 	ctx := withRole(t, brig.Operator)

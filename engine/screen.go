@@ -12,7 +12,7 @@ func (i *interpreters) screenProgram(ctx context.Context, v *call, j *job) error
 	if !i.isScreened(v) || j.lang == nil {
 		return nil
 	}
-	return i.screenSource(ctx, v, j.lang.Name, j.order.Code)
+	return i.screenSource(ctx, v, j.lang.Name, j.request.Code)
 }
 
 // isScreened reports whether the caller's code is screened.

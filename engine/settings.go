@@ -145,17 +145,17 @@ func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver
 	}
 	ctx, cancel := context.WithTimeout(ctx, providerOpenTimeout)
 	defer cancel()
-	site := brig.Site{ID: id}
+	env := brig.ProviderEnv{ID: id}
 	if ps.DriverEnv != nil {
-		site = ps.DriverEnv(id)
+		env = ps.DriverEnv(id)
 	}
-	if site.Called == nil {
-		site.Called = func(brig.Call) {}
+	if env.Called == nil {
+		env.Called = func(brig.Call) {}
 	}
-	if site.Log == nil {
-		site.Log = ps.Log.With("provider", id)
+	if env.Log == nil {
+		env.Log = ps.Log.With("provider", id)
 	}
-	p, err := d.Open(ctx, site, config)
+	p, err := d.Open(ctx, env, config)
 	if err != nil {
 		return nil, err
 	}

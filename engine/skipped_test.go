@@ -53,7 +53,7 @@ func TestRecoverWhileProviderIsDown(t *testing.T) {
 	o := h.Options
 	saw := newReachability()
 	o.Observer = saw
-	o.Drivers = []brig.Driver{brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.Site, *cloudConfig) (brig.Provider, error) { return cloud, nil })}
+	o.Drivers = []brig.Driver{brig.NewDriver(brig.Driver{Name: "cloud"}, cloudConfig{}, func(context.Context, brig.ProviderEnv, *cloudConfig) (brig.Provider, error) { return cloud, nil })}
 	cloud.down.Store(true)
 	e := engine.New(ctx, o)
 	defer e.Close()

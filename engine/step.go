@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// opStep is the operation of a step's order.
+// opStep is the operation of a step's request.
 const opStep = "step"
 
-// setStep completes the order of a job that runs a step.
+// setStep completes the request of a job that runs a step.
 func (rs *runs) setStep(j *job, p brig.Program) error {
 	switch {
 	case p.Language != brig.Python:
@@ -34,7 +34,7 @@ func (rs *runs) setStep(j *job, p brig.Program) error {
 			return err
 		}
 	}
-	j.order.Op, j.order.State, j.order.Count, j.order.Carried = opStep, state, p.Step.Count, rs.Options.Tools.Layers != nil
+	j.request.Op, j.request.State, j.request.Count, j.request.Carried = opStep, state, p.Step.Count, rs.Options.Tools.Layers != nil
 	return nil
 }
 

@@ -21,7 +21,7 @@ const packagesTimeout = installTimeout + time.Minute
 // untrusted program could have written. If they cannot be installed, the step
 // still runs, since it may not need them, and receives the reason.
 func (rs *runs) restorePackages(ctx context.Context, v *call, m *machine, j *job) error {
-	j.order.Packages, j.order.Uncarried = nil, "" // an attempt with another provider may have set them
+	j.request.Packages, j.request.Uncarried = nil, "" // an attempt with another provider may have set them
 	if len(j.packages) == 0 {
 		return nil
 	}
@@ -37,10 +37,10 @@ func (rs *runs) restorePackages(ctx context.Context, v *call, m *machine, j *job
 		said = brig.AsError(err).Message
 	}
 	if said != "" {
-		j.order.Uncarried = brig.Clip(said, 2000)
+		j.request.Uncarried = brig.Clip(said, 2000)
 		return nil
 	}
-	j.order.Packages = []string{layerPath(0)}
+	j.request.Packages = []string{layerPath(0)}
 	return nil
 }
 

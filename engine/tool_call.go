@@ -115,17 +115,17 @@ func (c *toolCall) do(ctx context.Context) error {
 	return c.setResult(ctx)
 }
 
-// exchange sends the order and reads the output until the report arrives.
+// exchange sends the request and reads the output until the report arrives.
 func (c *toolCall) exchange(out, errs io.Writer) error {
 	c.receiver.Key = tool.NewKey()
-	c.j.order.Key = c.receiver.Key.String()
-	order, err := json.Marshal(c.j.order)
+	c.j.request.Key = c.receiver.Key.String()
+	request, err := json.Marshal(c.j.request)
 	if err != nil {
-		return fmt.Errorf("encode order: %w", err)
+		return fmt.Errorf("encode request: %w", err)
 	}
-	if err := c.p.Send(order); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := c.p.Send(request); err != nil && !errors.Is(err, net.ErrClosed) {
 		// The program has ended or does not read. Read its output anyway.
-		c.e.Log.Debug("failed to send an order to a tool", "err", err)
+		c.e.Log.Debug("failed to send a request to a tool", "err", err)
 	}
 	stdout, stderr := output.Tee(out, c.log.Stream()), output.Tee(errs, c.log.Stream())
 	for c.report == nil {

@@ -52,7 +52,7 @@ type toolJob struct {
 	fingerprint string
 	key         string // the key of suitable boxes
 	env         map[string]string
-	order       tool.DriverRequest
+	request     tool.DriverRequest
 	layers      []toolLayer
 }
 
@@ -76,7 +76,7 @@ func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 			return res, err
 		}
 		if ts.interpreters.isScreened(v) {
-			if err := ts.interpreters.screenSource(ctx, v, j.tool.Language, j.order.Source); err != nil {
+			if err := ts.interpreters.screenSource(ctx, v, j.tool.Language, j.request.Source); err != nil {
 				return nil, err
 			}
 		}
@@ -145,14 +145,14 @@ func (ts *tools) planTool(ctx context.Context, v *call, t brig.Tool) (*toolJob, 
 		return nil, err
 	}
 	j := &toolJob{tool: t}
-	j.order = tool.DriverRequest{Name: t.Name, Source: t.Source, State: t.State, Typed: s != nil, Packages: []string{}, Parameters: []string{}}
+	j.request = tool.DriverRequest{Name: t.Name, Source: t.Source, State: t.State, Typed: s != nil, Packages: []string{}, Parameters: []string{}}
 	if s != nil && len(s.Parameters) > 0 {
-		j.order.Parameters = s.Parameters
+		j.request.Parameters = s.Parameters
 	}
 	if len(t.Arguments) == 0 {
 		t.Arguments = json.RawMessage("{}")
 	}
-	if j.order.Arguments, err = s.Arguments(t.Arguments); err != nil {
+	if j.request.Arguments, err = s.Arguments(t.Arguments); err != nil {
 		return nil, err
 	}
 	return j, ts.applySetup(ctx, v.actor.Tenant, j)
@@ -231,7 +231,7 @@ func (ts *tools) applySetup(ctx context.Context, tenant string, j *toolJob) erro
 	// The tool's own packages take precedence over the setup's.
 	for n := len(j.layers) - 1; n >= 0; n-- {
 		if j.layers[n].Language == j.tool.Language {
-			j.order.Packages = append(j.order.Packages, layerPath(n))
+			j.request.Packages = append(j.request.Packages, layerPath(n))
 		}
 	}
 	return nil
@@ -243,11 +243,11 @@ func (ts *tools) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult,
 	if j.tool.Language != brig.TypeScript {
 		return nil, nil
 	}
-	js, err := ts.Options.TypeScript.Program(ctx, j.order.Source)
+	js, err := ts.Options.TypeScript.Program(ctx, j.request.Source)
 	if wrong, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
 		return j.failed(&brig.ProgramError{Name: "SyntaxError", Message: wrong.Message, Traceback: wrong.Traceback("tool.ts")}), nil
 	}
-	j.order.Source = js
+	j.request.Source = js
 	return nil, err
 }
 

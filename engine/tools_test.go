@@ -64,7 +64,7 @@ func withPackages(t *testing.T) func(*engine.Options) {
 // nextServer returns a new server that recovers the instances of h.
 func (h *fixture) nextServer(t *testing.T, change func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Keys: newKeyring(t)}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultLimitRange(), Keys: newKeyring(t)}
 	if change != nil {
 		change(&o)
 	}

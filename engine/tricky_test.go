@@ -322,7 +322,7 @@ func withFakeClock(t *testing.T, o engine.Options, f func(t *testing.T, h *fixtu
 				c.hookedProvider, all.Provider = p, c
 			}
 			all.Screen, all.TypeScript = o.Screen, o.TypeScript
-			if o.LimitRange != (brig.Bounds{}) {
+			if o.LimitRange != (brig.LimitRange{}) {
 				all.LimitRange = o.LimitRange
 			}
 			if o.Images != nil {

@@ -35,10 +35,10 @@ func (i *interpreters) compileProgram(ctx context.Context, p brig.Program, j *jo
 	if j.lang == nil || j.lang.Name != brig.TypeScript {
 		return nil, nil
 	}
-	js, err := i.Options.TypeScript.Program(ctx, j.order.Code)
+	js, err := i.Options.TypeScript.Program(ctx, j.request.Code)
 	wrong, bad := errors.AsType[*interpreter.SyntaxError](err)
 	if !bad {
-		j.order.Code = js
+		j.request.Code = js
 		return nil, err
 	}
 	o := &brig.Outcome{Sandbox: p.SandboxName, Error: &brig.ProgramError{

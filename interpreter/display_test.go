@@ -21,7 +21,7 @@ const interruptGrace = 5 * time.Second
 func TestInterruptOfDisplays(t *testing.T) {
 	ends := func(t *testing.T, d *driver, code string, late time.Duration) {
 		begin := time.Now()
-		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.send(interpreter.Request{Op: "cell", Code: code})
 		d.next()
 		d.next() // of started, and the first display
 		time.AfterFunc(300*time.Millisecond, d.interrupt)
@@ -90,17 +90,17 @@ func startJupyter(t *testing.T) *driver {
 	return d
 }
 
-// Tasks that a cell left continue while acknowledgements and parts of orders arrive between
-// cells, and an order that a thread's display received is carried out.
+// Tasks that a cell left continue while acknowledgements and parts of requests arrive between
+// cells, and a request that a thread's display received is carried out.
 func TestTasksBetweenCells(t *testing.T) {
 	const tasks = "import asyncio, threading, time\nasync def tick():\n    while True:\n        await asyncio.sleep(0.01)\n        print('tick')\n"
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "cell", Code: tasks + "task = asyncio.create_task(tick())\nthreading.Thread(target=display, args=(1,)).start(); time.sleep(1)"})
+		d.send(interpreter.Request{Op: "cell", Code: tasks + "task = asyncio.create_task(tick())\nthreading.Thread(target=display, args=(1,)).start(); time.sleep(1)"})
 		d.next()
 		late := d.next().Ack
 		d.unacknowledged = 0
-		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
+		d.write(interpreter.Request{Op: "ping", Nonce: "other"})
 		d.next()
 		d.nonce = "other"
 		if err := d.socket.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -110,7 +110,7 @@ func TestTasksBetweenCells(t *testing.T) {
 			t.Fatalf("%q, %v, want the answer to the ping", line, err)
 		}
 		d.out.await(t, "tick")
-		d.write(interpreter.Order{Op: "ack", Ack: late})
+		d.write(interpreter.Request{Op: "ack", Ack: late})
 		ping := []byte(`{"op":"ping","nonce":"other"}` + "\n")
 		for _, part := range [][]byte{ping[:9], ping[9:]} {
 			time.Sleep(200 * time.Millisecond)
@@ -139,7 +139,7 @@ if pid == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.send(interpreter.Request{Op: "cell", Code: code})
 		d.next()
 		d.next()
 		d.unacknowledged = 0

@@ -1,5 +1,5 @@
 // Package interpreter drives the interpreters that run inside sandboxes: it
-// embeds the drivers, programs that let a language's interpreter accept orders,
+// embeds the drivers, programs that let a language's interpreter accept requests,
 // and communicates with them. It uses an interpreter as a brig.Process and is
 // independent of the isolation.
 //
@@ -12,7 +12,7 @@
 // sends a message, so that output comes before the message that follows it. The
 // messages of a driver are claims of the guest.
 //
-// A driver sends Ready once, then carries out one order after the other:
+// A driver sends Ready once, then carries out one request after the other:
 //
 //	{"op":"warm"}     load modules that programs are likely to use
 //	{"op":"ping"}     answer {"type":"pong","nonce":…}
@@ -27,10 +27,10 @@
 // # Nonces
 //
 // Code that runs in an interpreter can use the driver's descriptors: it can write
-// lines to them, and take orders from them. Every order therefore has a fresh
+// lines to them, and take requests from them. Every request therefore has a fresh
 // nonce, which all its messages repeat. A message with another nonce, a line that
-// is not a message and an order that did not reach the driver end the session with a
-// ViolationError. So a message never counts for another order than its own. The nonce is in the
-// interpreter's memory while the order runs, so code can forge the messages of the order that it
+// is not a message and a request that did not reach the driver end the session with a
+// ViolationError. So a message never counts for another request than its own. The nonce is in the
+// interpreter's memory while the request runs, so code can forge the messages of the request that it
 // is part of, but not those of a later one, whose nonce does not exist yet.
 package interpreter

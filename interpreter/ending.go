@@ -19,12 +19,12 @@ func (s *Session) HasEnded() bool {
 	sent, ended := p.Ahead()
 	nonce := ""
 	if s.Nonces {
-		nonce = s.order
+		nonce = s.request
 	}
 	return ended || containsEnd(sent, nonce)
 }
 
-// containsEnd reports whether messages contain the end of the order with a nonce, or
+// containsEnd reports whether messages contain the end of the request with a nonce, or
 // any end if the nonce is empty. The last message may be incomplete.
 func containsEnd(sent []byte, nonce string) bool {
 	for len(sent) > 0 {

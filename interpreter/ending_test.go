@@ -47,10 +47,10 @@ func TestHasEnded(t *testing.T) {
 	}{
 		{"the end", `{"type":"end","nonce":"N"}` + "\n", true},
 		{"the beginning of a long one", `{"type":"end","nonce":"N","returned":"xxxx`, true},
-		{"an end of another order", `{"type":"end","nonce":"M"}` + "\n" + `{"type":"end","nonce":"M","returned":"xxxx`, false},
+		{"an end of another request", `{"type":"end","nonce":"M"}` + "\n" + `{"type":"end","nonce":"M","returned":"xxxx`, false},
 		{"an end without a nonce", `{"type":"end"}` + "\n" + `{"type":"end"`, false},
 	} {
-		s := &Session{Process: bufferedProcess{sent: c.sent}, Nonces: true, order: "N"}
+		s := &Session{Process: bufferedProcess{sent: c.sent}, Nonces: true, request: "N"}
 		if got := s.HasEnded(); got != c.want {
 			t.Errorf("with nonces, %s: %v", c.name, got)
 		}

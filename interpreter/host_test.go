@@ -30,7 +30,7 @@ type driver struct {
 	stdin          io.WriteCloser
 	socket         *os.File
 	messages       *bufio.Reader
-	nonce          string // of the last order
+	nonce          string // of the last request
 	unacknowledged int    // the display that the next read acknowledges
 	out, errout    *pipe
 }
@@ -87,8 +87,8 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 	return d
 }
 
-// send sends an order to the driver.
-func (d *driver) send(o interpreter.Order) {
+// send sends a request to the driver.
+func (d *driver) send(o interpreter.Request) {
 	d.t.Helper()
 	if o.Nonce == "" {
 		o.Nonce = rand.Text()
@@ -97,8 +97,8 @@ func (d *driver) send(o interpreter.Order) {
 	d.write(o)
 }
 
-// write writes an order as it is.
-func (d *driver) write(o interpreter.Order) {
+// write writes a request as it is.
+func (d *driver) write(o interpreter.Request) {
 	d.t.Helper()
 	line, err := json.Marshal(o)
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *driver) next() interpreter.Message {
 // is acknowledged by the following call.
 func (d *driver) read() (m interpreter.Message, err error) {
 	if d.unacknowledged > 0 {
-		d.write(interpreter.Order{Op: "ack", Ack: d.unacknowledged})
+		d.write(interpreter.Request{Op: "ack", Ack: d.unacknowledged})
 	}
 	if err := d.socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return m, err
@@ -162,17 +162,17 @@ func (d *driver) ready() interpreter.Message {
 // and the output.
 func (d *driver) cell(code string) (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
-	return d.order(interpreter.Order{Op: "cell", Code: code})
+	return d.request(interpreter.Request{Op: "cell", Code: code})
 }
 
-// order is like cell for any order that ends with an "end" message.
-func (d *driver) order(o interpreter.Order) (said []interpreter.Message, stdout, stderr string) {
+// request is like cell for any request that ends with an "end" message.
+func (d *driver) request(o interpreter.Request) (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	d.send(o)
 	return d.finish()
 }
 
-// finish collects the messages of the current order, up to its end.
+// finish collects the messages of the current request, up to its end.
 func (d *driver) finish() (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	for {
@@ -187,7 +187,7 @@ func (d *driver) finish() (said []interpreter.Message, stdout, stderr string) {
 }
 
 // program runs a program to its end and waits for the driver to exit.
-func (d *driver) program(o interpreter.Order) (end interpreter.Message, code int, stdout, stderr string) {
+func (d *driver) program(o interpreter.Request) (end interpreter.Message, code int, stdout, stderr string) {
 	d.t.Helper()
 	o.Op = "program"
 	d.send(o)

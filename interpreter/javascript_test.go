@@ -24,14 +24,14 @@ func startNode(t *testing.T) *driver {
 	return d
 }
 
-// step is one cell, or another kind of order, and its expected results. An
+// step is one cell, or another kind of request, and its expected results. An
 // empty field is not checked, and "-" means that the result is absent.
 type step struct {
 	what          string
 	code          string
-	order         interpreter.Order // instead of code
-	interruptWhen string            // the output after which it is interrupted
-	value         string            // the result as text
+	request       interpreter.Request // instead of code
+	interruptWhen string              // the output after which it is interrupted
+	value         string              // the result as text
 	json          string
 	display       string // the first display, as JSON of its data
 	out           string
@@ -43,7 +43,7 @@ type step struct {
 func (s step) run(t *testing.T, d *driver) {
 	t.Helper()
 	t.Log(s.what) // context for the failure of a helper
-	o := s.order
+	o := s.request
 	if o.Op = "cell"; s.code != "" {
 		o.Code = s.code
 	}
@@ -180,12 +180,12 @@ func TestNodeCells(t *testing.T) {
 		{what: "no input", code: "require('fs').readFileSync(0, 'utf8') + require('child_process').spawnSync('cat', {stdio: 'inherit'}).status", value: "'0'"},
 		{what: "end of input", code: "let read = 0; for await (const line of process.stdin) read++; read", value: "0"},
 
-		{what: "env", order: interpreter.Order{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar", "HOME": "/h"}}, value: "'bar'"},
+		{what: "env", request: interpreter.Request{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar", "HOME": "/h"}}, value: "'bar'"},
 		{what: "env is back", code: "[process.env.FOO, process.env.HOME === '/h']", value: "[ undefined, false ]"},
-		{what: "cwd", order: interpreter.Order{Code: "require('path').basename(process.cwd())", Dir: filepath.Join(d.dir, "sub")}, value: "'sub'"},
+		{what: "cwd", request: interpreter.Request{Code: "require('path').basename(process.cwd())", Dir: filepath.Join(d.dir, "sub")}, value: "'sub'"},
 		{what: "chdir", code: "process.chdir('..'); 1", value: "1"},
 		{what: "chdir stays", code: "(await import('./module.mjs')).x", value: "42"},
-		{what: "no such cwd", order: interpreter.Order{Code: "1", Dir: "/nowhere"}, name: "Error", message: "ENOENT"},
+		{what: "no such cwd", request: interpreter.Request{Code: "1", Dir: "/nowhere"}, name: "Error", message: "ENOENT"},
 
 		{what: "display", code: "display({a: 1}); 5", display: `{"application/json":{"a":1},"text/plain":"{ a: 1 }"}`, value: "5"},
 		{what: "display.html", code: "display.html('<b>')", display: `{"text/html":"\u003cb\u003e"}`, value: "-"},
@@ -211,7 +211,7 @@ func TestNodeChangedPrototypes(t *testing.T) {
 	for _, s := range []step{
 		{what: "change", code: change + "1", value: "1"},
 		{what: "display", code: "display.json({a: 1}); display.html('x'); 'y'", value: "'y'", display: `{"application/json":"mine"}`},
-		{what: "env", order: interpreter.Order{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar"}}, value: "'bar'"},
+		{what: "env", request: interpreter.Request{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar"}}, value: "'bar'"},
 		{what: "error", code: "\nthrow new Error('a')", name: "Error", message: "a", trace: "cell-4.js:2"},
 		{what: "wait", code: "display(new Promise((r) => setTimeout(r, 5, 1)))", display: `{"text/plain":"1"}`},
 		{what: "alive", code: "2", value: "2"},
@@ -221,7 +221,7 @@ func TestNodeChangedPrototypes(t *testing.T) {
 	}
 	for code, want := range map[string]int{change + "Buffer.from = null; throw new TypeError('a')": 1, change + "function main() { return 1 }": 0, change + "process.exit(3)": 3} {
 		d := startNode(t)
-		end, exit, _, stderr := d.program(interpreter.Order{Code: code})
+		end, exit, _, stderr := d.program(interpreter.Request{Code: code})
 		if exit != want || end.Code != want || (end.Failure != nil) != (want == 1) || end.Failure != nil && (end.Failure.Name != "TypeError" || end.Failure.Message != "a") || (string(end.Returned) == "1") != (want == 0) {
 			t.Errorf("exit %d, %+v, failure %+v\n%s", exit, end, end.Failure, stderr)
 		}
@@ -234,7 +234,7 @@ func TestNodeBetweenCells(t *testing.T) {
 	d.out.await(t, "later")
 	d.errout.await(t, "Error: late")
 	d.interrupt() // no cell is running
-	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
+	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("said %+v", m)
 	}
@@ -286,12 +286,12 @@ func TestNodePrograms(t *testing.T) {
 			}
 			d.stdin.Close()
 			if c.warm {
-				d.send(interpreter.Order{Op: "warm"})
+				d.send(interpreter.Request{Op: "warm"})
 			}
 			if c.cell {
 				d.cell("1")
 			}
-			o := interpreter.Order{Code: c.code, Env: map[string]string{"FOO": "bar"}}
+			o := interpreter.Request{Code: c.code, Env: map[string]string{"FOO": "bar"}}
 			if c.arguments != "" {
 				o.Arguments = json.RawMessage(c.arguments)
 			}

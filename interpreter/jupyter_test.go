@@ -22,8 +22,8 @@ var jupyterCells = []cellCase{
 func TestJupyter(t *testing.T) {
 	d := startJupyter(t)
 	d.errout.take() // a kernel may have written warnings during its start
-	d.send(interpreter.Order{Op: "warm"})
-	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
+	d.send(interpreter.Request{Op: "warm"})
+	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("ping: %+v", m)
 	}
@@ -31,12 +31,12 @@ func TestJupyter(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { c.check(t, d, i+1) })
 	}
 	d.t = t
-	_, out, _ := d.order(interpreter.Order{Op: "cell", Env: map[string]string{"A": "'ä"}, Dir: "/usr", Code: "import os; print(os.environ['A'], os.getcwd())"})
+	_, out, _ := d.request(interpreter.Request{Op: "cell", Env: map[string]string{"A": "'ä"}, Dir: "/usr", Code: "import os; print(os.environ['A'], os.getcwd())"})
 	checkText(t, "in the cell", out, "'ä /usr\n")
 	_, out, _ = d.cell("print(os.environ.get('A'), os.getcwd())")
 	checkText(t, "after it", out, "None /usr\n")
 	d.interrupt() // no cell is running, so it is ignored
-	d.send(interpreter.Order{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
+	d.send(interpreter.Request{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
 	d.out.await(t, "go")
 	d.interrupt()
 	if said, _, _ := d.finish(); find(said, "error")[0].Name != "KeyboardInterrupt" {

@@ -66,7 +66,7 @@ func TestProgramFile(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				end, exit, stdout, stderr := d.program(interpreter.Order{Code: code})
+				end, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
 				if exit != 0 || end.Failure != nil || strings.TrimSpace(stdout) != "ok" {
 					t.Errorf("exit %d, stdout %q\n%s", exit, stdout, stderr)
 				}
@@ -93,7 +93,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startFor(t, name)
 			d.stdin.Close()
-			_, exit, stdout, stderr := d.program(interpreter.Order{Code: code})
+			_, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
 			if exit != 0 || strings.Trim(stdout, "[]\n") != "" {
 				t.Errorf("exit %d, stdout %q, stderr %s", exit, stdout, stderr)
 			}
@@ -115,7 +115,7 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d.send(interpreter.Order{Op: "program", Code: code})
+			d.send(interpreter.Request{Op: "program", Code: code})
 			var told []string
 			end := d.next()
 			for ; end.Type == "file"; end = d.next() {
@@ -134,7 +134,7 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 // A cell has no file, even in an interpreter that has run programs to warm up.
 func TestForkInWarmCell(t *testing.T) {
 	d := startPython(t)
-	d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
+	d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 	said, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
 	if stderr != "" || len(find(said, "file")) > 0 || len(find(said, "end")) != 1 {
 		t.Errorf("it said %+v and printed %q", said, stderr)

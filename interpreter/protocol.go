@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Order is an order to a driver.
-type Order struct {
+// Request is a request to a driver.
+type Request struct {
 	Op string `json:"op"` // "warm", "ping", "ack", "chdir", "park", "renew", "cell", "step", "program"
-	// Nonce is in every message that answers the order. It is fresh for each order.
+	// Nonce is in every message that answers the request. It is fresh for each request.
 	Nonce string `json:"nonce,omitempty"`
 	// Acks means that the host acknowledges messages with a number, and Ack is the number
 	// of the message that it has received. The driver waits for that, so that the output
@@ -50,7 +50,7 @@ type Order struct {
 // Message is a message from a driver.
 type Message struct {
 	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "clear", "result", "error", "installed", "violation", "end"
-	// Nonce is that of the order. Ready has none.
+	// Nonce is that of the request. Ready has none.
 	Nonce string `json:"nonce,omitempty"`
 
 	// Of display: its number, if the driver waits for an acknowledgement.
@@ -80,7 +80,7 @@ type Message struct {
 	// Of clear: whether to wait for the next value before the output is cleared.
 	Wait bool `json:"wait,omitempty"`
 
-	// Of error. Of violation, Name is ViolationLost if an order was lost.
+	// Of error. Of violation, Name is ViolationLost if a request was lost.
 	Name      string `json:"name,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Traceback string `json:"traceback,omitempty"`

@@ -32,7 +32,7 @@ func TestPythonInstalled(t *testing.T) {
 			{name: "not carried", code: "!pip install -q pip", uncarried: true, stderr: "brig: pip install -q pip is not carried to the next step: "},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				said, _, stderr := d.order(interpreter.Order{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
+				said, _, stderr := d.request(interpreter.Request{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
 				var told []string
 				for _, m := range said {
 					if m.Type == "installed" {
@@ -92,7 +92,7 @@ func TestPythonPackages(t *testing.T) {
 		const code = `import json, subprocess, sys, brigtestgreet
 child = "import json, sys, brigtestgreet; print(brigtestgreet.VERSION, hasattr(sys, 'struck'))"
 brigtestgreet.VERSION, hasattr(sys, 'struck'), subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout`
-		said, _, stderr := start(t).order(interpreter.Order{Op: "step", Code: code, Packages: []string{dir}})
+		said, _, stderr := start(t).request(interpreter.Request{Op: "step", Code: code, Packages: []string{dir}})
 		got := ""
 		for _, m := range said {
 			if m.Type == "result" {
@@ -102,7 +102,7 @@ brigtestgreet.VERSION, hasattr(sys, 'struck'), subprocess.run([sys.executable, '
 		if got != `(1, False, '1 False\n')` {
 			t.Errorf("%s %s", got, stderr)
 		}
-		_, _, stderr = start(t).order(interpreter.Order{Op: "step", Code: "1", Uncarried: "there is no index"})
+		_, _, stderr = start(t).request(interpreter.Request{Op: "step", Code: "1", Uncarried: "there is no index"})
 		if !strings.Contains(stderr, "brig: packages were not carried into this step: there is no index") {
 			t.Errorf("%s", stderr)
 		}

@@ -70,7 +70,7 @@ func TestPythonPrograms(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					d := startPython(t)
 					if warm {
-						d.send(interpreter.Order{Op: "warm"})
+						d.send(interpreter.Request{Op: "warm"})
 					}
 					c.check(t, d)
 				})
@@ -99,7 +99,7 @@ func TestPythonUncaught(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := startPython(t)
-			end, code, stdout, stderr := d.program(interpreter.Order{Code: source})
+			end, code, stdout, stderr := d.program(interpreter.Request{Code: source})
 			exit, wantOut, wantErr := runPlain(t, python(t), "main.py", source)
 			// Tracebacks of the module traceback and of the interpreter differ in these.
 			differs := regexp.MustCompile(`"/[^"]*/|"|(?m)^ *~*\^+~*\n`)
@@ -130,8 +130,8 @@ func TestPythonShadowedModules(t *testing.T) {
 					code := strings.ReplaceAll(c.code, "NAME", name)
 					d := startPython(t)
 					if warm == "warm before the files" {
-						d.send(interpreter.Order{Op: "warm"})
-						d.send(interpreter.Order{Op: "ping"})
+						d.send(interpreter.Request{Op: "warm"})
+						d.send(interpreter.Request{Op: "ping"})
 						if m := d.next(); m.Type != "pong" {
 							t.Fatalf("said %+v, want pong", m)
 						}
@@ -147,9 +147,9 @@ func TestPythonShadowedModules(t *testing.T) {
 						}
 					}
 					if warm == "warm" {
-						d.send(interpreter.Order{Op: "warm"})
+						d.send(interpreter.Request{Op: "warm"})
 					}
-					_, code0, stdout, stderr := d.program(interpreter.Order{Code: code})
+					_, code0, stdout, stderr := d.program(interpreter.Request{Code: code})
 					exit, wantOut, wantErr := runPlainIn(t, plain, python(t), "main.py", code)
 					if code0 != exit || stdout != wantOut || strings.Contains(stderr, "/driver/") || (stderr == "") != (wantErr == "") && name != "threading" {
 						t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %s\nwant %s", code0, exit, stdout, wantOut, stderr, wantErr)
@@ -194,7 +194,7 @@ func TestStartVariables(t *testing.T) {
 			}
 			d := startDriver(t, []string{program, driverFile(t, driver)}, []string{c.env})
 			d.ready()
-			_, code, stdout, stderr := d.program(interpreter.Order{Code: c.code, Env: map[string]string{name: value}})
+			_, code, stdout, stderr := d.program(interpreter.Request{Code: c.code, Env: map[string]string{name: value}})
 			exit, wantOut, wantErr := runPlain(t, program, file, c.code, c.env)
 			if code != exit || stdout != wantOut || (stderr == "") != (wantErr == "") {
 				t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %q, want %q", code, exit, stdout, wantOut, stderr, wantErr)
@@ -235,7 +235,7 @@ func TestPythonProgramsWithoutJSON(t *testing.T) {
 
 func (c programCase) check(t *testing.T, d *driver) {
 	t.Helper()
-	o := interpreter.Order{Code: c.code}
+	o := interpreter.Request{Code: c.code}
 	if c.arguments != "" {
 		o.Arguments = json.RawMessage(c.arguments)
 	}
@@ -266,7 +266,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 
 func TestPythonProgramOrder(t *testing.T) {
 	d := startPython(t)
-	end, _, stdout, stderr := d.program(interpreter.Order{
+	end, _, stdout, stderr := d.program(interpreter.Request{
 		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
 		Env:    map[string]string{"A": "ä", "TZ": "XYZ1"},
 		Dir:    "/usr",
@@ -300,7 +300,7 @@ func TestProgramArtifacts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.start(t)
-			end, _, stdout, stderr := d.program(interpreter.Order{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
+			end, _, stdout, stderr := d.program(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
 			if end.Code != 0 || stdout != c.out {
 				t.Errorf("it ended with %d and wrote %q, want %q\n%s", end.Code, stdout, c.out, stderr)
 			}
@@ -322,7 +322,7 @@ func TestPythonProgramWithoutEnd(t *testing.T) {
 		"import os; os.execvp('sh', ['sh', '-c', 'exit 8'])": 8,
 	} {
 		d := startPython(t)
-		d.send(interpreter.Order{Op: "program", Code: code})
+		d.send(interpreter.Request{Op: "program", Code: code})
 		if m, err := d.read(); err == nil {
 			t.Errorf("%s: said %+v", code, m)
 		}

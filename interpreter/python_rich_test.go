@@ -93,7 +93,7 @@ func TestPythonFigures(t *testing.T) {
 	needs(t, "matplotlib")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "cell", Code: "import matplotlib.pyplot as plt\nplt.plot([1]); plt.show()\nprint('shown')\nplt.plot([2]); plt.figure(); plt.plot([3])\n1/0"})
+		d.send(interpreter.Request{Op: "cell", Code: "import matplotlib.pyplot as plt\nplt.plot([1]); plt.show()\nprint('shown')\nplt.plot([2]); plt.figure(); plt.plot([3])\n1/0"})
 		for _, kind := range []string{"started", "display", "display", "display", "error", "end"} {
 			if m := d.next(); m.Type != kind {
 				t.Fatalf("said %s, want %s", m.Type, kind)
@@ -180,11 +180,11 @@ func TestPythonSavedImages(t *testing.T) {
 
 // A cell continues after a display only when the host has received the display, so that
 // output before it and output after it are not confused. Interrupts, late
-// acknowledgements and orders that arrive in between do no harm.
+// acknowledgements and requests that arrive in between do no harm.
 func TestDisplayWaits(t *testing.T) {
 	const python, node = "for i in range(4): print('p', i); display(i)", "for (let i = 0; i < 4; i++) { console.log('p', i); display(i); }"
 	waits := func(t *testing.T, d *driver, code string) {
-		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.send(interpreter.Request{Op: "cell", Code: code})
 		for i := -1; i < 4; i++ {
 			m := d.next()
 			if i < 0 {
@@ -195,15 +195,15 @@ func TestDisplayWaits(t *testing.T) {
 			}
 		}
 		d.finish()
-		d.write(interpreter.Order{Op: "ack", Ack: 1}) // late
-		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.write(interpreter.Request{Op: "ack", Ack: 1}) // late
+		d.send(interpreter.Request{Op: "cell", Code: code})
 		d.next()
 		d.next()
 		d.unacknowledged = 0 // not acknowledged
-		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
+		d.write(interpreter.Request{Op: "ping", Nonce: "other"})
 		for d.next().Type != "end" {
 			d.unacknowledged = 0
-			d.write(interpreter.Order{Op: "ack", Ack: 1})
+			d.write(interpreter.Request{Op: "ack", Ack: 1})
 		}
 		d.nonce = "other"
 		if m := d.next(); m.Type != "pong" {
@@ -213,7 +213,7 @@ func TestDisplayWaits(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
 		waits(t, d, python)
-		d.send(interpreter.Order{Op: "cell", Code: "display(1)"})
+		d.send(interpreter.Request{Op: "cell", Code: "display(1)"})
 		d.next()
 		d.next()
 		d.unacknowledged = 0
@@ -221,7 +221,7 @@ func TestDisplayWaits(t *testing.T) {
 		if said, _, _ := d.finish(); len(find(said, "error")) != 1 {
 			t.Errorf("a display that waits was interrupted: %+v", said)
 		}
-		d.write(interpreter.Order{Op: "ack", Ack: 1})
+		d.write(interpreter.Request{Op: "ack", Ack: 1})
 		if _, out, _ := d.cell("print(1)"); out != "1\n" {
 			t.Errorf("the next cell printed %q", out)
 		}

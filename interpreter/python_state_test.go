@@ -29,7 +29,7 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 		said, stdout, stderr = n.one.cell(code)
 	} else {
 		d := n.start(n.t)
-		said, stdout, stderr = d.order(interpreter.Order{Op: "step", Code: code, State: n.state, Count: n.count})
+		said, stdout, stderr = d.request(interpreter.Request{Op: "step", Code: code, State: n.state, Count: n.count})
 		n.state = said[len(said)-1].State
 		if n.state == nil {
 			n.t.Fatalf("%q left no state", code)
@@ -176,7 +176,7 @@ func TestPythonForgedStateIsData(t *testing.T) {
 			}
 			t.Run(f.name, func(t *testing.T) {
 				d := start(t)
-				said, stdout, stderr := d.order(interpreter.Order{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
+				said, stdout, stderr := d.request(interpreter.Request{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
 				result := ""
 				for _, m := range said {
 					if m.Type == "result" {

@@ -231,14 +231,14 @@ func checkText(t *testing.T, what, got, want string) {
 func TestPythonStreams(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(600)"})
+		d.send(interpreter.Request{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(600)"})
 		d.next()
 		d.out.await(t, "half") // while the cell runs
 		d.interrupt()
 		d.finish()
 		// A signal that arrives just before a sleep begins does not interrupt
 		// it: Python handles the signal after the sleep.
-		d.send(interpreter.Order{Op: "cell", Code: "print('before')\ndisplay(1)\nwhile True: time.sleep(0.01)"})
+		d.send(interpreter.Request{Op: "cell", Code: "print('before')\ndisplay(1)\nwhile True: time.sleep(0.01)"})
 		d.next()
 		if m := d.next(); m.Type != "display" || d.out.take() != "before\n" {
 			t.Errorf("said %+v before the output that came first", m)
@@ -254,7 +254,7 @@ func TestPythonUncounted(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("'first'")
-		said, _, stderr := d.order(interpreter.Order{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
+		said, _, stderr := d.request(interpreter.Request{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
 		if started, result := find(said, "started"), find(said, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
 			t.Errorf("%+v %s", said, stderr)
 		}
@@ -280,7 +280,7 @@ func TestPythonInterrupt(t *testing.T) {
 			"class D:\n    def __del__(self):\n        print('go')\n        end = time.time() + 1\n        while time.time() < end: pass\nD()\nwhile True: pass",
 		} {
 			d.interrupt() // no cell is running, so it is ignored
-			d.send(interpreter.Order{Op: "cell", Code: code})
+			d.send(interpreter.Request{Op: "cell", Code: code})
 			d.out.await(t, "go")
 			d.interrupt()
 			said, _, _ := d.finish()
@@ -289,7 +289,7 @@ func TestPythonInterrupt(t *testing.T) {
 			}
 		}
 		for range 50 {
-			d.send(interpreter.Order{Op: "cell", Code: "1"})
+			d.send(interpreter.Request{Op: "cell", Code: "1"})
 			d.interrupt() // at a random moment of a cell
 			d.finish()
 			d.interrupt()
@@ -318,21 +318,21 @@ func TestPythonInterruptInFlush(t *testing.T) {
 func TestPythonOrders(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.send(interpreter.Order{Op: "ping", Nonce: "é"})
+		d.send(interpreter.Request{Op: "ping", Nonce: "é"})
 		if m := d.next(); m.Type != "pong" || m.Nonce != "é" {
 			t.Errorf("ping: %+v", m)
 		}
-		d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
+		d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 		d.cell("import os; os.environ['B'] = 'old'")
-		_, out, _ := d.order(interpreter.Order{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
+		_, out, _ := d.request(interpreter.Request{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
 		checkText(t, "in the cell", out, "1 2 /usr\n")
 		_, out, _ = d.cell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
 		checkText(t, "after it", out, "None old /usr\n")
-		said, _, _ := d.order(interpreter.Order{Op: "cell", Dir: "/nowhere", Code: "1"})
+		said, _, _ := d.request(interpreter.Request{Op: "cell", Dir: "/nowhere", Code: "1"})
 		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
 			t.Errorf("a directory that is not there: %+v", said)
 		}
-		d.send(interpreter.Order{Op: "cell", Code: "os.close(3)"})
+		d.send(interpreter.Request{Op: "cell", Code: "os.close(3)"})
 		for {
 			if _, err := d.read(); err != nil {
 				break

@@ -9,7 +9,7 @@ import (
 
 // TestRenew verifies that a driver reseeds the random generator of its process when the
 // sandbox was copied, and keeps the variables. The control is the same seed without the
-// order.
+// request.
 func TestRenew(t *testing.T) {
 	for _, c := range []struct {
 		name, seed, next string
@@ -24,7 +24,7 @@ func TestRenew(t *testing.T) {
 			for _, renew := range []bool{false, false, true, true} {
 				d.cell(c.seed)
 				if renew {
-					d.send(interpreter.Order{Op: "renew"})
+					d.send(interpreter.Request{Op: "renew"})
 				}
 				_, stdout, stderr := d.cell(c.next)
 				if !strings.HasPrefix(stdout, "42 ") {
@@ -36,7 +36,7 @@ func TestRenew(t *testing.T) {
 				t.Errorf("control: the same seed gives %q and %q", values[0], values[1])
 			}
 			if values[2] == values[0] || values[3] == values[0] || values[2] == values[3] {
-				t.Errorf("the seed gives %q, and after an order to renew %q and %q", values[0], values[2], values[3])
+				t.Errorf("the seed gives %q, and after a request to renew %q and %q", values[0], values[2], values[3])
 			}
 		})
 	}
@@ -63,6 +63,6 @@ console.log(out.join(' '))`
 		if got := strings.ReplaceAll(stdout, " 17 ", " TypeMismatchError "); got != want {
 			t.Fatalf("it printed %q, %q, want %q", stdout, stderr, want)
 		}
-		d.send(interpreter.Order{Op: "renew"})
+		d.send(interpreter.Request{Op: "renew"})
 	}
 }

@@ -37,7 +37,7 @@ type Sink struct {
 	Message func(*Message)
 }
 
-// Session communicates with one interpreter, one order at a time.
+// Session communicates with one interpreter, one request at a time.
 type Session struct {
 	brig.Process
 	// Version and Flavor are those that the driver reported.
@@ -46,7 +46,7 @@ type Session struct {
 	// version of Brig started sends messages without.
 	Nonces bool
 
-	order string // the nonce of the order that Do carries out
+	request string // the nonce of the request that Do carries out
 
 	mu    sync.Mutex // guards the field below
 	pings []string   // nonces of pings whose answers Do expects
@@ -74,18 +74,18 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 	return s, nil
 }
 
-// Do sends an order and returns the message that ends it. It returns ErrGone if
+// Do sends a request and returns the message that ends it. It returns ErrGone if
 // the interpreter exits instead, and a ViolationError if other code used the
 // driver's channel. After an error the session cannot be used. The end of ctx does not
-// end the order.
-func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) {
+// end the request.
+func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error) {
 	o.Nonce, o.Acks = rand.Text(), o.Op == "cell" || o.Op == "step"
-	s.order = o.Nonce
+	s.request = o.Nonce
 	if err := s.send(o); err != nil {
 		return nil, errors.Join(ErrGone, err)
 	}
-	w := &orderWatch{s: s}
-	if s.Nonces && o.Op == "cell" { // before other orders, no code ran that could take them
+	w := &requestWatch{s: s}
+	if s.Nonces && o.Op == "cell" { // before other requests, no code ran that could take them
 		w.begin(context.WithoutCancel(ctx))
 	}
 	defer w.answer()
@@ -95,7 +95,7 @@ func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) 
 			err = s.check(m, w)
 		}
 		if err == nil && m.Ack > 0 {
-			_ = s.send(Order{Op: "ack", Ack: m.Ack}) // if the interpreter has ended, its output follows
+			_ = s.send(Request{Op: "ack", Ack: m.Ack}) // if the interpreter has ended, its output follows
 		}
 		switch {
 		case w.state.Load() == orderLost:
@@ -110,8 +110,8 @@ func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) 
 	}
 }
 
-// check returns an error for a message that does not belong to the order that w watches.
-func (s *Session) check(m *Message, w *orderWatch) error {
+// check returns an error for a message that does not belong to the request that w watches.
+func (s *Session) check(m *Message, w *requestWatch) error {
 	switch {
 	case !s.Nonces:
 		return nil
@@ -119,7 +119,7 @@ func (s *Session) check(m *Message, w *orderWatch) error {
 		return w.pong(m.Nonce)
 	case m.Type == "":
 		return errGarbage
-	case m.Nonce != s.order:
+	case m.Nonce != s.request:
 		return errForeign
 	case m.Type == "violation":
 		return violationOf(m)
@@ -152,7 +152,7 @@ func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []
 // Warm makes the driver load modules that programs are likely to use, and waits
 // for it.
 func (s *Session) Warm() error {
-	if err := s.send(Order{Op: "warm"}); err != nil {
+	if err := s.send(Request{Op: "warm"}); err != nil {
 		return errors.Join(ErrGone, err)
 	}
 	return s.Sync("warm", Sink{})
@@ -161,9 +161,9 @@ func (s *Session) Warm() error {
 // Import makes a Python driver load the modules that cells use, and import modules. It
 // returns the error of the first import that fails.
 func (s *Session) Import(modules []string) error {
-	err := s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
+	err := s.send(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
 	if err == nil {
-		err = s.send(Order{Op: "ping", Nonce: "import"})
+		err = s.send(Request{Op: "ping", Nonce: "import"})
 	}
 	if err != nil {
 		return errors.Join(ErrGone, err)
@@ -185,7 +185,7 @@ func (s *Session) Import(modules []string) error {
 // Prepare makes the driver load the modules that cells use. It is called while
 // the interpreter is idle. It does not wait for the driver.
 func (s *Session) Prepare() error {
-	if err := s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}}); err != nil {
+	if err := s.send(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}}); err != nil {
 		return err
 	}
 	_, err := s.sendPing() // so that a watch of the first cell knows how long the driver is busy
@@ -194,23 +194,23 @@ func (s *Session) Prepare() error {
 
 // Chdir makes the Python driver change to an existing directory. It must be
 // called before the first cell.
-func (s *Session) Chdir(dir string) error { return s.send(Order{Op: "chdir", Dir: dir}) }
+func (s *Session) Chdir(dir string) error { return s.send(Request{Op: "chdir", Dir: dir}) }
 
 // Park makes the driver replace its descriptors by the pipes in a directory of the
 // guest. The process of s then no longer communicates with the driver.
-func (s *Session) Park(dir string) error { return s.send(Order{Op: "park", Dir: dir}) }
+func (s *Session) Park(dir string) error { return s.send(Request{Op: "park", Dir: dir}) }
 
 // Wake wakes an interpreter that has been idle for a long time, before the next
-// order. It does not wait for the response.
+// request. It does not wait for the response.
 func (s *Session) Wake() {
-	_, _ = s.sendPing() // the next order reports the error
+	_, _ = s.sendPing() // the next request reports the error
 }
 
-// Sync discards the remaining messages of earlier orders and all other lines, and
+// Sync discards the remaining messages of earlier requests and all other lines, and
 // checks that the driver responds. The nonce must be one that no code has seen. Output
 // that arrives meanwhile is passed to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {
-	if err := s.send(Order{Op: "ping", Nonce: nonce}); err != nil {
+	if err := s.send(Request{Op: "ping", Nonce: nonce}); err != nil {
 		return errors.Join(ErrGone, err)
 	}
 	_, err := s.await("pong", nonce, Sink{Output: sink.Output})
@@ -222,18 +222,18 @@ func (s *Session) Sync(nonce string, sink Sink) error {
 
 // Renew makes the driver reseed the random generators of its process, which continues
 // in a copy of its sandbox. It waits until that is done, and discards the remaining
-// messages of earlier orders. A driver without such generators ignores the order.
+// messages of earlier requests. A driver without such generators ignores the request.
 func (s *Session) Renew(nonce string, sink Sink) error {
-	if err := s.send(Order{Op: "renew"}); err != nil {
+	if err := s.send(Request{Op: "renew"}); err != nil {
 		return errors.Join(ErrGone, err)
 	}
 	return s.Sync(nonce, sink)
 }
 
-func (s *Session) send(o Order) error {
+func (s *Session) send(o Request) error {
 	b, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("encode order: %w", err)
+		return fmt.Errorf("encode request: %w", err)
 	}
 	return s.Send(b)
 }

@@ -53,11 +53,11 @@ func TestBashCells(t *testing.T) {
 		{what: "hash bang", code: "#!/bin/bash\necho hi", out: "hi"},
 		{what: "no input", code: "read v; echo $?; cat; bash -c 'read v || echo none'", out: "1\nnone", errout: "-"},
 
-		{what: "env", order: interpreter.Order{Code: "echo \"$FOO\"; env | grep -c '^KEPT=new'", Env: env}, out: "a'b\nc\n1"},
+		{what: "env", request: interpreter.Request{Code: "echo \"$FOO\"; env | grep -c '^KEPT=new'", Env: env}, out: "a'b\nc\n1"},
 		{what: "env is back", code: "echo ${FOO-unset} $KEPT; env | grep -c KEPT; true", out: "unset old\n0"},
-		{what: "cwd", order: interpreter.Order{Code: "basename \"$PWD\"", Dir: filepath.Join(d.dir, "it's a sub")}, out: "it's a sub"},
+		{what: "cwd", request: interpreter.Request{Code: "basename \"$PWD\"", Dir: filepath.Join(d.dir, "it's a sub")}, out: "it's a sub"},
 		{what: "cwd stays", code: "basename \"$PWD\"", out: "it's a sub"},
-		{what: "no such cwd", order: interpreter.Order{Code: "echo no", Dir: "/nowhere"}, out: "-", name: "CommandFailed", message: "/nowhere"},
+		{what: "no such cwd", request: interpreter.Request{Code: "echo no", Dir: "/nowhere"}, out: "-", name: "CommandFailed", message: "/nowhere"},
 
 		{what: "a status", code: "(exit 4)", name: "CommandFailed"},
 		{what: "status of the last cell", code: "echo $?", out: "4"},
@@ -112,7 +112,7 @@ func TestBashCells(t *testing.T) {
 	}
 	d.interrupt() // no cell is running
 	time.Sleep(20 * time.Millisecond)
-	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
+	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("said %+v", m)
 	}
@@ -151,7 +151,7 @@ func TestBashPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.stdin.Close()
-			o := interpreter.Order{Op: "program", Code: c.code, Env: map[string]string{"FOO": "bar"}, Limits: c.limits}
+			o := interpreter.Request{Op: "program", Code: c.code, Env: map[string]string{"FOO": "bar"}, Limits: c.limits}
 			d.send(o)
 			out := ""
 			if c.signal != 0 {

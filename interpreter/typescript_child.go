@@ -61,10 +61,10 @@ type transpileWork struct {
 // ends. It is the main function of a Transpiler's process.
 func TypeScriptMain(r io.Reader, w io.Writer) error {
 	debug.SetMaxStack(transpileStack)
-	orders, answers := json.NewDecoder(r), json.NewEncoder(w)
+	requests, answers := json.NewDecoder(r), json.NewEncoder(w)
 	for {
 		var o transpileOrder
-		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+		if err := requests.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read TypeScript: %w", err)

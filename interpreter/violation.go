@@ -22,7 +22,7 @@ func (e *ViolationError) Error() string {
 	return "the protocol of the interpreter was broken: " + e.What
 }
 
-// ViolationLost is the name in a violation message about an order that was lost.
+// ViolationLost is the name in a violation message about a request that was lost.
 const ViolationLost = "lost"
 
 // The violations.
@@ -52,40 +52,40 @@ func violationOf(m *Message) *ViolationError {
 	return errForeign
 }
 
-// orderGrace is how long a driver may take to answer an order that it has read.
-const orderGrace = 5 * time.Second
+// requestGrace is how long a driver may take to answer a request that it has read.
+const requestGrace = 5 * time.Second
 
-// orderWatch detects that other code has taken an order from the driver's channel. An
-// order that is unread is not lost: code that an earlier cell left behind may keep the
+// requestWatch detects that other code has taken a request from the driver's channel. An
+// request that is unread is not lost: code that an earlier cell left behind may keep the
 // driver busy.
-type orderWatch struct {
+type requestWatch struct {
 	s       *Session
 	state   atomic.Int32 // orderOpen, and then one of the others
-	read    bool         // whether an earlier check found that the order was read
+	read    bool         // whether an earlier check found that the request was read
 	started bool         // the driver has reported that the code has started
 
-	// Guarded by s.mu: the timer, and the nonce of the ping that follows the order.
+	// Guarded by s.mu: the timer, and the nonce of the ping that follows the request.
 	timer *time.Timer
 	ping  string
 }
 
-// The states of an orderWatch.
+// The states of a requestWatch.
 const (
-	orderOpen     = iota
-	orderAnswered // a message of the order has arrived
-	orderLost     // none can arrive
+	orderOpen       = iota
+	requestAnswered // a message of the request has arrived
+	orderLost       // none can arrive
 )
 
-// begin makes the watch check the order that was just sent.
-func (w *orderWatch) begin(ctx context.Context) {
+// begin makes the watch check the request that was just sent.
+func (w *requestWatch) begin(ctx context.Context) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.timer = time.AfterFunc(orderGrace, func() { w.check(ctx) })
+	w.timer = time.AfterFunc(requestGrace, func() { w.check(ctx) })
 }
 
-// answer records that a message of the order has arrived.
-func (w *orderWatch) answer() {
-	if !w.state.CompareAndSwap(orderOpen, orderAnswered) {
+// answer records that a message of the request has arrived.
+func (w *requestWatch) answer() {
+	if !w.state.CompareAndSwap(orderOpen, requestAnswered) {
 		return
 	}
 	w.s.mu.Lock()
@@ -95,16 +95,16 @@ func (w *orderWatch) answer() {
 	}
 }
 
-// checkAgain makes the watch check the order again.
-func (w *orderWatch) checkAgain() {
+// checkAgain makes the watch check the request again.
+func (w *requestWatch) checkAgain() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.timer.Reset(orderGrace)
+	w.timer.Reset(requestGrace)
 }
 
-// check ends the interpreter if the order was read a while ago and not answered. If the
-// process does not know whether the order was read, check sends a ping.
-func (w *orderWatch) check(ctx context.Context) {
+// check ends the interpreter if the request was read a while ago and not answered. If the
+// process does not know whether the request was read, check sends a ping.
+func (w *requestWatch) check(ctx context.Context) {
 	if w.state.Load() != orderOpen {
 		return
 	}
@@ -122,15 +122,15 @@ func (w *orderWatch) check(ctx context.Context) {
 		w.read = true
 		w.checkAgain()
 	case w.state.CompareAndSwap(orderOpen, orderLost):
-		ctx, cancel := context.WithTimeout(ctx, orderGrace)
+		ctx, cancel := context.WithTimeout(ctx, requestGrace)
 		defer cancel()
 		_ = w.s.Kill(ctx) // if it fails, the time limit of the code ends the interpreter
 	}
 }
 
-// pong handles the answer to a ping. A driver carries out its orders one after the
-// other, so the answer to a ping comes after those of the order before it.
-func (w *orderWatch) pong(nonce string) error {
+// pong handles the answer to a ping. A driver carries out its requests one after the
+// other, so the answer to a ping comes after those of the request before it.
+func (w *requestWatch) pong(nonce string) error {
 	w.s.mu.Lock()
 	mine := nonce == w.ping
 	w.s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Session) sendPing() (nonce string, err error) {
 	s.mu.Lock()
 	s.pings = append(s.pings, nonce)
 	s.mu.Unlock()
-	return nonce, s.send(Order{Op: "ping", Nonce: nonce})
+	return nonce, s.send(Request{Op: "ping", Nonce: nonce})
 }
 
 // hasPendingPing reports whether the answer to a ping is due.

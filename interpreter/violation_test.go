@@ -16,22 +16,22 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scriptedDriver is a driver's process. It answers orders with lines, in which NONCE is the
-// nonce of the order.
+// scriptedDriver is a driver's process. It answers requests with lines, in which NONCE is the
+// nonce of the request.
 type scriptedDriver struct {
 	brig.Process
-	answer func(o Order) []string
+	answer func(o Request) []string
 	lines  chan string
 	killed chan struct{}
 	once   sync.Once
 }
 
-func newScripted(answer func(o Order) []string) *scriptedDriver {
+func newScripted(answer func(o Request) []string) *scriptedDriver {
 	return &scriptedDriver{answer: answer, lines: make(chan string, 1<<16), killed: make(chan struct{})}
 }
 
 func (p *scriptedDriver) Send(b []byte) error {
-	var o Order
+	var o Request
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
@@ -72,14 +72,14 @@ const (
 	pongLine    = `{"type":"pong","nonce":"NONCE"}`
 )
 
-// TestDoChecksNonces verifies which lines end a session, for an order whose answer is
-// surrounded by them, and that an earlier line is not taken for the answer of the next order.
+// TestDoChecksNonces verifies which lines end a session, for a request whose answer is
+// surrounded by them, and that an earlier line is not taken for the answer of the next request.
 func TestDoChecksNonces(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before []string // lines on the channel before the answer
 		after  []string // and after it
-		want   [2]error // of the order, and of the next one
+		want   [2]error // of the request, and of the next one
 	}{
 		{name: "control"},
 		{name: "no nonce", before: []string{`{"type":"end"}`}, want: [2]error{errForeign, nil}},
@@ -98,11 +98,11 @@ func TestDoChecksNonces(t *testing.T) {
 		{name: "a second started", before: []string{startedLine}, want: [2]error{errRepeated, nil}},
 		{name: "an end of its own", before: []string{endLine}, want: [2]error{nil, errForeign}},
 		{name: "a second end", after: []string{endLine}, want: [2]error{nil, errForeign}},
-		{name: "between orders", after: []string{`{"type":"display","data":{}}`}, want: [2]error{nil, errForeign}},
+		{name: "between requests", after: []string{`{"type":"display","data":{}}`}, want: [2]error{nil, errForeign}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			p := newScripted(func(Order) []string {
+			p := newScripted(func(Request) []string {
 				if n++; n > 1 {
 					return []string{startedLine, endLine}
 				}
@@ -110,9 +110,9 @@ func TestDoChecksNonces(t *testing.T) {
 			})
 			s := &Session{Process: p, Nonces: true}
 			for i, want := range c.want {
-				m, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{})
+				m, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{})
 				if !errors.Is(err, want) || want == nil && m.Type != "end" {
-					t.Errorf("order %d: %+v, %v, want %v", i, m, err, want)
+					t.Errorf("request %d: %+v, %v, want %v", i, m, err, want)
 				}
 				if err != nil {
 					return
@@ -124,12 +124,12 @@ func TestDoChecksNonces(t *testing.T) {
 
 // A driver of an earlier version puts no nonces into its messages.
 func TestDoWithoutNonces(t *testing.T) {
-	p := newScripted(func(Order) []string {
+	p := newScripted(func(Request) []string {
 		return []string{"garbage", `{"type":"pong","nonce":"rouse"}`, `{"type":"started"}`, `{"type":"end"}`}
 	})
 	s := &Session{Process: p}
 	var said []string
-	m, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
+	m, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
 	if err != nil || m.Type != "end" || fmt.Sprint(said) != "[started]" {
 		t.Errorf("%+v, %v, %v", m, err, said)
 	}
@@ -137,7 +137,7 @@ func TestDoWithoutNonces(t *testing.T) {
 
 // Sync finds the answer to its own ping behind anything else, also behind other pongs.
 func TestSyncDiscards(t *testing.T) {
-	p := newScripted(func(Order) []string {
+	p := newScripted(func(Request) []string {
 		return []string{"garbage", endLine, `{"type":"pong","nonce":"other"}`, `{"type":"pong"}`, pongLine, endLine}
 	})
 	s := &Session{Process: p, Nonces: true}
@@ -146,10 +146,10 @@ func TestSyncDiscards(t *testing.T) {
 	}
 }
 
-// TestLostOrderIsDetected verifies when an unanswered order counts as lost. It does not if the
-// driver has not read it yet, or if a long order precedes it.
-func TestLostOrderIsDetected(t *testing.T) {
-	ping := func(o Order) []string {
+// TestLostRequestIsDetected verifies when an unanswered request counts as lost. It does not if the
+// driver has not read it yet, or if a long request precedes it.
+func TestLostRequestIsDetected(t *testing.T) {
+	ping := func(o Request) []string {
 		if o.Op == "ping" {
 			return []string{pongLine}
 		}
@@ -161,23 +161,23 @@ func TestLostOrderIsDetected(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		answer func(o Order) []string
+		answer func(o Request) []string
 		unread func() int // nil if the process cannot tell
 		late   bool       // the driver answers after an hour
 		want   error
 		within time.Duration
 	}{
-		{name: "it was read", unread: func() int { return 0 }, want: errLost, within: 2*orderGrace + time.Second},
+		{name: "it was read", unread: func() int { return 0 }, want: errLost, within: 2*requestGrace + time.Second},
 		{name: "it was not read yet", unread: func() int { return 1 }, late: true, within: 2 * time.Hour},
-		{name: "the ping is answered first", answer: ping, want: errLost, within: orderGrace + time.Second},
+		{name: "the ping is answered first", answer: ping, want: errLost, within: requestGrace + time.Second},
 		{name: "nothing is answered yet", late: true, within: 2 * time.Hour},
-		{name: "it has begun", unread: func() int { return 0 }, answer: func(Order) []string { return []string{startedLine} }, late: true, within: 2 * time.Hour},
+		{name: "it has begun", unread: func() int { return 0 }, answer: func(Request) []string { return []string{startedLine} }, late: true, within: 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var nonce string
 				p := newScripted(nil)
-				p.answer = func(o Order) []string {
+				p.answer = func(o Request) []string {
 					if o.Op == "cell" {
 						nonce = o.Nonce
 						if c.late {
@@ -194,7 +194,7 @@ func TestLostOrderIsDetected(t *testing.T) {
 					s.Process = unreadCounter{p, c.unread}
 				}
 				begin := time.Now()
-				_, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{})
+				_, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{})
 				if took := time.Since(begin); !errors.Is(err, c.want) || c.want == nil && err != nil || took > c.within {
 					t.Errorf("%v after %v, want %v", err, took, c.want)
 				}
@@ -204,9 +204,9 @@ func TestLostOrderIsDetected(t *testing.T) {
 }
 
 // The answers to pings that nothing waits for are not violations, even if they come after the
-// order for which a watch sent them.
+// request for which a watch sent them.
 func TestExpectedPongs(t *testing.T) {
-	p := newScripted(func(o Order) []string {
+	p := newScripted(func(o Request) []string {
 		switch o.Op {
 		case "ping":
 			return []string{pongLine}
@@ -221,26 +221,26 @@ func TestExpectedPongs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{}); err != nil {
+		if _, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{}); err != nil {
 			t.Fatal(err)
 		}
 		s.Wake()
 	}
 	again, _ := s.sendPing()
 	p.lines <- strings.ReplaceAll(pongLine, "NONCE", again)
-	if _, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
+	if _, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
 		t.Errorf("a pong that is repeated: %v", err)
 	}
 }
 
 // FuzzDo verifies that lines of a guest that does not know the nonce never answer an
-// order, whatever they are.
+// request, whatever they are.
 func FuzzDo(f *testing.F) {
 	for _, line := range []string{`{"type":"end"}`, `{"type":"end","nonce":""}`, `{"type":"pong","nonce":"rouse"}`, "", "\x00\xff", `{"TYPE":"end","Nonce":null}`, `{"type":"end","nonce":"a","nonce":"b"}`, `null`, `=1,2`} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, lines []byte) {
-		p := newScripted(func(Order) []string {
+		p := newScripted(func(Request) []string {
 			var out []string
 			for line := range bytes.SplitSeq(lines, []byte("\n")) {
 				out = append(out, string(line))
@@ -248,7 +248,7 @@ func FuzzDo(f *testing.F) {
 			return append(out, "EOF")
 		})
 		s := &Session{Process: p, Nonces: true}
-		_, err := s.Do(t.Context(), Order{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
+		_, err := s.Do(t.Context(), Request{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
 		if v := (*ViolationError)(nil); !errors.As(err, &v) {
 			t.Errorf("it ends with %v", err)
 		}

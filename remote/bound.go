@@ -24,7 +24,7 @@ const (
 func Bound(o *brig.Outcome, p brig.Program) {
 	limit := p.Limits.Output
 	if limit <= 0 {
-		limit = brig.DefaultBounds().Default.Output
+		limit = brig.DefaultLimitRange().Default.Output
 	}
 	for _, s := range []*brig.Output{&o.Stdout, &o.Stderr} {
 		if kept := int64(len(s.Head) + len(s.Tail)); kept > limit || s.Total < kept {

@@ -66,7 +66,7 @@ func pause(ctx context.Context, attempt int, least time.Duration) bool {
 // Output converts the output in a service's response, limited to limit bytes.
 func Output(text []byte, limit int64) brig.Output {
 	if limit <= 0 {
-		limit = brig.DefaultBounds().Default.Output
+		limit = brig.DefaultLimitRange().Default.Output
 	}
 	kept := wire.NewHeadTail(int(limit))
 	_, _ = kept.Write(text) // it never fails

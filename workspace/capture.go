@@ -205,7 +205,7 @@ func (c *Capture) keepSkipped() {
 
 // skip records a path that is not committed, and the reason.
 func (c *Capture) skip(at, why string) {
-	if c.passed++; len(c.skipped) < brig.MaxWorkspaceTold {
+	if c.passed++; len(c.skipped) < brig.MaxWorkspacePaths {
 		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(at), Reason: why})
 	}
 }

@@ -75,7 +75,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		c.s.ledger(c.tenant).settle(names)
 		c.s.trim(ctx, c.tenant, c.use.ID, r.Number)
 		maps.DeleteFunc(c.wrote, func(digest string, _ bool) bool { _, named := names[digest]; return named })
-		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, toChanges(mine, brig.MaxWorkspaceTold), len(mine)
+		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, toChanges(mine, brig.MaxWorkspacePaths), len(mine)
 		return out, nil
 	}
 }

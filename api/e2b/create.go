@@ -171,7 +171,7 @@ func (sb *sandboxes) newLease(seconds int64) (time.Duration, error) {
 // lease converts a number of seconds to a duration and checks that it is in the
 // allowed range.
 func (sb *sandboxes) lease(seconds int64) (time.Duration, error) {
-	if most := sb.Bounds.MaxTTL; seconds > int64(most/time.Second) {
+	if most := sb.LimitRange.MaxTTL; seconds > int64(most/time.Second) {
 		return 0, brig.Errorf(brig.InvalidArgument, "Timeout cannot be greater than %g hours", math.Round(100*most.Hours())/100)
 	}
 	return time.Duration(max(seconds, math.MinInt32)) * time.Second, nil

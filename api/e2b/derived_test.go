@@ -86,7 +86,7 @@ func newEngineServer(t *testing.T) *engineServer {
 	}
 	templates := []brig.Template{{Name: "base", Image: "host"}}
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, LimitRange: brig.DefaultBounds(), GrantSeed: []byte("grants"), Templates: templates,
+		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, LimitRange: brig.DefaultLimitRange(), GrantSeed: []byte("grants"), Templates: templates,
 	})
 	count := &watchCounter{Service: e}
 	data := dataplane.New(dataplane.Options{Service: count})

@@ -89,8 +89,8 @@ type Options struct {
 	// Hosts are the host names of the server, in addition to loopback names, IP
 	// addresses and the names under Domain.
 	Hosts []string
-	// Bounds are the limits of the Service. Default: brig.DefaultBounds.
-	Bounds brig.Bounds
+	// LimitRange holds the limits of the Service. Default: brig.DefaultLimitRange.
+	LimitRange brig.LimitRange
 }
 
 // API serves the E2B API. It consists of parts. Each part has fields for the
@@ -137,8 +137,8 @@ func New(o Options) *API {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	if o.Bounds == (brig.Bounds{}) {
-		o.Bounds = brig.DefaultBounds()
+	if o.LimitRange == (brig.LimitRange{}) {
+		o.LimitRange = brig.DefaultLimitRange()
 	}
 	if len(o.Seed) == 0 {
 		// With a random seed, the tokens become invalid when the process ends.

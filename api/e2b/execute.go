@@ -31,7 +31,7 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 	case in.ContextID != "" && in.Language != "":
 		return brig.Errorf(brig.InvalidArgument, "Only one of context_id or language can be provided")
 	}
-	code := brig.Code{Context: in.ContextID, Source: *in.Code, Env: in.EnvVars, Timeout: i.Bounds.MaxTimeout}
+	code := brig.Code{Context: in.ContextID, Source: *in.Code, Env: in.EnvVars, Timeout: i.LimitRange.MaxTimeout}
 	if code.Source == "" {
 		code.Source = "\n" // E2B allows empty code
 	}

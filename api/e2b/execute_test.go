@@ -145,7 +145,7 @@ func TestDefaultContexts(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.codes {
-		if c.Context != "cx1" || c.Language != "" || c.Timeout != brig.DefaultBounds().MaxTimeout {
+		if c.Context != "cx1" || c.Language != "" || c.Timeout != brig.DefaultLimitRange().MaxTimeout {
 			t.Errorf("%+v", c)
 		}
 	}

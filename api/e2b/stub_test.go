@@ -88,7 +88,7 @@ func (s *stub) add(tenant string, spec brig.Spec) *brig.Sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.boxes)
-	spec.Limits = brig.DefaultBounds().Default
+	spec.Limits = brig.DefaultLimitRange().Default
 	spec.Name = "box" + strconv.Itoa(n+1)
 	at := s.begin.Add(time.Duration(n) * time.Second)
 	b := &brig.Sandbox{

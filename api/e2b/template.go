@@ -142,11 +142,11 @@ func (ts *templates) describe(t template) listedTemplate {
 // limits returns the limits of a template's sandboxes.
 func (ts *templates) limits(t template) brig.Limits {
 	if t.recipe == nil {
-		return ts.Bounds.Default
+		return ts.LimitRange.Default
 	}
-	l, err := ts.Bounds.Fill(t.recipe.Limits)
+	l, err := ts.LimitRange.Fill(t.recipe.Limits)
 	if err != nil { // the request to create a sandbox returns the error
-		return ts.Bounds.Default
+		return ts.LimitRange.Default
 	}
 	return l
 }

@@ -36,9 +36,9 @@ func TestEndedKernelRunsNothing(t *testing.T) {
 // ends after its idle time otherwise.
 func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bounds := brig.DefaultBounds()
+		bounds := brig.DefaultLimitRange()
 		bounds.MaxLife = 10 * time.Hour
-		d := New(Options{Idle: time.Minute, Bounds: bounds})
+		d := New(Options{Idle: time.Minute, LimitRange: bounds})
 		defer d.Close()
 		made := func(id string) *ephemeralKernel {
 			n, err := d.newEphemeralKernel(brig.Tenant{Name: "acme"}, id, nil)

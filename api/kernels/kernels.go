@@ -32,7 +32,7 @@ type Service interface {
 	brig.RunService
 	brig.CodeService
 	// Authorize checks that the actor may call op, which is an operation of
-	// brig.DoorOps, and then calls do. It audits the operation.
+	// brig.KernelOps, and then calls do. It audits the operation.
 	Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error
 }
 
@@ -51,8 +51,8 @@ type Options struct {
 	Idle time.Duration
 	// Timeout limits the run time of a piece of code. Default: 10 minutes.
 	Timeout time.Duration
-	// Bounds are the limits of the Service. Default: brig.DefaultBounds.
-	Bounds brig.Bounds
+	// LimitRange holds the limits of the Service. Default: brig.DefaultLimitRange.
+	LimitRange brig.LimitRange
 	// Hosts are the host names of the server, in addition to the loopback
 	// names.
 	Hosts []string
@@ -93,8 +93,8 @@ func New(o Options) *API {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	if o.Bounds == (brig.Bounds{}) {
-		o.Bounds = brig.DefaultBounds()
+	if o.LimitRange == (brig.LimitRange{}) {
+		o.LimitRange = brig.DefaultLimitRange()
 	}
 	if o.Default == "" {
 		o.Default = Stateful
@@ -111,7 +111,7 @@ func New(o Options) *API {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Idle, o.Timeout = min(o.Idle, o.Bounds.MaxTTL), min(o.Timeout, o.Bounds.MaxTimeout)
+	o.Idle, o.Timeout = min(o.Idle, o.LimitRange.MaxTTL), min(o.Timeout, o.LimitRange.MaxTimeout)
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("kernels: failed to register the HTTP metrics", "error", err)

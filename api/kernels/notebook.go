@@ -228,7 +228,7 @@ func (n *ephemeralKernel) resetIdle() {
 	switch {
 	case n.stop != nil:
 	case n.open > 0:
-		n.idle.Reset(n.d.Bounds.MaxLife)
+		n.idle.Reset(n.d.LimitRange.MaxLife)
 	default:
 		n.idle.Reset(n.d.Idle)
 	}

@@ -101,7 +101,7 @@ func TestRoutesRejectForms(t *testing.T) {
 // requests are accepted.
 func TestGuardAcceptsOwnRequests(t *testing.T) {
 	s := &stub{ended: make(chan error, 8)}
-	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", Bounds: brig.DefaultBounds(), Hosts: []string{"evil.test"}}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", LimitRange: brig.DefaultLimitRange(), Hosts: []string{"evil.test"}}))
 	defer srv.Close()
 	host := strings.TrimPrefix(srv.URL, "http://")
 	for _, c := range []struct {

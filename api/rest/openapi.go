@@ -79,7 +79,7 @@ func document(routes []route, o Options) ([]byte, error) {
 		}
 	}
 	d.constrain(strict)
-	d.addConstraints(o.Bounds)
+	d.addConstraints(o.LimitRange)
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("encode OpenAPI document: %w", err)
@@ -274,7 +274,7 @@ func (d describer) event(name string, result any) *huma.Schema {
 }
 
 // addConstraints adds constraints that the structs cannot express.
-func (d describer) addConstraints(b brig.Bounds) {
+func (d describer) addConstraints(b brig.LimitRange) {
 	schemas := d.registry.Map()
 	if run := schemas["RunAnswer"]; run != nil {
 		run.Properties["error"] = &huma.Schema{
@@ -298,7 +298,7 @@ func (d describer) addConstraints(b brig.Bounds) {
 	for _, k := range brig.Kinds {
 		kinds.Enum = append(kinds.Enum, string(k))
 	}
-	if b != (brig.Bounds{}) {
+	if b != (brig.LimitRange{}) {
 		d.addLimits(b)
 	}
 }

@@ -186,7 +186,7 @@ func forbidPause(fields ...string) object {
 }
 
 // addLimits adds the server's limits to the schemas of request fields.
-func (d describer) addLimits(b brig.Bounds) {
+func (d describer) addLimits(b brig.LimitRange) {
 	schemas := d.registry.Map()
 	if limits := schemas["Limits"]; limits != nil {
 		bytes := func(name string, least, most, def int64) {

@@ -59,7 +59,7 @@ type schema struct {
 
 func loadDocument(t *testing.T) (*api, openAPIDocument) {
 	t.Helper()
-	o := Options{Bounds: brig.DefaultBounds(), Version: "v0"}
+	o := Options{LimitRange: brig.DefaultLimitRange(), Version: "v0"}
 	a := newAPI(o)
 	b, err := document(a.routes(), o)
 	if err != nil {
@@ -320,7 +320,7 @@ func hasType(want, v any) bool {
 
 func TestDocumentIsServed(t *testing.T) {
 	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/openapi.json", nil)
-	New(Options{Bounds: brig.DefaultBounds()}).ServeHTTP(w, r)
+	New(Options{LimitRange: brig.DefaultLimitRange()}).ServeHTTP(w, r)
 	if w.Code != 200 || !json.Valid(w.Body.Bytes()) || !strings.Contains(w.Body.String(), "from 32MiB to 64GiB, default 512MiB") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

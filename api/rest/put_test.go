@@ -111,9 +111,9 @@ func newPutServer(t *testing.T) putServer {
 		Key     string `json:"api_key" form:"required,secret"`
 		Timeout int    `json:"timeout"`
 	}
-	driver := brig.NewDriver(brig.Driver{Name: "cloud"}, config{}, func(context.Context, brig.Site, *config) (brig.Provider, error) { return &fake.Provider{}, nil })
+	driver := brig.NewDriver(brig.Driver{Name: "cloud"}, config{}, func(context.Context, brig.ProviderEnv, *config) (brig.Provider, error) { return &fake.Provider{}, nil })
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: putImages{}, LimitRange: brig.DefaultBounds(), Keys: keys, Drivers: []brig.Driver{driver},
+		Store: store, Provider: &fake.Provider{}, Images: putImages{}, LimitRange: brig.DefaultLimitRange(), Keys: keys, Drivers: []brig.Driver{driver},
 		Seed: []byte("seed"), ScreenTenant: func(context.Context, *brig.Screening, brig.Language, string) error { return nil },
 	})
 	t.Cleanup(e.Close)

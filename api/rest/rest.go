@@ -39,8 +39,8 @@ type Options struct {
 	// SignIn lets people sign in with an identity provider. Default: only API
 	// keys are accepted.
 	SignIn *signin.Provider
-	// Bounds appear in the OpenAPI document. The Service enforces them.
-	Bounds brig.Bounds
+	// LimitRange appears in the OpenAPI document. The Service enforces it.
+	LimitRange brig.LimitRange
 }
 
 // api serves the routes. Each noun has a type with its handlers.

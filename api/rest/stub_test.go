@@ -86,7 +86,7 @@ func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) 
 	case "panic":
 		panic("boom")
 	}
-	if _, err := brig.DefaultBounds().Fill(spec.Limits); err != nil {
+	if _, err := brig.DefaultLimitRange().Fill(spec.Limits); err != nil {
 		return nil, err
 	}
 	if spec.TTL > time.Hour {
@@ -288,7 +288,7 @@ func (s *stub) Templates(context.Context) ([]brig.Template, error) {
 
 func (s *stub) Pool(context.Context) ([]brig.PoolClass, error) {
 	return []brig.PoolClass{{
-		Provider: "gvisor", Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,
+		Provider: "gvisor", Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultLimitRange().Default,
 		Target: 4, Ready: 3, Making: 1, Hits: 7, Misses: 2, Refill: 150 * time.Millisecond,
 	}}, nil
 }
@@ -457,7 +457,7 @@ var _ brig.Service = (*stub)(nil)
 func serve(t testing.TB) (*stub, *httptest.Server) {
 	t.Helper()
 	s := &stub{ended: make(chan error, 8)}
-	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", Bounds: brig.DefaultBounds()}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", LimitRange: brig.DefaultLimitRange()}))
 	t.Cleanup(srv.Close)
 	return s, srv
 }

@@ -104,7 +104,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, clock: clock, actor: ring.Owner}
 	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox, Clock: clock})
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
-	notebooks.Bounds, notebooks.Hosts = cfg.bounds(), in.hosts
+	notebooks.LimitRange, notebooks.Hosts = cfg.limitRange(), in.hosts
 	gateway := kernels.New(notebooks)
 	return &apis{
 		close: func() { tools.Close(); gateway.Close(); data.Close() }, registry: seen, link: link,
@@ -118,12 +118,12 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 			{ui.WantsDocs, ui.NewDocs(log, in.hosts)},
 		},
 		native: rest.New(rest.Options{
-			Registry: seen, Service: e, Keys: ring, Log: log, Hosts: in.hosts, Version: version.String(), Bounds: cfg.bounds(), SignIn: in.signIn,
+			Registry: seen, Service: e, Keys: ring, Log: log, Hosts: in.hosts, Version: version.String(), LimitRange: cfg.limitRange(), SignIn: in.signIn,
 			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 		}),
 		e2b: e2b.New(e2b.Options{
 			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
-			Log: log, Hosts: in.hosts, Bounds: cfg.bounds(),
+			Log: log, Hosts: in.hosts, LimitRange: cfg.limitRange(),
 			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.control,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {

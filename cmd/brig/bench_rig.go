@@ -86,7 +86,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	}
 	o := engine.Options{
 		Capacity: capacity.Options{CheckRoom: checkMemory}, Pool: pool, Templates: templates,
-		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, LimitRange: cfg.bounds(), Log: log,
+		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, LimitRange: cfg.limitRange(), Log: log,
 	}
 	if err := cfg.openWorkspaces(ctx, g.dir, &o); err != nil {
 		return nil, err

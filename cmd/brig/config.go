@@ -230,7 +230,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		}
 		var limits brig.Limits
 		set(&limits, w.Limits)
-		if _, err := c.bounds().Fill(limits); err != nil {
+		if _, err := c.limitRange().Fill(limits); err != nil {
 			told := brig.AsError(err)
 			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, told.Field, told.Message).WithHint("%s", told.Hint)
 		}
@@ -360,10 +360,10 @@ func (c *cli) config() (*config, error) {
 	return cfg, cfg.check()
 }
 
-// bounds returns the default bounds of the service overridden by the values in
-// the file.
-func (c *config) bounds() brig.Bounds {
-	b := brig.DefaultBounds()
+// limitRange returns the default limit range, overridden by the values in the
+// file.
+func (c *config) limitRange() brig.LimitRange {
+	b := brig.DefaultLimitRange()
 	set(&b.Default, c.Limits.Default)
 	set(&b.Max, c.Limits.Max)
 	for to, from := range map[*time.Duration]duration{
@@ -399,7 +399,7 @@ func (c *config) requirement() brig.Requirement { return v1.ToRequirement(c.Requ
 
 // check rejects bounds that contradict each other.
 func (c *config) check() error {
-	b := c.bounds()
+	b := c.limitRange()
 	if _, err := b.Fill(brig.Limits{}); err != nil {
 		told := brig.AsError(err)
 		hint, _, _ := strings.Cut(told.Hint, ", or leave it out") // that part of the hint applies to requests only

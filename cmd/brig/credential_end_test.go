@@ -70,7 +70,7 @@ func (m *machineClocks) server(t *testing.T, monotonic bool) (all *apis, e *engi
 	}
 	templates := []brig.Template{{Name: "base", Image: "host"}}
 	e = engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &m.provider, Images: hostImages{}, LimitRange: brig.DefaultBounds(), GrantSeed: seed, Templates: templates,
+		Store: store, Provider: &m.provider, Images: hostImages{}, LimitRange: brig.DefaultLimitRange(), GrantSeed: seed, Templates: templates,
 		Now: m.now, Clock: ends, SessionIdle: 90 * time.Minute, SessionLife: 2 * time.Hour,
 	})
 	if err := e.Recover(t.Context()); err != nil {

@@ -58,8 +58,8 @@ func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine
 		return err
 	}
 	o.Active, o.Drivers = c.Active, drivers()
-	o.DriverEnv = func(id string) brig.Site {
-		return brig.Site{
+	o.DriverEnv = func(id string) brig.ProviderEnv {
+		return brig.ProviderEnv{
 			ID: id, Dir: filepath.Join(dir, "providers", id), Agent: agent, Log: o.Log.With("provider", id),
 			Called: metered(meter, id), Server: server,
 		}

@@ -35,7 +35,7 @@ func TestExecmanLoop(t *testing.T) {
 		srv := httptest.NewServer(api)
 		defer srv.Close()
 		c := execman.Config{Endpoint: srv.URL, Timeout: 20, PoolSize: 10, AllowPrivate: true}
-		p, err := execman.Open(brig.Site{ID: execman.Name, Server: server, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}}, c)
+		p, err := execman.Open(brig.ProviderEnv{ID: execman.Name, Server: server, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: func(brig.Call) {}}, c)
 		if err != nil {
 			t.Fatal(err)
 		}

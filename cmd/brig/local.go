@@ -105,7 +105,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	hostaddr.Declare(own)
 	o := engine.Options{
 		TypeScript: compiler,
-		Provider:   p.provider, Images: p.images, LimitRange: cfg.bounds(), Log: log,
+		Provider:   p.provider, Images: p.images, LimitRange: cfg.limitRange(), Log: log,
 		Capacity: capacity.Options{CheckRoom: checkMemory}, Egress: out,
 		Templates: bootEach(templates), BuildMissing: cfg.Images.BuildMissing,
 	}

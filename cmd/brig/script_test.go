@@ -61,8 +61,8 @@ func TestAnnotatedConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.bounds() != brig.DefaultBounds() {
-		t.Errorf("brig.yaml says %+v, the defaults are %+v", cfg.bounds(), brig.DefaultBounds())
+	if cfg.limitRange() != brig.DefaultLimitRange() {
+		t.Errorf("brig.yaml says %+v, the defaults are %+v", cfg.limitRange(), brig.DefaultLimitRange())
 	}
 	if cfg.Listen != defaultListen {
 		t.Errorf("brig.yaml listens on %s", cfg.Listen)

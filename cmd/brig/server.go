@@ -186,7 +186,7 @@ func (s *server) configureEngine(context.Context) (err error) {
 		return err
 	}
 	hostaddr.Declare(own)
-	o.Capacity, o.LimitRange, o.Quota = cfg.capacity(), cfg.bounds(), cfg.quota()
+	o.Capacity, o.LimitRange, o.Quota = cfg.capacity(), cfg.limitRange(), cfg.quota()
 	o.BuildMissing = cfg.Images.BuildMissing
 	o.Streams, o.Require = cfg.Streams.limits(), cfg.requirement()
 	o.RunRetention, o.EndedRetention, o.Retention = time.Duration(cfg.Keep.Runs), time.Duration(cfg.Keep.Sandboxes), cfg.keep()

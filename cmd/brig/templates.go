@@ -114,7 +114,7 @@ func (c *config) checkTemplate(t brig.Template) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	b := c.bounds()
+	b := c.limitRange()
 	if _, err := b.Fill(t.Limits); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (c infoCommands) openapi() *cobra.Command {
 		Short: "Print the OpenAPI document of the REST API",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			h := rest.New(rest.Options{Version: "dev", Bounds: brig.DefaultBounds()})
+			h := rest.New(rest.Options{Version: "dev", LimitRange: brig.DefaultLimitRange()})
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/openapi.json", nil))
 			_, err := io.Copy(c.stdout, w.Result().Body)

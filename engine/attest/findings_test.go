@@ -23,7 +23,7 @@ func cleanPosture(change func(*wire.Posture)) wire.Posture {
 }
 
 func TestPostureFindings(t *testing.T) {
-	limits := brig.DefaultBounds().Default
+	limits := brig.DefaultLimitRange().Default
 	for what, c := range map[string]struct {
 		posture wire.Posture
 		uplink  bool
@@ -78,7 +78,7 @@ func TestGuestCannotRaiseEnforcement(t *testing.T) {
 			host[a] = brig.Enforcement{Level: level}
 		}
 		for _, p := range []wire.Posture{cleanPosture(nil), {}, cleanPosture(func(p *wire.Posture) { p.Capabilities, p.Disk, p.Reached = 7, 1<<60, []string{"x"} })} {
-			for a, e := range Apply(host, findingsOf(p, brig.DefaultBounds().Default, false), time.Now()) {
+			for a, e := range Apply(host, findingsOf(p, brig.DefaultLimitRange().Default, false), time.Now()) {
 				if !level.Meets(e.Level) {
 					t.Errorf("%s was %s and is %s after %+v", a, level, e.Level, p)
 				}
@@ -136,11 +136,11 @@ func TestFindingsRedactHostAddresses(t *testing.T) {
 		Reached: []string{own.String()}, Resolved: []string{"example.com"},
 		Failed: map[string]string{own.String(): "dial tcp 203.0.113.9:4000: no route", "192.0.2.1:443": "no route"},
 	}
-	told := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultBounds().Default, true))
+	told := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultLimitRange().Default, true))
 	if strings.Contains(told, "203.0.113.9") || !strings.Contains(told, "192.0.2.1") || !strings.Contains(told, hostAddressText) {
 		t.Error(told)
 	}
-	if control := fmt.Sprint(findingsOf(p, brig.DefaultBounds().Default, true)); !strings.Contains(control, "203.0.113.9") {
+	if control := fmt.Sprint(findingsOf(p, brig.DefaultLimitRange().Default, true)); !strings.Contains(control, "203.0.113.9") {
 		t.Error("the control:", control)
 	}
 }

@@ -18,8 +18,8 @@ type Account struct {
 
 	mu           sync.Mutex // guards the fields below
 	tenant       brig.Tenant
-	limitRange   brig.Bounds // limits of sandboxes, capped by the tenant's limits
-	closed       bool        // the tenant is being removed
+	limitRange   brig.LimitRange // limits of sandboxes, capped by the tenant's limits
+	closed       bool            // the tenant is being removed
 	sandboxes    int
 	paused       int
 	executions   int
@@ -35,7 +35,7 @@ type Account struct {
 
 // New returns the account of a tenant. limits are those of its sandboxes, and today has
 // the usage lines of the day so far.
-func New(now func() time.Time, t brig.Tenant, limits brig.Bounds, today []brig.UsageLine) *Account {
+func New(now func() time.Time, t brig.Tenant, limits brig.LimitRange, today []brig.UsageLine) *Account {
 	a := &Account{
 		now: now, tenant: t, limitRange: limits, reservations: map[*Reservation]bool{}, today: brig.DayOf(now()),
 		unflushed: map[usageKey]brig.UsageTotals{}, labels: map[usageKey]bool{}, buckets: map[Caller]*bucket{},
@@ -206,14 +206,14 @@ func (a *Account) ResumeExec(labels map[string]string) *Reservation {
 }
 
 // CallLimits returns the limit range and the tenant's limits that apply to the tenant's calls.
-func (a *Account) CallLimits() (brig.Bounds, brig.Ceilings) {
+func (a *Account) CallLimits() (brig.LimitRange, brig.Ceilings) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.limitRange, a.tenant.Ceilings
 }
 
 // Change replaces the tenant's quota and limits.
-func (a *Account) Change(t brig.Tenant, limitRange brig.Bounds) {
+func (a *Account) Change(t brig.Tenant, limitRange brig.LimitRange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tenant, a.limitRange = t, limitRange

@@ -54,7 +54,7 @@ func TestResumeKeepsStorage(t *testing.T) {
 // lines. The next day starts from zero.
 func TestLabelsAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	a := New(func() time.Time { return now }, brig.Tenant{Name: "acme"}, brig.Bounds{}, nil)
+	a := New(func() time.Time { return now }, brig.Tenant{Name: "acme"}, brig.LimitRange{}, nil)
 	for day := range 2 {
 		for i := range maxUsageLabels + 100 {
 			p, err := a.ReserveExec(map[string]string{"n": strconv.Itoa(i)})

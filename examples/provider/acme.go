@@ -45,13 +45,13 @@ func (c *Config) Wrong() []brig.FieldError {
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: "acme", Title: "Acme", Doc: "A service that runs Python.", Tags: []string{"saas"}, Languages: []brig.Language{brig.Python},
-	}, Config{Region: "north", Timeout: 30}, func(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		return &provider{site: site, config: *c, http: &http.Client{Timeout: time.Duration(c.Timeout) * time.Second}}, nil
+	}, Config{Region: "north", Timeout: 30}, func(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
+		return &provider{env: env, config: *c, http: &http.Client{Timeout: time.Duration(c.Timeout) * time.Second}}, nil
 	})
 }
 
 type provider struct {
-	site   brig.Site
+	env    brig.ProviderEnv
 	config Config
 	http   *http.Client
 }
@@ -98,7 +98,7 @@ func (p *provider) Run(ctx context.Context, _ brig.ID, prog brig.Program, sio br
 	if resp != nil {
 		call.Status = resp.StatusCode
 	}
-	p.site.Called(call)
+	p.env.Called(call)
 	if err != nil {
 		// The program may have run. The engine runs it on another provider only
 		// if the program cannot have had effects outside its sandbox.

@@ -40,7 +40,7 @@ func TestDriverInServer(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	called := 0
-	p, err := d.Open(t.Context(), brig.Site{ID: "acme", Log: slog.New(slog.DiscardHandler), Called: func(brig.Call) { called++ }}, config)
+	p, err := d.Open(t.Context(), brig.ProviderEnv{ID: "acme", Log: slog.New(slog.DiscardHandler), Called: func(brig.Call) { called++ }}, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const exitNow = process.reallyExit.bind(process);
 const fatal = process._fatalException.bind(process);
 const later = setImmediate;
 
-let channel = 3; // of orders
+let channel = 3; // of requests
 let messages = 3;
 const artifacts = '/workspace/artifacts';
 const driverPrefix = path.join(__dirname, 'javascript'); // the prefix of the driver's file names
@@ -49,11 +49,11 @@ const maxJSON = 8 << 20;
 const maxForms = 256;
 const maxName = 1024;
 
-// The nonce of the current order, which its messages repeat. It lets the host
+// The nonce of the current request, which its messages repeat. It lets the host
 // reject lines that a program writes to the channel.
 let nonce = '';
 
-// Displays have numbers, and the host acknowledges each if the order has acks.
+// Displays have numbers, and the host acknowledges each if the request has acks.
 let acks = false;
 let shown = 0;
 let acked = 0;
@@ -65,8 +65,8 @@ let missed = false; // whether the host did not acknowledge a display of the cel
 let waited = 0; // how long displays have waited since the event loop has run
 let handlesInterrupts = false; // whether code runs that SIGINT ends at once
 const now = performance.now.bind(performance);
-let early = false; // whether an order was received while a display waited
-let orderLater; // keeps these orders
+let early = false; // whether a request was received while a display waited
+let requestLater; // keeps these requests
 
 // sendDisplay sends a display, and waits until the host has received it. Otherwise the
 // host could not distinguish the output before it from the output after it. It waits for
@@ -98,9 +98,9 @@ function awaitAck(end) {
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ackPause);
       continue;
     }
-    const orders = parseOrders(chunk.subarray(0, n));
-    early = orders.length > 0;
-    if (early) orderLater(orders);
+    const requests = parseRequests(chunk.subarray(0, n));
+    early = requests.length > 0;
+    if (early) requestLater(requests);
     if (n === 0 || early) return true;
   }
   return true;
@@ -143,47 +143,47 @@ function sendLine(line) {
   }
 }
 
-// --- Orders ---
+// --- Requests ---
 
-let pending = []; // parts of an incomplete order
+let pending = []; // parts of an incomplete request
 
-// parseOrders returns the orders that a chunk completes, without acknowledgements.
-function parseOrders(chunk) {
-  const orders = [];
+// parseRequests returns the requests that a chunk completes, without acknowledgements.
+function parseRequests(chunk) {
+  const requests = [];
   for (let end; (end = chunk.indexOf(10)) >= 0; chunk = chunk.subarray(end + 1)) {
-    const order = parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString());
-    if (order.op === 'ack') acked = Math.max(acked, order.ack);
-    else push(orders, order);
+    const request = parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString());
+    if (request.op === 'ack') acked = Math.max(acked, request.ack);
+    else push(requests, request);
     pending = [];
   }
   if (chunk.length > 0) push(pending, toBuffer(chunk)); // the caller may use the chunk again
-  return orders;
+  return requests;
 }
 
-function begin(order) {
-  nonce = order.nonce || '';
-  acks = order.acks === true;
+function begin(request) {
+  nonce = request.nonce || '';
+  acks = request.acks === true;
   early = false;
   missed = false;
-  return order;
+  return request;
 }
 
 function wait() {
-  for (let orders = []; ; ) {
-    while (orders.length > 0) {
-      const order = begin(orders.shift());
-      if (order.op === 'program') return program(order);
-      if (order.op === 'cell') {
+  for (let requests = []; ; ) {
+    while (requests.length > 0) {
+      const request = begin(requests.shift());
+      if (request.op === 'program') return program(request);
+      if (request.op === 'cell') {
         send({ type: 'taken' }); // the preparations take a while
-        return cells([order, ...orders]);
+        return cells([request, ...requests]);
       }
-      if (order.op === 'park') park(order.cwd, () => closeSync(channel));
-      else handleControl(order);
+      if (request.op === 'park') park(request.cwd, () => closeSync(channel));
+      else handleControl(request);
     }
     const chunk = Buffer.allocUnsafe(1 << 16);
     const n = read(chunk);
     if (n === 0) exitNow(0);
-    orders = parseOrders(chunk.subarray(0, n));
+    requests = parseRequests(chunk.subarray(0, n));
   }
 }
 
@@ -199,10 +199,10 @@ function read(chunk) {
   }
 }
 
-function handleControl(order) {
-  if (order.op === 'ping') send({ type: 'pong' });
-  if (order.op === 'renew') require('./javascript_renew.js').renew();
-  if (order.op === 'warm') {
+function handleControl(request) {
+  if (request.op === 'ping') send({ type: 'pong' });
+  if (request.op === 'renew') require('./javascript_renew.js').renew();
+  if (request.op === 'warm') {
     require('./javascript_program.js');
     for (const name of ['assert', 'child_process', 'crypto', 'events', 'fs/promises', 'http', 'https', 'os', 'stream', 'timers/promises', 'util', 'zlib']) require(name);
     void [process.stdout, process.stderr, globalThis.Headers, globalThis.crypto, globalThis.TextDecoder];
@@ -234,12 +234,12 @@ function park(folder, close) {
   send({ type: 'parked' });
 }
 
-// enter applies the environment and directory of an order, and returns a
+// enter applies the environment and directory of a request, and returns a
 // function that restores the environment.
-function enter(order) {
-  if (order.cwd) process.chdir(order.cwd);
-  const before = map(keys(order.env || {}), (name) => [name, process.env[name]]);
-  Object.assign(process.env, order.env);
+function enter(request) {
+  if (request.cwd) process.chdir(request.cwd);
+  const before = map(keys(request.env || {}), (name) => [name, process.env[name]]);
+  Object.assign(process.env, request.env);
   return () => {
     for (const [name, value] of before) {
       if (value === undefined) delete process.env[name];
@@ -277,11 +277,11 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 
 // --- Programs ---
 
-// program runs one program. It calls main if the order has arguments, or if
+// program runs one program. It calls main if the request has arguments, or if
 // main is defined and has not been entered when the program would end. The
 // process exits as Node.js does; the end is the last message. An error that the
 // program does not catch leaves this function, or raise, so that Node.js handles it.
-function program(order) {
+function program(request) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
   let returned, failure, uncaught, warning, artifactsDir, tracker, file;
@@ -335,7 +335,7 @@ function program(order) {
     if (!fatal(err, true)) exitNow(1);
   }
 
-  const given = order.arguments !== undefined && order.arguments !== null;
+  const given = request.arguments !== undefined && request.arguments !== null;
   let source, name;
 
   // load runs the code, and calls then with its main function.
@@ -410,10 +410,10 @@ function program(order) {
     returned = json;
   }
 
-  enter(order);
-  source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
-  file = new File(String(order.code || ''), send);
-  if (order.artifacts) artifactsDir = createDirectory('artifacts');
+  enter(request);
+  source = String(request.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
+  file = new File(String(request.code || ''), send);
+  if (request.artifacts) artifactsDir = createDirectory('artifacts');
   if (!given && /main|exports|export/.test(source)) tracker = new MainTracker(source, tokensOf);
   load((main) => {
     if (!main) {
@@ -421,7 +421,7 @@ function program(order) {
     } else if (tracker) {
       tracker.callWhenDue(main, () => call(main, {}));
     } else {
-      call(main, given ? order.arguments : {});
+      call(main, given ? request.arguments : {});
     }
   });
 }
@@ -581,9 +581,9 @@ function interrupt() {
   if (running) running.reject(new KeyboardInterrupt());
 }
 
-// cells executes orders until the channel ends, beginning with those that were
+// cells executes requests until the channel ends, beginning with those that were
 // already received.
-function cells(orders) {
+function cells(requests) {
   util = require('util');
   inspect = util.inspect;
   promiseHooks = require('v8').promiseHooks;
@@ -597,43 +597,43 @@ function cells(orders) {
   prepareGlobals();
 
   const { Socket } = require('net');
-  orderLater = (more) => orders.push(...more);
+  requestLater = (more) => requests.push(...more);
   let socket;
   let busy = false;
   const advance = () => {
-    if (busy || orders.length === 0) return;
-    const order = begin(shift(orders));
-    if (order.op === 'cell') {
+    if (busy || requests.length === 0) return;
+    const request = begin(shift(requests));
+    if (request.op === 'cell') {
       busy = true;
-      cell(order).then(() => {
+      cell(request).then(() => {
         busy = false;
         advance();
       });
       return;
     }
-    if (order.op === 'program') {
+    if (request.op === 'program') {
       socket.removeAllListeners();
       socket.unref();
       Object.assign(process, { exit, kill });
       Error.prepareStackTrace = undefined;
       process.removeListener('uncaughtException', report);
       process.removeListener('unhandledRejection', report);
-      program(order);
+      program(request);
       return;
     }
-    if (order.op === 'park') {
+    if (request.op === 'park') {
       const before = channel;
-      park(order.cwd, () => socket.removeAllListeners().destroy());
+      park(request.cwd, () => socket.removeAllListeners().destroy());
       if (channel !== before) listen();
     } else {
-      handleControl(order);
+      handleControl(request);
     }
     advance();
   };
   const listen = () => {
     socket = new Socket({ fd: channel, readable: true, writable: channel === messages });
     socket.on('data', (chunk) => {
-      push(orders, ...parseOrders(chunk));
+      push(requests, ...parseRequests(chunk));
       advance();
     });
     socket.on('error', () => exitNow(0));
@@ -757,7 +757,7 @@ function report(err) {
 }
 
 // cell runs one cell and reports its end. It never rejects.
-async function cell(order) {
+async function cell(request) {
   const name = `cell-${++count}.js`;
   send({ type: 'started', count });
   let restore = () => {};
@@ -766,8 +766,8 @@ async function cell(order) {
     // Code that removed our listener wanted the default action of a signal,
     // which a cell may not choose.
     if (!includes(process.listeners('SIGINT'), interrupt)) process.on('SIGINT', interrupt);
-    restore = enter(order);
-    const { value } = await evaluate(String(order.code || ''), name, state);
+    restore = enter(request);
+    const { value } = await evaluate(String(request.code || ''), name, state);
     while (state.waits.length > 0) await state.race(Promise.all(splice(state.waits, 0)));
     const data = state.result || (value === undefined ? undefined : await state.race(bundle(value)));
     await nextTurn();
@@ -813,14 +813,14 @@ function evaluate(code, name, state) {
     };
   });
   ended.catch(() => {}); // it may reject before a handler is attached
-  const order = { expression: source.code + '\n//# sourceURL=' + name, replMode: true, objectGroup: 'cell' };
+  const request = { expression: source.code + '\n//# sourceURL=' + name, replMode: true, objectGroup: 'cell' };
   globalThis.__brig = () => {
     delete globalThis.__brig;
     const stop = promiseHooks.onInit((promise) => {
       stop();
       unsettled.add((state.promise = promise));
     });
-    post('Runtime.evaluate', order, state.answered, true);
+    post('Runtime.evaluate', request, state.answered, true);
     stop();
     // Code after an await that is already resolved can be interrupted, too.
     if (typeof process._tickCallback === 'function') process._tickCallback();

@@ -1,4 +1,4 @@
-// The order "renew": this process continues in a copy of its sandbox, and other
+// The request "renew": this process continues in a copy of its sandbox, and other
 // copies have the same memory. Node.js cannot reseed V8's generator or OpenSSL's.
 // Instead, Math.random reads the kernel's generator from then on, and crypto and Web
 // Crypto mix bytes from it into their results. Operations inside OpenSSL (the

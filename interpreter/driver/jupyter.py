@@ -1,4 +1,4 @@
-# The driver for languages that have a Jupyter kernel. It reads orders from
+# The driver for languages that have a Jupyter kernel. It reads requests from
 # descriptor 3, as python.py does, and executes them with the kernel named by
 # its argument. With --list it prints the installed kernels.
 import json
@@ -72,7 +72,7 @@ def r_text(text):
 
 
 class Host:
-    """The channel to the host. Messages repeat the nonce of their order."""
+    """The channel to the host. Messages repeat the nonce of their request."""
 
     nonce = ""
     acks = False  # whether the host acknowledges displays
@@ -81,25 +81,25 @@ class Host:
     def __init__(self):
         os.set_inheritable(CHANNEL, False)
         self.unread = b""
-        self.received = []  # orders that were received while a display waited
+        self.received = []  # requests that were received while a display waited
 
-    def orders(self):
+    def requests(self):
         while self.received or self.read():
             while self.received:
-                order = self.received.pop(0)
-                self.nonce, self.acks = order.get("nonce", ""), "acks" in order
-                yield order
+                request = self.received.pop(0)
+                self.nonce, self.acks = request.get("nonce", ""), "acks" in request
+                yield request
 
     def read(self):
-        """Read orders and acknowledgements. Return whether the host is there."""
+        """Read requests and acknowledgements. Return whether the host is there."""
         part = os.read(CHANNEL, 1 << 16)
         *lines, self.unread = (self.unread + part).split(b"\n")
         for line in lines:
-            order = json.loads(line)
-            if order.get("op") == "ack":
-                self.acked = max(self.acked, order["ack"])
+            request = json.loads(line)
+            if request.get("op") == "ack":
+                self.acked = max(self.acked, request["ack"])
             else:
-                self.received.append(order)
+                self.received.append(request)
         return bool(part)
 
     def send(self, kind, **message):
@@ -198,13 +198,13 @@ class KernelDied(Exception):
     """The kernel has ended."""
 
 
-def cell(order, kernel, host, count):
+def cell(request, kernel, host, count):
     host.send("started", count=count)
-    env, result, error = order.get("env") or {}, None, None
+    env, result, error = request.get("env") or {}, None, None
     kernel.interrupted, kernel.stopped, kernel.busy = False, False, True
     try:
-        kernel.run_silent(enter_code(kernel.language, env, order.get("cwd")) if env or order.get("cwd") else "")
-        for kind, content in kernel.run(order.get("code", "")):
+        kernel.run_silent(enter_code(kernel.language, env, request.get("cwd")) if env or request.get("cwd") else "")
+        for kind, content in kernel.run(request.get("code", "")):
             if kind == "stream":
                 write(content["name"], content["text"])
             elif kind in ("display_data", "update_display_data"):
@@ -284,15 +284,15 @@ def serve(name):
     kernel = Kernel(name)
     host.send("ready", version=kernel.version, flavor="jupyter", nonces=True)
     count = 0
-    for order in host.orders():
-        op = order.get("op")
+    for request in host.requests():
+        op = request.get("op")
         if op == "ping":
             host.send("pong")
         elif op == "renew":
             kernel.run_silent(RENEW.get(kernel.language))
         elif op == "cell":
             count += 1
-            cell(order, kernel, host, count)
+            cell(request, kernel, host, count)
         elif op == "program":
             text = "a Jupyter kernel runs cells, not programs"
             write("stderr", text + "\n")

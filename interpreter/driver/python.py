@@ -1,4 +1,4 @@
-# The Python driver. It reads orders from descriptor 3 and executes them. The
+# The Python driver. It reads requests from descriptor 3 and executes them. The
 # other python_*.py files in this directory, such as python_cells.py, belong to
 # it.
 #
@@ -109,10 +109,10 @@ def encode(value):
 
 class Channel:
     """The socket to the host. Both sides send one JSON object per line. Messages
-    repeat the nonce of their order, so that the host can distinguish them from lines
+    repeat the nonce of their request, so that the host can distinguish them from lines
     that a program writes to the socket."""
 
-    nonce = ""  # of the current order; None after its last message
+    nonce = ""  # of the current request; None after its last message
     acks = False  # whether the host acknowledges displays
     sent = acked = 0  # numbers of displays
     select = None  # the module, if this Python has it
@@ -123,7 +123,7 @@ class Channel:
         os.set_inheritable(fd, False)
         self.fd = self.out = fd
         self.unread = b""
-        self.orders = []  # lines that were received while a display waited
+        self.requests = []  # lines that were received while a display waited
         self.buffered = b""
         self.make_locks()
         self.main = _thread.get_ident()
@@ -190,7 +190,7 @@ class Channel:
     def await_ack(self, number):
         """Wait for the acknowledgement of a display, but for a limited time, and not
         longer than until the host sends something else."""
-        while self.acked < number and not self.orders and self.fd >= 0:
+        while self.acked < number and not self.requests and self.fd >= 0:
             if self.select is None or not self.select.select([self.fd], [], [], ACK_TIMEOUT)[0]:
                 return
             deferred = self.defer_sigint()
@@ -207,7 +207,7 @@ class Channel:
         return bool(part)
 
     def add_lines(self, data):
-        """Keep the lines of orders for receive, and note acknowledgements."""
+        """Keep the lines of requests for receive, and note acknowledgements."""
         *lines, self.unread = data.split(b"\n")
         for line in lines:
             self.add_order(line)
@@ -216,7 +216,7 @@ class Channel:
         if line.startswith(b'{"op":"ack"'):
             self.acked = max(self.acked, (Json.loads or decode)(line.decode("utf-8"))["ack"])
         else:
-            self.orders.append(line)
+            self.requests.append(line)
 
     def defer_sigint(self):
         return DeferSigint() if not sigint_ignored and self.ident() == self.main else None
@@ -250,9 +250,9 @@ class Channel:
             pass
 
     def receive(self):
-        """Return the next order, or None at the end of the channel."""
+        """Return the next request, or None at the end of the channel."""
         self.settle()
-        while not self.orders:
+        while not self.requests:
             parts = [self.unread]
             while b"\n" not in parts[-1]:
                 part = os.read(self.fd, 1 << 16)
@@ -260,12 +260,12 @@ class Channel:
                     return None
                 parts.append(part)
             self.add_lines(b"".join(parts))
-        text = self.orders.pop(0).decode("utf-8")
+        text = self.requests.pop(0).decode("utf-8")
         if '"arguments"' in text or '"state"' in text:
             Json.load()
-        order = (Json.loads or decode)(text)
-        self.nonce, self.acks = order.get("nonce", ""), "acks" in order
-        return order
+        request = (Json.loads or decode)(text)
+        self.nonce, self.acks = request.get("nonce", ""), "acks" in request
+        return request
 
 
 # -- Interrupts ---------------------------------------------------------------
@@ -492,17 +492,17 @@ def fork_by_default():
 # -- Programs -----------------------------------------------------------------
 
 
-def apply_environment(order):
-    """Set the directory, environment and search path from an order. Return the
+def apply_environment(request):
+    """Set the directory, environment and search path from a request. Return the
     previous environment."""
     before = {}
-    for key, value in (order.get("env") or {}).items():
+    for key, value in (request.get("env") or {}).items():
         before[key] = os.environ.get(key)
         os.environ[key] = value
     if before:
         apply_time_zone(before)
-    if order.get("cwd"):
-        enter_directory(order["cwd"])
+    if request.get("cwd"):
+        enter_directory(request["cwd"])
     return before
 
 
@@ -673,11 +673,11 @@ def own_module(name):
     return Shadows.loaded(name)
 
 
-def run_program(order, channel):
+def run_program(request, channel):
     """Run a whole program and exit as Python does."""
     import _signal
 
-    arguments = order.get("arguments")
+    arguments = request.get("arguments")
     answer = {"type": "end"}
     code = 0
     error = artifacts_dir = None
@@ -687,16 +687,16 @@ def run_program(order, channel):
     module = register_module("__main__" if arguments is None else "main", helpers.Program)
     sys.modules["__main__"] = module
     try:
-        apply_environment(order)
-        Shadows.find(set_search_path(order.get("env")))
-        helpers.set_file(module, order.get("code", ""), channel)
-        if order.get("artifacts"):
+        apply_environment(request)
+        Shadows.find(set_search_path(request.get("env")))
+        helpers.set_file(module, request.get("code", ""), channel)
+        if request.get("artifacts"):
             artifacts_dir = create_directory("artifacts")
-        set_limits(order.get("limits"))
+        set_limits(request.get("limits"))
         fork_by_default()
         # Each line is sent when it is printed, so it is not lost at a timeout.
         sys.stdout.reconfigure(line_buffering=True)
-        run_source(order.get("code", ""), arguments, module, answer)
+        run_source(request.get("code", ""), arguments, module, answer)
     except SystemExit as exc:
         code = exit_code(exc)
     except BaseException as exc:
@@ -730,7 +730,7 @@ def create_directory(name):
 
 
 def run_source(source, arguments, module, answer):
-    """Run the source. Call main if the order has arguments, or if main is
+    """Run the source. Call main if the request has arguments, or if main is
     defined and has not been entered when the program would end."""
     source = source[1:] if source.startswith("\ufeff") else source
     cache_source("main.py", source)
@@ -878,7 +878,7 @@ def list_directory(path):
         return []
 
 
-# -- Orders -------------------------------------------------------------------
+# -- Requests -----------------------------------------------------------------
 
 
 class Cells:
@@ -912,16 +912,16 @@ def load_sibling(name):
     return module
 
 
-def warm_up(order, channel):
+def warm_up(request, channel):
     for name in PRELOAD:
         try:
             __import__(name)
         except Exception:
             pass
     Json.load()
-    if (order.get("env") or {}).get("BRIG_CELLS"):
+    if (request.get("env") or {}).get("BRIG_CELLS"):
         Cells.load(channel)
-    for name in order.get("imports") or ():
+    for name in request.get("imports") or ():
         try:
             __import__(name)
         except BaseException as exc:
@@ -977,29 +977,29 @@ def serve(channel):
     while True:
         if Cells.shell is not None:
             Cells.shell.idle()
-        order = channel.receive()
-        if order is None:
+        request = channel.receive()
+        if request is None:
             os._exit(0)
-        op = order.get("op")
+        op = request.get("op")
         if Cells.shell is None and op in ("cell", "step"):
             channel.send({"type": "taken"})  # the load takes a while
         if op == "warm":
-            warm_up(order, channel)
+            warm_up(request, channel)
         elif op == "ping":
             channel.send({"type": "pong"})
         elif op == "park":
-            channel.park(order["cwd"])
+            channel.park(request["cwd"])
         elif op == "chdir":
-            change_directory(order["cwd"])
+            change_directory(request["cwd"])
         elif op == "renew":
             load_sibling("python_renew").renew()
         elif op == "cell":
-            Cells.load(channel).cell(order)
+            Cells.load(channel).cell(request)
         elif op == "step":
-            set_limits(order.get("limits"))
-            Cells.load(channel).step(order)
+            set_limits(request.get("limits"))
+            Cells.load(channel).step(request)
         elif op == "program":
-            run_program(order, channel)
+            run_program(request, channel)
 
 
 driver = sys.modules["__main__"]

@@ -171,28 +171,28 @@ class Shell:
         self.rich = driver.load_sibling("python_rich")
         self.rich.patch_libraries(self.display, self.tasks.set_event_loop)
         self.magic = None
-        self.order = None  # the packages of the current step
+        self.request = None  # the packages of the current step
 
-    def cell(self, order):
+    def cell(self, request):
         driver.ignore_errors(find_installed)
-        self.run_cell(order)
+        self.run_cell(request)
         self.channel.send({"type": "end"})
 
-    def step(self, order):
+    def step(self, request):
         """Run a cell of a notebook in a new interpreter, with the state that
         earlier cells left, and report the state that this cell leaves."""
-        self.count = order.get("count") or 0
-        self.order = order
-        packages = order.get("packages") or []
+        self.count = request.get("count") or 0
+        self.request = request
+        packages = request.get("packages") or []
         if packages:
             driver.load_sibling("python_magic").add_packages(packages)
-        if order.get("uncarried"):
-            self.report_dropped("were not carried into this step", {"packages": order["uncarried"]})
+        if request.get("uncarried"):
+            self.report_dropped("were not carried into this step", {"packages": request["uncarried"]})
         state = driver.load_sibling("python_state")
         given = dict(self.space)
-        missing = state.restore(self, order.get("state"), given)
+        missing = state.restore(self, request.get("state"), given)
         self.report_dropped("was not carried into this step", missing)
-        error = self.run_cell(order)
+        error = self.run_cell(request)
         document, dropped = state.capture(self, given)
         self.report_dropped("is not carried to the next step", dropped)
         self.channel.send({"type": "end", "code": int(error is not None), "state": driver.RawJSON(document)})
@@ -200,12 +200,12 @@ class Shell:
     def report_installed(self, words):
         """Report the packages that pip has installed in a step, so that the
         next step gets them."""
-        if self.order is None or os.getpid() != self.pid:
+        if self.request is None or os.getpid() != self.pid:
             return
         names, why = driver.load_sibling("python_magic").requirements(words)
-        if why is None and any(name not in self.order["code"] for name in names):
+        if why is None and any(name not in self.request["code"] for name in names):
             why = "only packages that the code itself names are carried"
-        if why is None and not self.order.get("carried"):
+        if why is None and not self.request.get("carried"):
             why = "this server installs no packages for steps (an operator can allow it with tools.packages)"
         if why is not None:
             self.report_dropped("is not carried to the next step", {"pip " + " ".join(words): why})
@@ -224,19 +224,19 @@ class Shell:
         if names:
             flush()
 
-    def run_cell(self, order):
+    def run_cell(self, request):
         """Run a cell and report its end. Return the exception that it raised."""
-        self.uncounted = bool(order.get("uncounted"))
+        self.uncounted = bool(request.get("uncounted"))
         self.count += not self.uncounted
         self.channel.send({"type": "started", "count": self.count})
         before = {}
 
         def run():
-            before.update(driver.apply_environment(order))
+            before.update(driver.apply_environment(request))
             self.tasks.set_event_loop()
             value = None
             try:
-                value = self.execute(order.get("code", ""))
+                value = self.execute(request.get("code", ""))
             finally:
                 self.rich.show_figures(self.display, value)
             if value is not None:
@@ -254,7 +254,7 @@ class Shell:
         return error
 
     def idle(self):
-        """Run asyncio tasks until an order arrives."""
+        """Run asyncio tasks until a request arrives."""
         self.tasks.idle()
 
     def exit_child(self, error):
@@ -438,7 +438,7 @@ class Tasks:
         if loop is None or loop.is_closed():
             return
         channel.settle()
-        if not channel.orders and sys.modules["asyncio"].all_tasks(loop):
+        if not channel.requests and sys.modules["asyncio"].all_tasks(loop):
             driver.ignore_errors(lambda: loop.run_until_complete(self.wait_for_order()))
             flush()
 
@@ -447,7 +447,7 @@ class Tasks:
 
         def read():
             try:
-                waiting = channel.read() and not channel.orders
+                waiting = channel.read() and not channel.requests
             except OSError:
                 waiting = False  # receive gets the same error
             if not waiting and not come.done():

@@ -1,4 +1,4 @@
-# The order "renew": this process continues in a copy of its sandbox, and other
+# The request "renew": this process continues in a copy of its sandbox, and other
 # copies have the same memory. `driver` is the module python.py.
 import os
 import sys

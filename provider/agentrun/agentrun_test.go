@@ -55,7 +55,7 @@ func open(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *w
 	w.url = srv.URL
 	c.ControlEndpoint, c.DataEndpoint = srv.URL, srv.URL
 	var err error
-	w.Provider, err = agentrun.Open(brig.Site{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: w.recordCall}, c)
+	w.Provider, err = agentrun.Open(brig.ProviderEnv{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: w.recordCall}, c)
 	if err != nil {
 		t.Fatal(err)
 	}

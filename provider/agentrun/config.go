@@ -46,10 +46,10 @@ var regions = []string{"cn-hangzhou", "cn-beijing", "cn-shanghai", "cn-shenzhen"
 // defaults returns the values of an empty configuration. They come from the
 // process's environment. If a value has several variables, the first one that
 // is set counts.
-func defaults(env func(string) string) Config {
+func defaults(getenv func(string) string) Config {
 	first := func(names ...string) string {
 		for _, n := range names {
-			if v := strings.TrimSpace(env(n)); v != "" {
+			if v := strings.TrimSpace(getenv(n)); v != "" {
 				return v
 			}
 		}
@@ -69,10 +69,10 @@ func defaults(env func(string) string) Config {
 
 // WrongPrefix returns a hint with the correct names of misnamed variables that
 // are set, or "" if there are none.
-func WrongPrefix(env func(string) string) string {
+func WrongPrefix(getenv func(string) string) string {
 	var out []string
 	for _, n := range []string{"ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SECURITY_TOKEN", "ACCOUNT_ID", "REGION", "CONTROL_ENDPOINT", "DATA_ENDPOINT"} {
-		if env("ALIYUN_"+n) != "" && env("AGENTRUN_"+n) == "" {
+		if getenv("ALIYUN_"+n) != "" && getenv("AGENTRUN_"+n) == "" {
 			out = append(out, fmt.Sprintf("ALIYUN_%s is set and not read: call it AGENTRUN_%s", n, n))
 		}
 	}
@@ -130,21 +130,21 @@ func (c *Config) data() (*brig.Endpoint, error) {
 	return e, nil
 }
 
-// Driver returns the driver of this kind of provider. env reads the process's
+// Driver returns the driver of this kind of provider. getenv reads the process's
 // environment.
-func Driver(env func(string) string) brig.Driver {
+func Driver(getenv func(string) string) brig.Driver {
 	doc := "Aliyun's AgentRun: programs run in a cloud's sandboxes, for 30 seconds at most."
-	if wrong := WrongPrefix(env); wrong != "" {
+	if wrong := WrongPrefix(getenv); wrong != "" {
 		doc += " " + wrong + "."
 	}
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: Title, Doc: doc,
 		Tags:      []string{"saas", "cloud", "scalable", "aliyun"},
 		Languages: languages,
-	}, defaults(env), func(ctx context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		if wrong := WrongPrefix(env); wrong != "" {
-			site.Log.WarnContext(ctx, "agentrun: "+wrong)
+	}, defaults(getenv), func(ctx context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
+		if wrong := WrongPrefix(getenv); wrong != "" {
+			env.Log.WarnContext(ctx, "agentrun: "+wrong)
 		}
-		return Open(site, *c)
+		return Open(env, *c)
 	})
 }

@@ -22,7 +22,7 @@ func FuzzEnding(f *testing.F) {
 		f.Add(seed, "brig:X:")
 	}
 	c := Config{AccountID: "1", Region: regions[0], ControlEndpoint: "http://127.0.0.1:1", DataEndpoint: "http://127.0.0.1:1", AllowPrivate: true}
-	p, err := Open(brig.Site{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, c)
+	p, err := Open(brig.ProviderEnv{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, c)
 	if err != nil {
 		f.Fatal(err)
 	}

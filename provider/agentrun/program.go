@@ -84,7 +84,7 @@ func wrap(p brig.Program) wrapped {
 	w := wrapped{mark: "brig:" + rand.Text(), kept: "/tmp/brig-" + rand.Text()}
 	limit := p.Limits.Output
 	if limit <= 0 {
-		limit = brig.DefaultBounds().Default.Output
+		limit = brig.DefaultLimitRange().Default.Output
 	}
 	order := map[string]any{"source": p.Code, "mark": w.mark, "kept": w.kept, "limit": limit, "arguments": nil, "artifacts": p.Artifacts, "extensions": extensions()}
 	if len(p.Arguments) > 0 {
@@ -209,7 +209,7 @@ func (p *Provider) collect(ctx context.Context, box string, o *brig.Outcome, end
 		asked++
 		a, err := p.download(ctx, box, path.Join(end.Dir, name))
 		if err != nil || len(a) > brig.MaxArtifactSize {
-			p.site.Log.WarnContext(ctx, "failed to fetch an artifact", "there", box, "bytes", len(a), "err", err)
+			p.env.Log.WarnContext(ctx, "failed to fetch an artifact", "there", box, "bytes", len(a), "err", err)
 			o.Skipped = append(o.Skipped, name)
 			continue
 		}

@@ -33,7 +33,7 @@ const (
 
 // Provider runs programs in AgentRun, with one account in one region.
 type Provider struct {
-	site    brig.Site
+	env     brig.ProviderEnv
 	config  Config
 	service service
 
@@ -48,12 +48,12 @@ var (
 )
 
 // Open returns a provider. It does not connect to the service yet.
-func Open(site brig.Site, c Config) (*Provider, error) {
+func Open(env brig.ProviderEnv, c Config) (*Provider, error) {
 	client := func(at *brig.Endpoint, err error) (*remote.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Region: c.Region, OnCall: site.Called})
+		return remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Region: c.Region, OnCall: env.Called})
 	}
 	control, err := client(c.control())
 	if err != nil {
@@ -65,7 +65,7 @@ func Open(site brig.Site, c Config) (*Provider, error) {
 	}
 	creds := &credentials{id: c.AccessKeyID, secret: c.AccessKeySecret, token: c.SecurityToken, region: c.Region, now: time.Now}
 	return &Provider{
-		site: site, config: c, templates: map[string]bool{},
+		env: env, config: c, templates: map[string]bool{},
 		service: service{creds: creds, data: data, control: control},
 	}, nil
 }
@@ -104,7 +104,7 @@ func (p *Provider) Check(ctx context.Context) error {
 }
 
 func (p *Provider) retry(ctx context.Context, operation string, f func() error) error {
-	return remote.Retry(ctx, p.site.Log.With("provider", p.site.ID), operation, retries, f)
+	return remote.Retry(ctx, p.env.Log.With("provider", p.env.ID), operation, retries, f)
 }
 
 // Run implements brig.Runner.
@@ -237,6 +237,6 @@ func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
-		p.site.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)
+		p.env.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)
 	}
 }

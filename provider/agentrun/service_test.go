@@ -19,7 +19,7 @@ func openAt(t *testing.T, h http.HandlerFunc) *Provider {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	c := Config{AccountID: "1", Region: regions[0], ControlEndpoint: srv.URL, DataEndpoint: srv.URL, AllowPrivate: true, Timeout: 1}
-	p, err := Open(brig.Site{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, c)
+	p, err := Open(brig.ProviderEnv{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,14 +74,14 @@ func Driver() brig.Driver {
 		Doc:       "A Docker Engine, here or elsewhere: a container for each sandbox, with runc or gVisor's runsc.",
 		Tags:      []string{"self-hosted", "containers"},
 		Languages: brig.Languages,
-	}, Config{Pull: pullMissing, Storage: storageMemory}, func(ctx context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		agent, err := os.ReadFile(site.Agent)
+	}, Config{Pull: pullMissing, Storage: storageMemory}, func(ctx context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
+		agent, err := os.ReadFile(env.Agent)
 		if err != nil {
 			return nil, brig.Errorf(brig.NotInitialized, "the agent of sandboxes cannot be read").WithHint("start the server again").Because(err)
 		}
 		o := Options{
 			Host: c.Host, Image: c.Image, Runtime: c.Runtime, Pull: c.Pull, Storage: c.Storage, TLS: c.tls(),
-			DataDir: site.Dir, Agent: agent, Log: site.Log,
+			DataDir: env.Dir, Agent: agent, Log: env.Log,
 		}
 		if c.Registry != "" {
 			o.Logins = map[string]Login{c.Registry: {c.Username, c.Password}}

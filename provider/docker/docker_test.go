@@ -125,7 +125,7 @@ func TestCreateCanceled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-endRequest; cancel() }()
-	if _, err := p.Create(ctx, "x", brig.Spec{Image: "img", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute)); err == nil {
+	if _, err := p.Create(ctx, "x", brig.Spec{Image: "img", Limits: brig.DefaultLimitRange().Default}, time.Now().Add(time.Minute)); err == nil {
 		t.Error("it was made for nobody")
 	}
 	select {
@@ -165,7 +165,7 @@ func TestDeviationsLowerEnforcement(t *testing.T) {
 	p := &Provider{info: system.Info{MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
 	p.Storage, p.Host = storageMemory, "unix:///x"
 	p.enforcement = p.enforces()
-	o := order{Limits: brig.DefaultBounds().Default}
+	o := order{Limits: brig.DefaultLimitRange().Default}
 	fine := func() container.InspectResponse {
 		return container.InspectResponse{
 			State: &container.State{Running: true, Pid: 7}, HostConfig: p.hardened(o),

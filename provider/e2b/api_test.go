@@ -223,7 +223,7 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := func() *Provider {
-		p, err := openProvider(brig.Site{Dir: dir, Agent: agent, Called: func(brig.Call) {}}, s.api(t, nil).config)
+		p, err := openProvider(brig.ProviderEnv{Dir: dir, Agent: agent, Called: func(brig.Call) {}}, s.api(t, nil).config)
 		if err != nil {
 			t.Fatal(err)
 		}

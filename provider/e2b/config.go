@@ -143,7 +143,7 @@ func Driver() brig.Driver {
 		Name: Name, Title: "E2B", Doc: "Sandboxes in E2B's cloud, or in any that speaks its protocol.",
 		Tags:      []string{"saas", "fast", "global"},
 		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
-	}, Config{Region: "us", Template: "base", Account: "user", Timeout: 30}, func(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		return openProvider(site, c)
+	}, Config{Region: "us", Template: "base", Account: "user", Timeout: 30}, func(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
+		return openProvider(env, c)
 	})
 }

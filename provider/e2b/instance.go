@@ -83,7 +83,7 @@ func (i *instance) destroySandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(i.p.site.Dir, "machines", string(i.id)))
+	return os.RemoveAll(filepath.Join(i.p.env.Dir, "machines", string(i.id)))
 }
 
 // Usage implements brig.Instance. The cloud samples the CPU load, and Brig

@@ -23,7 +23,7 @@ import (
 // Provider creates sandboxes in a cloud. It implements brig.Provider.
 type Provider struct {
 	config     Config
-	site       brig.Site
+	env        brig.ProviderEnv
 	api        *api
 	serverMark string // identifies the sandboxes of this server
 
@@ -38,14 +38,14 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-func openProvider(site brig.Site, c *Config) (*Provider, error) {
+func openProvider(env brig.ProviderEnv, c *Config) (*Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
 		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
 	}
-	p := &Provider{config: *c, site: site, templates: map[string]string{}}
-	p.api = newAPI(&p.config, site.Called)
+	p := &Provider{config: *c, env: env, templates: map[string]string{}}
+	p.api = newAPI(&p.config, env.Called)
 	var err error
-	p.serverMark, err = guest.ServerMark(site.Dir)
+	p.serverMark, err = guest.ServerMark(env.Dir)
 	return p, err
 }
 
@@ -107,7 +107,7 @@ func (p *Provider) storeTemplate(digest, id string) error {
 			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	p.templates[digest] = id
-	dir := filepath.Join(p.site.Dir, "templates")
+	dir := filepath.Join(p.env.Dir, "templates")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
@@ -123,7 +123,7 @@ func (p *Provider) templateOf(digest string) (string, error) {
 	const size = len("sha256:") + 2*sha256.Size
 	if len(digest) == size {
 		if _, err := hex.DecodeString(digest[len("sha256:"):]); err == nil {
-			if b, err := os.ReadFile(filepath.Join(p.site.Dir, "templates", digest[len("sha256:"):])); err == nil {
+			if b, err := os.ReadFile(filepath.Join(p.env.Dir, "templates", digest[len("sha256:"):])); err == nil {
 				return string(b), nil
 			}
 		}
@@ -170,7 +170,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err != nil {
 		return nil, err
 	}
-	if err := b.uploadAgent(ctx, p.site.Agent); err != nil {
+	if err := b.uploadAgent(ctx, p.env.Agent); err != nil {
 		return nil, p.createError(err)
 	}
 	i.remoteHost = p.newRemoteHost(b)
@@ -220,7 +220,7 @@ func (p *Provider) newRemoteHost(b *box) *guest.RemoteHost {
 
 func (p *Provider) options(i *instance) guest.InstanceOptions {
 	return guest.InstanceOptions{
-		ID: i.id, Dir: filepath.Join(p.site.Dir, "machines", string(i.id)), NoUplink: true,
+		ID: i.id, Dir: filepath.Join(p.env.Dir, "machines", string(i.id)), NoUplink: true,
 		Gone: func(ctx context.Context) bool { return brig.KindOf(p.api.get(ctx, i.sandbox)) == brig.NotFound },
 	}
 }
@@ -270,7 +270,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		}
 		n++
 		if brig.ValidName(string(id)) {
-			errs = append(errs, os.RemoveAll(filepath.Join(p.site.Dir, "machines", string(id))))
+			errs = append(errs, os.RemoveAll(filepath.Join(p.env.Dir, "machines", string(id))))
 		}
 	}
 	return n, errors.Join(errs...)

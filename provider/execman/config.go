@@ -42,26 +42,26 @@ type Config struct {
 
 // defaults returns the values of an empty configuration. They come from the
 // manager's own variables: SANDBOX_*.
-func defaults(env func(string) string) Config {
+func defaults(getenv func(string) string) Config {
 	number := func(name string, or int) int {
-		if n, err := strconv.Atoi(env(name)); err == nil && n > 0 {
+		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
 			return n
 		}
 		return or
 	}
-	yes, _ := strconv.ParseBool(env("SANDBOX_ENABLE_SECCOMP")) // an invalid value counts as false
+	yes, _ := strconv.ParseBool(getenv("SANDBOX_ENABLE_SECCOMP")) // an invalid value counts as false
 	return Config{
 		Timeout: 30, MaxRetries: 3, PoolSize: 10, MaxMemory: "256m",
 		// The service is normally the operator's own.
 		AllowPrivate: true,
 
-		ManagerImage: cmp.Or(env("SANDBOX_EXECUTOR_MANAGER_IMAGE"), "infiniflow/sandbox-executor-manager:latest"),
+		ManagerImage: cmp.Or(getenv("SANDBOX_EXECUTOR_MANAGER_IMAGE"), "infiniflow/sandbox-executor-manager:latest"),
 		ManagerPool:  number("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", 3),
-		PythonImage:  cmp.Or(env("SANDBOX_BASE_PYTHON_IMAGE"), "infiniflow/sandbox-base-python:latest"),
-		NodeImage:    cmp.Or(env("SANDBOX_BASE_NODEJS_IMAGE"), "infiniflow/sandbox-base-nodejs:latest"),
+		PythonImage:  cmp.Or(getenv("SANDBOX_BASE_PYTHON_IMAGE"), "infiniflow/sandbox-base-python:latest"),
+		NodeImage:    cmp.Or(getenv("SANDBOX_BASE_NODEJS_IMAGE"), "infiniflow/sandbox-base-nodejs:latest"),
 		ManagerPort:  number("SANDBOX_EXECUTOR_MANAGER_PORT", 9385),
 		Seccomp:      yes,
-		RunTimeout:   cmp.Or(env("SANDBOX_TIMEOUT"), "10s"),
+		RunTimeout:   cmp.Or(getenv("SANDBOX_TIMEOUT"), "10s"),
 	}
 }
 
@@ -91,13 +91,13 @@ func (c *Config) Wrong() []brig.FieldError {
 	return out
 }
 
-// Driver returns the driver of this kind of provider. env reads the process's
+// Driver returns the driver of this kind of provider. getenv reads the process's
 // environment.
-func Driver(env func(string) string) brig.Driver {
+func Driver(getenv func(string) string) brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: Title,
 		Doc:       "An executor manager of one's own: a server elsewhere that runs programs.",
 		Tags:      []string{"self-hosted", "low-latency", "secure"},
 		Languages: languages,
-	}, defaults(env), func(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) { return Open(site, *c) })
+	}, defaults(getenv), func(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) { return Open(env, *c) })
 }

@@ -26,7 +26,7 @@ func open(t *testing.T, url string, change func(*execman.Config), log io.Writer)
 	if change != nil {
 		change(&c)
 	}
-	p, err := execman.Open(brig.Site{ID: execman.Name, Log: slog.New(slog.NewTextHandler(log, nil)), Called: func(brig.Call) {}}, c)
+	p, err := execman.Open(brig.ProviderEnv{ID: execman.Name, Log: slog.New(slog.NewTextHandler(log, nil)), Called: func(brig.Call) {}}, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ const maxArtifacts = 1000
 
 // Provider runs programs on one executor manager.
 type Provider struct {
-	site   brig.Site
+	env    brig.ProviderEnv
 	config Config
 	client *remote.Client
 	slots  chan struct{}
@@ -46,16 +46,16 @@ var (
 )
 
 // Open returns a provider. It does not connect to the service yet.
-func Open(site brig.Site, c Config) (*Provider, error) {
+func Open(env brig.ProviderEnv, c Config) (*Provider, error) {
 	at, err := brig.ParseEndpoint("endpoint", c.Endpoint, c.AllowPrivate)
 	if err != nil {
 		return nil, err
 	}
-	client, err := remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Authority: c.Authority, OnCall: site.Called, Max: maxAnswer})
+	client, err := remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Authority: c.Authority, OnCall: env.Called, Max: maxAnswer})
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{site: site, config: c, client: client, slots: make(chan struct{}, max(c.PoolSize, 1))}, nil
+	return &Provider{env: env, config: c, client: client, slots: make(chan struct{}, max(c.PoolSize, 1))}, nil
 }
 
 // Close implements io.Closer.
@@ -94,7 +94,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	if json.Unmarshal(a.Body, &health) != nil || health.Status != "ok" {
 		return unexpectedAnswerError()
 	}
-	if brig.CameBack(strings.Join(a.Header.Values("Via"), ", "), p.site.Server) {
+	if brig.CameBack(strings.Join(a.Header.Values("Via"), ", "), p.env.Server) {
 		return loopError()
 	}
 	return nil
@@ -159,7 +159,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 }
 
 func (p *Provider) log(id brig.ID) *slog.Logger {
-	return p.site.Log.With("provider", p.site.ID, "sandbox", id)
+	return p.env.Log.With("provider", p.env.ID, "sandbox", id)
 }
 
 // acquireSlot waits until the service can run another program.
@@ -187,7 +187,7 @@ func busyError(format string, args ...any) *brig.Error {
 func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, error) {
 	a, err := p.client.Do(ctx, remote.Request{
 		Operation: "run", Method: http.MethodPost, Path: "/run", Body: body,
-		Header: http.Header{"Content-Type": {v1.JSON}, "Via": {brig.ViaFrom(ctx, p.site.Server)}},
+		Header: http.Header{"Content-Type": {v1.JSON}, "Via": {brig.ViaFrom(ctx, p.env.Server)}},
 	})
 	if err != nil {
 		return nil, err

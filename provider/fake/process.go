@@ -41,12 +41,12 @@ type process struct {
 	user  brig.Command
 	vars  map[string]string
 	count int
-	nonce string // of the order that is carried out
+	nonce string // of the request that is carried out
 	sent  chan part
 	calls func(tool.DriverRequest)
 
 	mu        sync.Mutex // guards the fields below
-	orders    []interpreter.Order
+	requests  []interpreter.Request
 	wake      chan struct{}
 	interrupt context.CancelCauseFunc // cancels the running cell
 	gone      chan struct{}
@@ -87,7 +87,7 @@ func (in *instance) Start(ctx context.Context, id string, cmd brig.Command, s br
 // Send implements brig.Process.
 func (p *process) Send(message []byte) error {
 	var (
-		o    interpreter.Order
+		o    interpreter.Request
 		call tool.DriverRequest
 	)
 	if json.Unmarshal(message, &call) == nil && call.Key != "" {
@@ -102,7 +102,7 @@ func (p *process) Send(message []byte) error {
 	if p.ended {
 		return io.ErrClosedPipe
 	}
-	p.orders = append(p.orders, o)
+	p.requests = append(p.requests, o)
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -204,7 +204,7 @@ func (p *listener) Close() error {
 	return nil
 }
 
-// serve executes orders until the process or its instance ends.
+// serve executes requests until the process or its instance ends.
 func (p *process) serve(ctx context.Context) {
 	p.send(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1", Nonces: true})
 	for {
@@ -223,12 +223,12 @@ func (p *process) serve(ctx context.Context) {
 	}
 }
 
-func (p *process) next() (interpreter.Order, bool) {
+func (p *process) next() (interpreter.Request, bool) {
 	for {
 		p.mu.Lock()
-		if len(p.orders) > 0 {
-			o := p.orders[0]
-			p.orders = p.orders[1:]
+		if len(p.requests) > 0 {
+			o := p.requests[0]
+			p.requests = p.requests[1:]
 			p.mu.Unlock()
 			return o, true
 		}
@@ -236,14 +236,14 @@ func (p *process) next() (interpreter.Order, bool) {
 		select {
 		case <-p.wake:
 		case <-p.gone:
-			return interpreter.Order{}, false
+			return interpreter.Request{}, false
 		case <-p.in.done:
-			return interpreter.Order{}, false
+			return interpreter.Request{}, false
 		}
 	}
 }
 
-func (p *process) execute(ctx context.Context, o interpreter.Order) {
+func (p *process) execute(ctx context.Context, o interpreter.Request) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.mu.Lock()
 	p.interrupt, p.ending = cancel, nil
@@ -276,7 +276,7 @@ func (p *process) execute(ctx context.Context, o interpreter.Order) {
 }
 
 // line runs one line, and reports whether to continue.
-func (p *process) line(ctx context.Context, o interpreter.Order, words []string, end *interpreter.Message) bool {
+func (p *process) line(ctx context.Context, o interpreter.Request, words []string, end *interpreter.Message) bool {
 	args := words[1:]
 	fail := func(name, text string) bool {
 		if o.Op == "cell" {

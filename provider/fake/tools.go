@@ -13,12 +13,12 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// call runs an order of a tool whose source is in the small language. Like the
+// call runs a request of a tool whose source is in the small language. Like the
 // drivers, it sends the report and then waits until it is killed.
 func (p *process) call(ctx context.Context, o tool.DriverRequest) {
 	end := interpreter.Message{Returned: json.RawMessage("null")}
 	for line := range strings.Lines(o.Source) {
-		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, interpreter.Order{Op: "program"}, words, &end) {
+		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, interpreter.Request{Op: "program"}, words, &end) {
 			break
 		}
 	}

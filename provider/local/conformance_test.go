@@ -18,7 +18,7 @@ import (
 
 func openLocal(t *testing.T, agent, dir string, change ...func(*Provider)) *Provider {
 	t.Helper()
-	p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}},
+	p, err := openProvider(t.Context(), brig.ProviderEnv{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}},
 		&Config{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "sh", Timeout: 30})
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +96,13 @@ func TestDisabledByDefault(t *testing.T) {
 	d := Driver()
 	config := d.Config().(*Config)
 	config.NodeBin = "sh" // a program that exists on every host
-	_, err := d.Open(t.Context(), brig.Site{Dir: t.TempDir()}, config)
+	_, err := d.Open(t.Context(), brig.ProviderEnv{Dir: t.TempDir()}, config)
 	e := brig.AsError(err)
 	if e == nil || e.Kind != brig.InvalidConfig || e.Field != "accept_no_isolation" || e.Hint == "" {
 		t.Errorf("opened by default: %+v", e)
 	}
 	config.AcceptNoIsolation = true
-	p, err := d.Open(t.Context(), brig.Site{Dir: t.TempDir()}, config) // the control
+	p, err := d.Open(t.Context(), brig.ProviderEnv{Dir: t.TempDir()}, config) // the control
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestDisabledByDefault(t *testing.T) {
 		{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "", Timeout: 30},
 		{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "sh", WorkDir: "relative", Timeout: 30},
 	} {
-		if _, err := d.Open(t.Context(), brig.Site{Dir: t.TempDir()}, &wrong); brig.KindOf(err) != brig.InvalidConfig {
+		if _, err := d.Open(t.Context(), brig.ProviderEnv{Dir: t.TempDir()}, &wrong); brig.KindOf(err) != brig.InvalidConfig {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
@@ -141,9 +141,9 @@ func TestPythonBin(t *testing.T) {
 	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	agent, site := providertest.Agent(t), t.TempDir()
-	p := openLocal(t, agent, site, func(p *Provider) { p.programs = map[string]string{"python3": filepath.Join(venv, "bin", "python3")} })
-	in, err := p.Create(t.Context(), "venv", brig.Spec{Name: "venv", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute))
+	agent, env := providertest.Agent(t), t.TempDir()
+	p := openLocal(t, agent, env, func(p *Provider) { p.programs = map[string]string{"python3": filepath.Join(venv, "bin", "python3")} })
+	in, err := p.Create(t.Context(), "venv", brig.Spec{Name: "venv", Limits: brig.DefaultLimitRange().Default}, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestSharedWorkDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := func() *Provider {
-		p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}},
+		p, err := openProvider(t.Context(), brig.ProviderEnv{ID: Name, Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}},
 			&Config{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "sh", WorkDir: work, Timeout: 30})
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSharedWorkDir(t *testing.T) {
 		return p.(*Provider)
 	}
 	one, other := server(), server()
-	in, err := one.Create(t.Context(), "ours", brig.Spec{Name: "ours", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute))
+	in, err := one.Create(t.Context(), "ours", brig.Spec{Name: "ours", Limits: brig.DefaultLimitRange().Default}, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,14 +193,14 @@ func TestSharedWorkDir(t *testing.T) {
 // A sandbox whose creator gave up or died during the creation is removed
 // completely.
 func TestCreateCanceled(t *testing.T) {
-	agent, site := providertest.Agent(t), t.TempDir()
-	p := openLocal(t, agent, site)
+	agent, env := providertest.Agent(t), t.TempDir()
+	p := openLocal(t, agent, env)
 	t.Cleanup(func() {
 		if err := p.remoteHost.Quit(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
-	spec := brig.Spec{Name: "abandoned", Limits: brig.DefaultBounds().Default}
+	spec := brig.Spec{Name: "abandoned", Limits: brig.DefaultLimitRange().Default}
 	if err := p.Check(t.Context()); err != nil { // starts the supervisor
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestCreateCanceled(t *testing.T) {
 		if i < 5 {
 			ctx, cancel = context.WithTimeout(ctx, after)
 		} else {
-			maker = openLocal(t, agent, site)
+			maker = openLocal(t, agent, env)
 			if err := maker.Check(ctx); err != nil {
 				t.Fatal(err)
 			}

@@ -83,19 +83,19 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-func openProvider(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
+func openProvider(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
 		return nil, guest.ConfigError(wrong).WithHint("set accept_no_isolation if programs need no isolation from this machine; otherwise use gvisor")
 	}
-	root := filepath.Join(site.Dir, "keeper")
+	root := filepath.Join(env.Dir, "keeper")
 	if c.WorkDir != "" {
-		mark, err := guest.ServerMark(site.Dir)
+		mark, err := guest.ServerMark(env.Dir)
 		if err != nil {
 			return nil, err
 		}
 		root = filepath.Join(c.WorkDir, "brig-"+mark) // other servers may use the same directory
 	}
-	p := &Provider{config: *c, dir: filepath.Join(site.Dir, "machines"), root: root, agent: site.Agent, programs: map[string]string{}, uplinks: hasTun()}
+	p := &Provider{config: *c, dir: filepath.Join(env.Dir, "machines"), root: root, agent: env.Agent, programs: map[string]string{}, uplinks: hasTun()}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program == name {
 			continue // programs find it by its name

@@ -203,7 +203,7 @@ func (h Harness) rootPath(name string) brig.Path {
 // spec returns a complete spec, as an engine passes it to a provider.
 func (h Harness) spec() brig.Spec {
 	return brig.Spec{
-		Name: "conformance", Image: h.Image, Limits: brig.DefaultBounds().Default,
+		Name: "conformance", Image: h.Image, Limits: brig.DefaultLimitRange().Default,
 		Env: map[string]string{"LAYER": "sandbox", "ONLY": "here"},
 	}
 }

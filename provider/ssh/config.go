@@ -81,7 +81,7 @@ func Driver() brig.Driver {
 		Name: Name, Title: "SSH", Doc: "Plain processes on a machine that is reached by SSH. They share that machine with each other and with its own programs.",
 		Tags:      []string{"remote", "ssh", "custom-runtime"},
 		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
-	}, Config{Port: 22, PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30}, func(ctx context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		return openProvider(ctx, site, c)
+	}, Config{Port: 22, PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30}, func(ctx context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
+		return openProvider(ctx, env, c)
 	})
 }

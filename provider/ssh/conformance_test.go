@@ -45,7 +45,7 @@ func TestHostKeys(t *testing.T) {
 	check := func(change func(*Config)) error {
 		c := configOf(s)
 		change(c)
-		p, err := openProvider(t.Context(), brig.Site{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
+		p, err := openProvider(t.Context(), brig.ProviderEnv{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func TestConnectionLost(t *testing.T) {
 	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
 	t.Cleanup(func() { endSupervisor(t, p) })
 	sandbox := func(id brig.ID) brig.Instance {
-		in, err := p.Create(t.Context(), id, brig.Spec{Name: "x", Limits: brig.DefaultBounds().Default}, time.Now().Add(5*time.Minute))
+		in, err := p.Create(t.Context(), id, brig.Spec{Name: "x", Limits: brig.DefaultLimitRange().Default}, time.Now().Add(5*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func configOf(s *sshtest.Server) *Config {
 // removes its files on the host when it ends.
 func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
 	t.Helper()
-	p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
+	p, err := openProvider(t.Context(), brig.ProviderEnv{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
 	if err != nil {
 		t.Fatal(err)
 	}

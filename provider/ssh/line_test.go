@@ -186,7 +186,7 @@ func TestConnectEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p := &Provider{dialer: l, config: *l.config, site: brig.Site{Agent: os.Args[0]}}
+	p := &Provider{dialer: l, config: *l.config, env: brig.ProviderEnv{Agent: os.Args[0]}}
 	copying := make(chan error, 1)
 	go func() {
 		_, err := p.copyAgent(ctx)

@@ -26,7 +26,7 @@ import (
 // brig.Provider.
 type Provider struct {
 	config   Config
-	site     brig.Site
+	env      brig.ProviderEnv
 	dialer   *dialer
 	dir      string // on the remote host
 	programs map[string]string
@@ -51,19 +51,19 @@ var (
 // may be available later. Check reports the failure.
 const openTimeout = 5 * time.Second
 
-func openProvider(ctx context.Context, site brig.Site, c *Config) (*Provider, error) {
+func openProvider(ctx context.Context, env brig.ProviderEnv, c *Config) (*Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
 		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
 	}
-	mark, err := guest.ServerMark(site.Dir)
+	mark, err := guest.ServerMark(env.Dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &Provider{
-		config: *c, site: site, dir: path.Join(c.WorkDir, "brig-"+mark), remoteHosts: map[string]*guest.RemoteHost{},
+		config: *c, env: env, dir: path.Join(c.WorkDir, "brig-"+mark), remoteHosts: map[string]*guest.RemoteHost{},
 		programs: map[string]string{},
 	}
-	p.dialer = &dialer{config: &p.config, dir: site.Dir, called: site.Called}
+	p.dialer = &dialer{config: &p.config, dir: env.Dir, called: env.Called}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program != name {
 			p.programs[name] = program
@@ -71,8 +71,8 @@ func openProvider(ctx context.Context, site brig.Site, c *Config) (*Provider, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if _, err := p.copyAgent(ctx); err != nil && site.Log != nil {
-		site.Log.Warn("the SSH host is not available yet", "provider", site.ID, "error", err)
+	if _, err := p.copyAgent(ctx); err != nil && env.Log != nil {
+		env.Log.Warn("the SSH host is not available yet", "provider", env.ID, "error", err)
 	}
 	return p, nil
 }
@@ -114,7 +114,7 @@ func (p *Provider) copyAgentNow(ctx context.Context) (string, error) {
 	if at := p.copied(); at != "" {
 		return at, nil
 	}
-	program, err := os.ReadFile(p.site.Agent)
+	program, err := os.ReadFile(p.env.Agent)
 	if err != nil {
 		return "", fmt.Errorf("read the agent: %w", err)
 	}
@@ -211,7 +211,7 @@ func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
 }
 
 func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
-	o, err := guest.NewInstanceOptions(id, filepath.Join(p.site.Dir, "machines"), p.programs)
+	o, err := guest.NewInstanceOptions(id, filepath.Join(p.env.Dir, "machines"), p.programs)
 	o.NoUplink = !p.uplinks.Load()
 	return o, err
 }
@@ -273,7 +273,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		}
 		local := "" // a host that is local uses the current supervisor
 		if path.Join(p.dir, name) == supervisorDir(agent) {
-			local = filepath.Join(p.site.Dir, "machines")
+			local = filepath.Join(p.env.Dir, "machines")
 		}
 		swept, err := p.remoteHost(path.Join(p.dir, name)).Sweep(ctx, local, known)
 		n += swept
