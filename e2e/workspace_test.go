@@ -48,7 +48,7 @@ chmod 500 src/deep/er
 // sumTree prints all properties of a tree that the next sandbox must preserve.
 const sumTree = `cd /workspace && find . ! -type p -printf '%p %y %m %l\n' | LC_ALL=C sort | grep -v '^\. ' | od -c | sha256sum; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum; stat -c '%Y %U' src/old`
 
-//suite:part workspaces
+//suite:part workspaces waits
 func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	e, b, dir := withWorkspaces(t)
 	ctx := b.ctx

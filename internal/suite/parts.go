@@ -67,8 +67,10 @@ var raced = []string{
 	"./provider/docker", "./provider/gvisor", "./provider/ssh", "./remote", "./signin", "./workspace",
 }
 
-// plain lists the packages that no job may run only with the race detector, because they
-// measure time or memory, or have tests of one goroutine. A test keeps the list complete.
+// plain lists the packages that no plan may run only with the race detector, because some of
+// their tests measure time or memory, or have one goroutine. A test keeps the list complete.
+// `make test` runs only these tests without the detector (plainTests), the part "packages" all
+// tests of the packages.
 var plain = []string{"./egress", "./image", "./provider/docker", "./signin", "./workspace"}
 
 // Area maps a path to its parts of `make test-all`.

@@ -39,8 +39,19 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	all = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(shared, p) && !slices.Contains(measured, p) })
+	// With the detector, these packages skip or reduce only a few tests.
+	both := slices.DeleteFunc(measured, func(p string) bool { return !slices.Contains(shared, p) })
+	all = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(shared, p) })
 	jobs := append([]Job{t.goTest("packages", "packages", false, o, all)}, t.extra(o)...)
+	if len(both) > 0 {
+		names, err := t.plainTests(both)
+		if err != nil {
+			return Plan{}, err
+		}
+		only := o
+		only.Tests = "^(" + strings.Join(names, "|") + ")$"
+		jobs = append(jobs, t.goTest("measurements", "packages", false, only, both))
+	}
 	jobs = append(jobs, t.goTest("packages, race detector", detectorPart, true, o, shared))
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
 }

@@ -1,0 +1,43 @@
+package suite
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestPlainTestsIn verifies that a test counts as plain if it, or a function that it uses,
+// checks less with the race detector.
+func TestPlainTestsIn(t *testing.T) {
+	dir := t.TempDir()
+	for name, src := range map[string]string{
+		"a_test.go": `package a
+func TestDirect(t *testing.T) { testenv.PlainOnly(t, "it measures") }
+func TestThroughHelper(t *testing.T) { each(t) }
+func TestThroughTable(t *testing.T) { t.Run("x", measure) }
+func TestOther(t *testing.T) { t.Log("PlainOnly") }
+func FuzzOther(f *testing.F) { testenv.PlainOnly(f, "") }
+`,
+		"b_test.go": `package a_test
+func each(t *testing.T) { measure(t) }
+func measure(t *testing.T) { if testenv.RaceEnabled { return } }
+func TestHostile(t *testing.T) { testenv.Hostile(t, 1, nil, nil) }
+`,
+		"a.go": `package a
+func Hidden() { PlainOnly() }
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := plainTestsIn(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if want := []string{"TestDirect", "TestHostile", "TestThroughHelper", "TestThroughTable"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
