@@ -100,23 +100,19 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 		return nil, err
 	}
 	defer done()
-	p, err := v.account.Reserve(spec)
+	taken, err := ms.allocateNew(v, s.backend, s.maxUsers, spec)
 	if err != nil {
-		return nil, withoutRetry(err) // every other provider would return the same error
+		return nil, err
 	}
-	if err = s.backend.Acquire(s.maxUsers); err == nil {
-		m, lost := ms.withReservation(ctx, v, s, p, spec, w)
-		if ms.providers.noteHealth(s.backend, lost); lost == nil {
-			return m, nil
-		}
-		ms.releaseBackend(s.backend)
-		err = lost
+	m, err := ms.withReservation(ctx, v, s, taken.reservation, spec, w)
+	if ms.providers.noteHealth(s.backend, err); err != nil {
+		taken.release()
+		return nil, err
 	}
-	p.Release()
-	return nil, err
+	return m, nil
 }
 
-// withReservation is the part of acquire that follows the reservation of quota.
+// withReservation is the part of acquire that follows the allocation.
 func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p *quota.Reservation, spec brig.Spec, w requirements) (*machine, error) {
 	slot, err := ms.slotFor(ctx, v, s, spec, w)
 	if err != nil {

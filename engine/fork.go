@@ -269,9 +269,8 @@ func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.Save
 
 // pendingCopy is a copy that is being made.
 type pendingCopy struct {
-	*machine    // its in is nil until it is restored
-	reservation *quota.Reservation
-	executions  []*quota.Reservation // of its processes
+	*machine // its in is nil until it is restored
+	taken    *allocation
 }
 
 // reserve takes the quota and the places at the provider for all copies.
@@ -281,21 +280,16 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 			return
 		}
 		for _, c := range copies {
-			c.reservation.Release()
-			f.releaseBackend(backend)
+			c.taken.release()
 		}
 	}()
 	most := f.backends.Current().Terms[backend.ID].Max
 	for range n {
-		p, err := v.account.Reserve(spec)
+		taken, err := f.allocateNew(v, backend, most, spec)
 		if err != nil {
 			return copies, err
 		}
-		if err := backend.Acquire(most); err != nil {
-			p.Release()
-			return copies, err
-		}
-		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, reservation: p})
+		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, taken: taken})
 	}
 	return copies, nil
 }
@@ -303,7 +297,7 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 // reserveExecutions takes the quota for the processes of all copies.
 func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy) (err error) {
 	for _, c := range copies {
-		if c.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
+		if c.taken.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
 			return err // discard releases those of the other copies
 		}
 	}
@@ -467,9 +461,9 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 		c.in = nil
 		return err
 	}
-	c.reservation.Start()            // the guest's programs run, even those of a copy that is discarded
-	f.track(c.rec.ID, c.reservation) // before it has a network, whose traffic is charged to it
-	release()                        // the rest takes as long as the guest wants
+	c.taken.reservation.Start()            // the guest's programs run, even those of a copy that is discarded
+	f.track(c.rec.ID, c.taken.reservation) // before it has a network, whose traffic is charged to it
+	release()                              // the guest determines how long the rest takes
 	if o.save.FilesOnly {
 		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
 			err = runRestored(ctx, c.rec, c.in)
@@ -482,7 +476,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	if err := f.network.openEgress(ctx, c.rec, c.in); err != nil {
 		return err
 	}
-	return f.interpreters.continueCopy(ctx, c.machine, c.executions, o.save.At)
+	return f.interpreters.continueCopy(ctx, c.machine, c.taken.executions, o.save.At)
 }
 
 // continueCopy takes over the programs of a copy that was restored from a save of this
@@ -527,10 +521,9 @@ func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 
 // discard removes a copy that was not completed.
 func (f *forks) discard(ctx context.Context, c *pendingCopy) {
-	cancelAll(c.executions)
+	cancelAll(c.taken.executions)    // unregister would count them as begun
 	f.lifecycle.unregister(c.rec.ID) // charges its last traffic to the reservation
-	c.reservation.Release()          // does nothing for a copy that was restored
-	f.releaseBackend(c.backend)
+	c.taken.release()                // the reservation of a restored copy is released already
 	if c.rec.Rev == 0 && c.in == nil {
 		return // it was not recorded
 	}

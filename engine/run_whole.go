@@ -23,16 +23,12 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	if !ok {
 		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.ID))
 	}
-	reservation, err := v.account.Reserve(j.spec)
+	taken, err := rs.allocateNew(v, s.backend, s.maxUsers, j.spec)
 	if err != nil {
-		return nil, errors.Join(withoutRetry(err), errNotStarted)
-	}
-	defer reservation.Release()
-	v.reservations = append(v.reservations, reservation)
-	if err := s.backend.Acquire(s.maxUsers); err != nil {
 		return nil, errors.Join(err, errNotStarted)
 	}
-	defer rs.releaseBackend(s.backend)
+	defer taken.release()
+	v.reservations = append(v.reservations, taken.reservation)
 	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.backend.ID, Route: s.route}}
 	if rec.Spec.Name == "" {
 		rec.Spec.Name = newName(j.requirements().prefix)

@@ -482,32 +482,26 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
 		return nil, err
 	}
-	if err := backend.Acquire(p.backends.Current().Terms[backend.ID].Max); err != nil {
-		return nil, err
-	}
-	reservation, err := a.ReserveResumed(rec.Spec, rec.Pause.Bytes)
+	taken, err := p.allocate(backend, p.backends.Current().Terms[backend.ID].Max, func() (*quota.Reservation, error) {
+		return a.ReserveResumed(rec.Spec, rec.Pause.Bytes)
+	})
 	if err != nil {
-		p.releaseBackend(backend)
 		return nil, err
 	}
-	carried, err := p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied)
-	if err != nil {
-		p.releaseBackend(backend)
-		reservation.Release()
+	if taken.executions, err = p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied); err != nil {
+		taken.release()
 		return nil, err
 	}
-	reservation.Start()
+	taken.reservation.Start()
 	in, now, err := p.restore(ctx, saver, backend, rec, limitRange.MaxLife, release, events)
 	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
 	if err != nil {
-		p.releaseBackend(backend)
-		reservation.Release()
-		cancelAll(carried)
+		taken.release()
 		return nil, err
 	}
-	p.holdCarried(rec.ID, carried)
+	p.holdCarried(rec.ID, taken.executions)
 	p.sandboxes.get(rec.ID).reservation.Release() // the pause's reservation
-	p.track(rec.ID, reservation)
+	p.track(rec.ID, taken.reservation)
 	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
 		return nil, err
