@@ -210,9 +210,9 @@ class Channel:
         """Keep the lines of requests for receive, and note acknowledgements."""
         *lines, self.unread = data.split(b"\n")
         for line in lines:
-            self.add_order(line)
+            self.add_request(line)
 
-    def add_order(self, line):
+    def add_request(self, line):
         if line.startswith(b'{"op":"ack"'):
             self.acked = max(self.acked, (Json.loads or decode)(line.decode("utf-8"))["ack"])
         else:
