@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/internal/race"
 )
 
 // forgedLines are messages of a driver, as a program can guess them, and lines
@@ -231,9 +232,17 @@ func TestParkedDriverChannel(t *testing.T) {
 		}
 	}
 	// A line without an end. The agent, which holds the pipe, must not wait for it.
-	cell := channelContext(t, c, string(brig.Python), brig.Python)
+	const endless = "endless"
+	limits := brig.Limits{}
+	if race.Enabled { // the detector multiplies the agent's memory
+		limits.Memory = 4 * brig.GiB
+	}
+	if _, err := c.Create(t.Context(), brig.Spec{Name: endless, TTL: 10 * time.Minute, Limits: limits}); err != nil {
+		t.Fatal(err)
+	}
+	cell := channelContext(t, c, endless, brig.Python)
 	cell("import os")
-	if _, err := c.Pause(t.Context(), string(brig.Python), brig.PauseOptions{}); err != nil {
+	if _, err := c.Pause(t.Context(), endless, brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r := cell("[fd] = [f for f in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + f) and '/messages' in os.readlink('/proc/self/fd/' + f)]\nfor _ in range(66): os.write(int(fd), b'x' * (1 << 20))")

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -9,7 +10,7 @@ import (
 
 // maxCharacterWait is how long the beginning of a character waits for its rest. Output
 // that is not UTF-8 has no rest.
-const maxCharacterWait = 100 * time.Millisecond
+const maxCharacterWait = time.Second
 
 // characters divides the output of a process into events that end at the ends of
 // characters, because older clients decode each event by itself. Output that is not UTF-8
@@ -20,13 +21,16 @@ type characters struct {
 	// afterWait calls its argument after maxCharacterWait, serialized with the other calls.
 	afterWait func(func() error)
 
-	held map[brig.From][]byte
+	held map[brig.From]*heldBytes
 }
+
+// heldBytes is the beginning of a character.
+type heldBytes struct{ data []byte }
 
 // add sends output, except the beginning of a character at its end.
 func (c *characters) add(from brig.From, data []byte) error {
-	if held := c.held[from]; len(held) > 0 {
-		data = append(held, data...)
+	if held := c.held[from]; held != nil {
+		data = append(held.data, data...)
 		delete(c.held, from)
 	}
 	for len(data) > 0 {
@@ -46,20 +50,31 @@ func (c *characters) add(from brig.From, data []byte) error {
 
 func (c *characters) hold(from brig.From, data []byte) error {
 	if c.held == nil {
-		c.held = map[brig.From][]byte{}
+		c.held = map[brig.From]*heldBytes{}
 	}
-	c.held[from] = append([]byte(nil), data...)
-	c.afterWait(c.flush)
+	h := &heldBytes{bytes.Clone(data)}
+	c.held[from] = h
+	c.afterWait(func() error {
+		if c.held[from] != h {
+			return nil // its rest has arrived; another character may wait now
+		}
+		return c.flushStream(from)
+	})
 	return nil
 }
 
 // flush sends what waits for the rest of its character.
 func (c *characters) flush() error {
-	for from, data := range c.held {
-		delete(c.held, from)
-		if err := c.send(from, data); err != nil {
+	for from := range c.held {
+		if err := c.flushStream(from); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *characters) flushStream(from brig.From) error {
+	held := c.held[from]
+	delete(c.held, from)
+	return c.send(from, held.data)
 }
