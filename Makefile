@@ -146,7 +146,7 @@ notices: ## the licenses of all linked modules, in bin/THIRD_PARTY_NOTICES
 measure-blind: ## 100,000 guesses at a secret on each channel, and the table bin/blind.md; GUESSES=N
 	@mkdir -p $(BIN)
 	BRIG_GUESSES=$(or $(GUESSES),100000) BRIG_TABLE=$(CURDIR)/$(BIN)/blind.md GOGC=400 CGO_ENABLED=0 nice -n 10 \
-		go test -trimpath -tags grpcnotrace ./egress -run TestBlindMeasured -count 1 -parallel 5 -timeout 5h -v
+		go test -trimpath -tags grpcnotrace ./egress -run TestPartialGuessesAreIndistinguishable -count 1 -parallel 5 -timeout 5h -v
 
 $(BIN)/brig-bench: $(BIN)/brig
 	$(STATIC),bench -o $@ ./cmd/brig

@@ -45,18 +45,18 @@ type Actor struct {
 	// from an earlier one of the same name. The zero value means unknown.
 	Founded time.Time `json:",omitzero"`
 	Role    Role
-	// Key is the ID of the key that authenticated the actor; empty for none.
+	// Key is the ID of the key that authenticated the actor; empty if no key did.
 	Key string `json:",omitempty"`
-	// Grant is the ID of the grant that was presented instead of the key itself.
+	// Grant is the ID of the grant that was presented in place of the key.
 	Grant string `json:",omitempty"`
 	// Person is the user that an identity provider authenticated; nil for the
 	// holder of a key.
 	Person *Person `json:",omitempty"`
 	// Session is the ID of the session that was presented.
 	Session string `json:",omitempty"`
-	// Visitor marks the caller of a sandbox's port who has shown no credential at all. An
-	// API acts for such a caller in the sandbox's tenant, but the calls must not
-	// use up the rate of the tenant's own callers.
+	// Visitor marks an unauthenticated caller of a sandbox's port. An API handles the calls of
+	// such a caller in the sandbox's tenant, but they must not count against the rate limit of
+	// the tenant's own callers.
 	Visitor bool `json:",omitempty"`
 	// Scopes limit the actor to operations whose names begin with one of them;
 	// empty allows all operations. Sandboxes limits it to the sandboxes with
@@ -67,10 +67,10 @@ type Actor struct {
 	Expires time.Time `json:",omitzero"`
 }
 
-// Holder identifies whose calls are counted together: a key with its grants and
-// sessions, or a person with all sessions. Display names of persons may change, and two
-// may have the same one. Other actors, such as the command line on the server's machine,
-// are neither, and are identified by their name.
+// Holder identifies whose calls are counted together: a key with its grants and sessions, or a
+// person with all sessions. Display names are unsuitable because they may change and need not be
+// unique. Actors without a key or a person, such as the command line on the server's machine, are
+// identified by name.
 func (a Actor) Holder() string {
 	switch {
 	case a.Key != "":
@@ -86,7 +86,7 @@ type actorKey struct{}
 // caller is the actor in a context.
 type caller struct {
 	Actor
-	counted *atomic.Bool // a check has counted the next call
+	counted *atomic.Bool // whether a check has already counted the next call
 }
 
 // WithActor returns a context that carries a.
@@ -107,11 +107,11 @@ func SetCounted(ctx context.Context, counted bool) (before bool) {
 	return c.counted != nil && c.counted.Swap(counted)
 }
 
-// Gate decides whether the actor in ctx may call an operation on the named
-// sandbox, before the server reads the rest of the request. It rejects exactly
-// the calls that the operation itself would reject for the same actor. A check
-// counts against the tenant's rate limit, so that requests with an invalid body
-// do too; the call that follows it does not.
+// Gate decides whether the actor in ctx may call an operation on the named sandbox,
+// before the server reads the rest of the request. It rejects exactly the calls
+// that the operation itself would reject for the same actor. A check counts against
+// the tenant's rate limit, so that requests with an invalid body count, too. The
+// call that follows the check does not count again.
 type Gate interface {
 	Check(ctx context.Context, op Op, name string) error
 }

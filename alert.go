@@ -2,7 +2,7 @@ package brig
 
 import "time"
 
-// Severity is how severe an alert is.
+// Severity is the severity of an alert.
 type Severity string
 
 // The severities of alerts.
@@ -14,8 +14,8 @@ const (
 // AlertState is the state of an alert.
 type AlertState string
 
-// The states of alerts. A pending alert does not fire yet: its condition has
-// not held for long enough.
+// The states of alerts. The condition of a pending alert has not yet held long
+// enough for the alert to fire.
 const (
 	AlertPending  AlertState = "pending"
 	AlertFiring   AlertState = "firing"
@@ -30,7 +30,8 @@ type Alert struct {
 	// Labels distinguish alerts of the same name, for example by provider or
 	// tenant.
 	Labels map[string]string `json:",omitempty"`
-	// Value is the last measurement, Threshold its limit.
+	// Value is the last measured value, and Threshold is the limit that it is
+	// compared with.
 	Value, Threshold float64
 	Summary, Hint    string
 	Since            time.Time // when the condition began

@@ -17,9 +17,9 @@ import (
 // module is this module's path.
 const module = "github.com/brig-run/brig"
 
-// tiers assigns a tier to each directory tree. An import may only point to a
-// lower tier, so that packages of one tier do not depend on each other. The
-// longest matching prefix of a directory applies.
+// tiers assigns a tier to each directory tree. A package may import only packages
+// of lower tiers, so that packages of the same tier do not depend on each other.
+// The longest matching prefix of a directory determines its tier.
 var tiers = []struct {
 	prefix string
 	tier   int
@@ -72,9 +72,8 @@ var tiers = []struct {
 	{"bench", 4, "wiring, for measurements"},
 }
 
-// foundation maps a package to the packages of its own tier that may import it.
-// The package of JSON forms is below the other API packages, and the package
-// for system calls on all threads is below its users, as is the record of attacks.
+// foundation maps a package to the packages of its own tier that may import it. For
+// example, the package of the JSON types is below the other API packages.
 var foundation = map[string][]string{
 	"api/v1":           {"api/httpapi"},
 	"internal/attack":  {"internal/suite"},
@@ -92,9 +91,9 @@ func tierOf(dir string) int {
 	return tier
 }
 
-// sources calls f for every Go file of the module, with its directory ("" is
-// the root). It reads the tree from the test process, so that the test cache
-// records the files as dependencies.
+// sources calls f for every Go file of the module, with its directory ("" is the
+// root). It reads the files in the test process, so that the test cache records
+// them as dependencies.
 func sources(t *testing.T, f func(name, dir string, src []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -129,7 +128,7 @@ func sources(t *testing.T, f func(name, dir string, src []byte)) {
 	}
 }
 
-// violations checks one file's imports.
+// violations returns a message for each import of a file that breaks the rules.
 func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 	f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
 	if err != nil {

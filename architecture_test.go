@@ -19,8 +19,8 @@ var commonChanges = []string{
 	"An audit field", "A language", "An error code", "A CLI command", "A console page",
 }
 
-// changesOf returns the paths that the section "Where do I change …?" of a page
-// lists, by change.
+// changesOf returns the paths that a page lists for each change in the section
+// "Where do I change …?".
 func changesOf(page string) map[string][]string {
 	_, section, _ := strings.Cut(page, "\n## Where do I change …?\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -31,7 +31,7 @@ func changesOf(page string) map[string][]string {
 			paths[change] = nil
 		}
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1) {
-			// Other code is a command or one word without a suffix.
+			// Other code spans are commands or words without a file extension.
 			if s := m[1]; change != "" && !strings.Contains(s, " ") && (strings.Contains(s, "/") || path.Ext(s) != "") {
 				paths[change] = append(paths[change], s)
 			}
@@ -41,7 +41,7 @@ func changesOf(page string) map[string][]string {
 }
 
 // missingPaths returns the paths that do not exist. A path with the placeholder
-// NAME exists if the directory that would contain it does.
+// NAME counts as existing if its directory exists.
 func missingPaths(paths []string) (missing []string) {
 	for _, p := range paths {
 		at, _, _ := strings.Cut(p, "NAME")
@@ -55,9 +55,9 @@ func missingPaths(paths []string) (missing []string) {
 	return missing
 }
 
-// TestChangesNameFiles checks that the architecture page lists existing files
+// TestArchitecturePageListsFiles checks that the architecture page lists existing files
 // for each common change, and that the page is short.
-func TestChangesNameFiles(t *testing.T) {
+func TestArchitecturePageListsFiles(t *testing.T) {
 	page, err := os.ReadFile("docs/ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestChangesNameFiles(t *testing.T) {
 	}
 }
 
-// TestMissingPathsAreReported is the control for TestChangesNameFiles.
+// TestMissingPathsAreReported is the control for TestArchitecturePageListsFiles.
 func TestMissingPathsAreReported(t *testing.T) {
 	page := "# Page\n\n`before.go`\n\n## Where do I change …?\n\n**A limit**\n- `limits.go`, `missing.go`, `make docs`, `engine/missing.go`\n" +
 		"- `provider/NAME/NAME.go`, `missing/NAME.go`, `missing/`\n\n## Next\n\n`after.go`\n"

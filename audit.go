@@ -15,22 +15,22 @@ type AuditLine struct {
 	Hash [32]byte
 }
 
-// AuditHead is the last line of a tenant's chain. A signed head that is stored
-// elsewhere shows whether lines were removed from the end.
+// AuditHead identifies the last line of a tenant's chain. A signed head that is
+// stored elsewhere shows whether lines were removed from the end.
 type AuditHead struct {
 	Tenant string
 	// Seq and Hash belong to the newest line; both are zero for an empty chain.
 	Seq  int64
 	Hash [32]byte
 	At   time.Time
-	// Key is the public key (Ed25519), and Signature its signature. Both are
-	// empty if the server does not sign.
+	// Key is the public key (Ed25519), and Signature is the signature of the head.
+	// Both are empty if the server does not sign heads.
 	Key, Signature []byte
 }
 
 // AuditQuery selects lines of the audit log.
 type AuditQuery struct {
-	// After selects lines after the one with this number.
+	// After selects the lines with a higher Seq.
 	After int64
 	// Since and Until select lines with Since <= time < Until.
 	Since, Until time.Time
@@ -68,9 +68,9 @@ const (
 	DetailTo       = "to"        // new path of a file
 	DetailSecrets  = "secrets"   // comma-separated names of secrets
 	DetailVersion  = "version"   // version of a secret
-	// DetailHosts and DetailFormerHosts are the hosts of a secret after and before a
-	// change, separated by commas; "-" means that sandboxes receive the value.
-	// DetailWidens lists the fields by which the value may go further than before.
+	// DetailHosts and DetailFormerHosts are the hosts of a secret after and before a change,
+	// separated by commas; "-" means that sandboxes receive the value. DetailWidens lists the
+	// changed fields that allow the value to reach more destinations.
 	DetailHosts       = "hosts"
 	DetailFormerHosts = "former_hosts"
 	DetailWidens      = "widens"
@@ -86,10 +86,10 @@ const (
 	DetailLimit       = "limit" // the limit that programs reached
 	DetailTotal       = "total" // the count since the sandbox began
 	DetailWhat        = "what"  // the kind of the counted decisions
-	// DetailCount is the number of decisions without their own line, or of the copies of a
-	// fork. At a rejected call it is the number of earlier rejected calls of the caller
-	// without a line; a line that is only for this number has the details of the last of
-	// these calls, and counts it, too.
+	// DetailCount is the number of decisions without a line of their own, or the number of copies
+	// of a fork. In the line of a rejected call, it is the number of the caller's earlier
+	// rejected calls that have no line. A line that only records this number has the details of
+	// the last of these calls, which is included in the number.
 	DetailCount   = "count"
 	DetailRule    = "rule" // the index of the deciding rule; -1 means none
 	DetailWhy     = "why"
@@ -101,7 +101,7 @@ const (
 	DetailFilesOnly = "files_only" // "true" for a pause that does not keep the memory
 	DetailOrigin    = "origin"     // ID of the sandbox that the sandbox is a copy of
 	DetailProvider  = "provider"   // the provider that runs the sandbox, or that was changed
-	DetailRoute     = "route"      // the reason for the provider
+	DetailRoute     = "route"      // the reason for the choice of the provider
 	// DetailPruned and DetailPrunedHash are the number and the hash of the last
 	// line that was removed from the beginning of the chain.
 	DetailPruned     = "pruned"

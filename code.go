@@ -41,15 +41,15 @@ const (
 	ContextDead ContextState = "dead" // the interpreter ended; the next run starts another
 )
 
-// Code is one piece of code to run in a CodeContext.
+// Code is a request to run a piece of code in a CodeContext.
 type Code struct {
 	// Context is the context's ID. Empty means the sandbox's default context of
 	// Language, which its first use creates.
 	Context  string
 	Language Language
 	Source   string
-	// Uncounted means that the run does not change the number of runs of a Python
-	// context. Other interpreters count it.
+	// Uncounted excludes the run from the number of runs of a Python context. It
+	// has no effect on other interpreters.
 	Uncounted bool
 	// Env is set for this run only.
 	Env map[string]string
@@ -59,21 +59,21 @@ type Code struct {
 	Timeout time.Duration
 }
 
-// CodeEvent is an event of running code. Exactly one field is set. Listeners
-// ignore an event in which they know no field.
+// CodeEvent is an event of running code. Exactly one field is set. A listener
+// ignores events whose field is unknown to it.
 type CodeEvent struct {
 	Started *CodeResult // the run has started: Context and Count are known
 	Stdout  []byte
 	Stderr  []byte
 	Output  *Rich
-	Cleared *ClearRequest // the code considers its output so far as obsolete
+	Cleared *ClearRequest // the code declares its previous output obsolete
 	Error   *CodeError
 }
 
-// ClearRequest is a request of running code to clear its output, as in notebooks. The outputs of
-// the result stay.
+// ClearRequest is a request by running code to clear its displayed output, as in notebooks. It
+// does not affect the outputs in the result.
 type ClearRequest struct {
-	// Wait means to clear it when the next value replaces it.
+	// Wait delays the clearing until the next output arrives.
 	Wait bool
 }
 
@@ -90,10 +90,10 @@ type CodeResult struct {
 	Outputs []Rich
 	// Error is the exception that ended the code, if any.
 	Error *CodeError
-	// TimedOut and Interrupted report that the code was stopped. Lost reports
-	// that the interpreter and its variables are gone.
+	// TimedOut and Interrupted report that the code was stopped. Lost reports that
+	// the interpreter ended, and that its variables are lost.
 	TimedOut, Interrupted, Lost bool
-	// OOMKilled and SandboxEnded are those of a Result.
+	// OOMKilled and SandboxEnded have the same meaning as in Result.
 	OOMKilled    bool
 	SandboxEnded ExitReason
 	Started      time.Time
@@ -112,13 +112,14 @@ type Rich struct {
 	// Metadata describes the representations, for example the size of an image.
 	Metadata map[string]json.RawMessage
 	// DisplayID is the ID of a display that the code may update. An event with
-	// Update replaces the values with the same ID. In a result, the last update
-	// has replaced them already; it has Update if an earlier run displayed them.
+	// Update replaces the values with the same ID. A result contains only the last
+	// update of a display. Update is set there if an earlier run displayed the
+	// original value.
 	DisplayID string
 	Update    bool
 }
 
-// CodeError is the exception that ended code.
+// CodeError is the exception that ended a run of code.
 type CodeError struct {
 	Name      string
 	Value     string

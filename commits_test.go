@@ -36,8 +36,9 @@ func TestCommitSubjects(t *testing.T) {
 	}
 }
 
-// TestCommitHookChecksFormat commits Go files with the hook: one that gofmt would
-// change is refused, even if only the index holds that form of it.
+// TestCommitHookChecksFormat verifies that the hook rejects a commit of Go files
+// that gofmt would change. The staged content counts, not the content in the
+// working directory.
 func TestCommitHookChecksFormat(t *testing.T) {
 	hooks, err := filepath.Abs(".githooks")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestCost(t *testing.T) {
+func TestRateCost(t *testing.T) {
 	e2b, aliyun := brig.Rate{PerSecond: 0.02}, brig.Rate{PerSecond: 0.01 / 1000}
 	for _, c := range []struct {
 		name   string
@@ -30,7 +30,7 @@ func TestCost(t *testing.T) {
 		if got := c.rate.Cost(c.calls, c.took, c.memory); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		// The sum of the costs of single executions must be the same.
+		// The costs of the single executions must add up to the same total.
 		sum := 0.0
 		for range c.calls {
 			sum += c.rate.Cost(1, c.took/time.Duration(c.calls), c.memory)
@@ -62,8 +62,8 @@ func TestMonthOf(t *testing.T) {
 	}
 }
 
-// TestRunStatusOf checks that every kind of error maps to one status, and that
-// none maps to success.
+// TestRunStatusOf checks the status of each kind of error, and that no kind maps to
+// RunSuccess or RunError.
 func TestRunStatusOf(t *testing.T) {
 	for _, k := range brig.Kinds {
 		if s := brig.RunStatusOf(k); s == brig.RunSuccess || s == brig.RunError {
@@ -84,8 +84,8 @@ func TestRunStatusOf(t *testing.T) {
 		brig.RunSuccess: {true, false}, brig.RunError: {true, false}, brig.RunTimeout: {true, true}, brig.RunOutOfMemory: {true, true},
 		brig.RunBlocked: {false, false}, brig.RunRefused: {false, false}, brig.RunCanceled: {false, false}, brig.RunFailed: {true, true},
 	} {
-		if s.Counts() != want[0] || s.Erred() != want[1] {
-			t.Errorf("%s counts: %t, erred: %t", s, s.Counts(), s.Erred())
+		if s.Counts() != want[0] || s.IsServiceError() != want[1] {
+			t.Errorf("%s counts: %t, erred: %t", s, s.Counts(), s.IsServiceError())
 		}
 	}
 }

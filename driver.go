@@ -15,7 +15,8 @@ type Driver struct {
 	Title, Doc string
 	// Tags are search terms, for example "self-hosted".
 	Tags []string
-	// Languages are the languages of the programs that it runs.
+	// Languages are the languages of the programs that a provider of this kind
+	// runs.
 	Languages []Language
 	// Config returns a pointer to a struct with the defaults. Its fields are
 	// the schema; see package schema.
@@ -70,9 +71,9 @@ func ProviderDriver(id string) string {
 // ValidProviderID reports whether s is a valid provider ID.
 func ValidProviderID(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789_-"
-	kind, own, several := strings.Cut(s, "@")
+	kind, suffix, hasSuffix := strings.Cut(s, "@")
 	ok := func(s string) bool { return len(s) > 0 && len(s) <= 63 && strings.Trim(s, letters) == "" }
-	return ok(kind) && (!several || ok(own))
+	return ok(kind) && (!hasSuffix || ok(suffix))
 }
 
 // ConfigField is one field of a provider's configuration, for forms and for
@@ -91,11 +92,11 @@ type ConfigField struct {
 	Required    bool     `json:"required,omitempty"`
 	// Secret fields are stored encrypted and displayed masked.
 	Secret bool `json:"secret,omitempty"`
-	// FromEnvironment means that the server's environment has a value for a secret that
-	// is left out.
+	// FromEnvironment means that the server's environment provides the value if a configuration
+	// omits this secret.
 	FromEnvironment bool `json:"-"`
-	// Destination fields decide who receives the secrets. A change of one requires
-	// the secrets again.
+	// Destination fields determine the service that receives the secrets. A change
+	// of such a field must include the secrets again.
 	Destination bool `json:"destination,omitempty"`
 	Multiline   bool `json:"multiline,omitempty"`
 	// ReadOnly fields are displayed and cannot be set.
@@ -111,13 +112,14 @@ type FieldError struct {
 // ConfigRules is implemented by configurations with rules that involve several
 // fields.
 type ConfigRules interface {
-	// Wrong returns an error for every field that breaks a rule.
+	// Wrong returns an error for every field that violates a rule.
 	Wrong() []FieldError
 }
 
 // Call is one call to another service, as observed by its provider.
 type Call struct {
-	// Operation is for example "create". Region is the service's region, if any.
+	// Operation is the name of the operation, for example "create". Region is the
+	// service's region, if any.
 	Operation, Region string
 	// Status is the HTTP status; 0 if there was no response.
 	Status int

@@ -30,8 +30,8 @@ const SameBandwidth = -1
 // EgressRule matches connections. It has either a Host or a CIDR.
 //
 // A rule with a Host matches the name that the sandbox requested. The resolved
-// addresses are checked again: addresses in private and other special networks
-// are only reachable if a rule has a CIDR within such a network.
+// addresses are checked as well: addresses in private and other special networks
+// are reachable only if a rule has a CIDR within such a network.
 type EgressRule struct {
 	// Deny makes the rule deny matching connections.
 	Deny bool `json:",omitempty"`
@@ -67,8 +67,8 @@ const (
 	Inspect         // depends on the requests, which must be inspected
 )
 
-// Named evaluates a connection to a name and port, before the name is resolved.
-// It returns the index of the deciding rule; -1 means none. The name is
+// Named evaluates a connection to a host name and port, before the name is
+// resolved. It returns the index of the deciding rule; -1 means none. The name is
 // canonical: lower case, without a trailing dot.
 func (e *Egress) Named(host string, port int) (Verdict, int) {
 	for i := range e.Rules {
@@ -89,7 +89,8 @@ func (e *Egress) Named(host string, port int) (Verdict, int) {
 
 // CheckRequest evaluates an HTTP request to the given host name and port.
 func (e *Egress) CheckRequest(host string, port int, q Request) (Verdict, int) {
-	// A path may be long and the rules many, so it is lowered once.
+	// The path may be long and may be matched by many rules, so it is lowered only
+	// once.
 	lower := sync.OnceValue(func() string { return strings.ToLower(q.Path) })
 	for i := range e.Rules {
 		r := &e.Rules[i]
@@ -139,7 +140,7 @@ func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 			return Denied, i
 		}
 		if _, special := SpecialNetwork(addr); special && !InSpecialNetwork(network) {
-			continue // the rule does not name this network
+			continue // the rule does not explicitly include this network
 		}
 		return Allowed, i
 	}
@@ -180,9 +181,9 @@ func (r *EgressRule) matchRequest(q Request, lower func() string) bool {
 	})
 }
 
-// matchLower reports whether a rule's path, in lower case, matches a path in
-// lower case. Most rules differ from a path early, so it lowers the rule's path
-// only as far as it has to.
+// matchLower reports whether a rule's path, in lower case, matches a path in lower
+// case. It lowers the rule's path byte by byte, because most rules differ from the
+// path in the first bytes.
 func matchLower(rule, path string) bool {
 	prefix, open := strings.CutSuffix(rule, "*")
 	for i := range len(prefix) {
@@ -225,7 +226,8 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-// cleanPath reports whether a rule's path is valid for a request.
+// cleanPath reports whether a rule's path is in the canonical form of a request's
+// path.
 func cleanPath(p string) bool {
 	prefix := strings.TrimSuffix(p, "*")
 	return strings.HasPrefix(prefix, "/") && !strings.ContainsAny(prefix, "*?#%\\ ") &&

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Limits on a sandbox's rules.
+// Limits on a sandbox's egress rules.
 const (
 	maxRules     = 200
 	maxRuleParts = 50 // ports, methods, or paths of one rule
@@ -116,7 +116,7 @@ func ValidHost(s string) bool {
 			return false
 		}
 	}
-	// Some programs parse a name with a numeric ending as an address: 127.1,
+	// Some programs parse a name with a numeric last label as an address: 127.1,
 	// 0x7f.1, 10.0.0.08.
 	last := labels[len(labels)-1]
 	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x")

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// rules parses rules in the form "allow HOST[:PORT]", "deny CIDR" or "allow
-// HOST METHOD /path".
+// rules parses rules such as "allow HOST@PORT", "deny CIDR" or "allow HOST METHOD
+// /path".
 func rules(t *testing.T, lines ...string) *brig.Egress {
 	t.Helper()
 	e := &brig.Egress{}
@@ -127,8 +127,8 @@ func TestEgressCheckRequest(t *testing.T) {
 	}
 }
 
-// The rules that deny paths compare without case. A long path costs about as
-// much as a short one, because it is lowered once and not for each rule.
+// Rules that deny paths ignore case. A long path must cost about as much as a short
+// one, because it is converted to lower case once, not for each rule.
 func TestLongPathIsLoweredOnce(t *testing.T) {
 	var e brig.Egress
 	for i := range 199 {
@@ -189,7 +189,7 @@ func TestEgressAddresses(t *testing.T) {
 		{host, "name", "8000::1", brig.Denied},
 		{"10.1.0.0/16", "number", "10.1.2.3", brig.Allowed},
 		{"10.1.0.0/16", "number", "10.2.2.3", brig.Denied},
-		{"10.0.0.0/7", "number", "10.2.2.3", brig.Denied}, // wider than the special network, so it does not name it
+		{"10.0.0.0/7", "number", "10.2.2.3", brig.Denied}, // wider than the special network, so it does not include it explicitly
 		{"127.0.0.1", "number", "127.0.0.1", brig.Allowed},
 		{host, "number", "8.8.8.8", brig.Denied},
 		{host, "name", "8.8.8.8", brig.Allowed},
@@ -223,9 +223,9 @@ func TestEgressAddresses(t *testing.T) {
 	}
 }
 
-// TestEgressAddressForName checks that an address in the host field is an error
+// TestEgressCheckRejectsAddressAsHost checks that an address in the host field is an error
 // that refers to the cidr field.
-func TestEgressAddressForName(t *testing.T) {
+func TestEgressCheckRejectsAddressAsHost(t *testing.T) {
 	for _, host := range []string{"10.0.0.5", "10.0.0.0/8", "2001:db8::1", "[2001:db8::1]"} {
 		err := brig.AsError((&brig.Egress{Rules: []brig.EgressRule{{Host: host}}}).Check())
 		if err == nil || err.Field != "egress.rules[0].host" || !strings.Contains(err.Hint, `"cidr"`) {

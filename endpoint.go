@@ -12,8 +12,8 @@ type Endpoint struct {
 	// Field is the configuration field with the URL.
 	Field string
 	URL   *url.URL
-	// Private allows an address of this host or of a private network, and plain
-	// HTTP for those.
+	// Private allows addresses of this host and of private networks, and plain HTTP
+	// to such addresses.
 	Private bool
 }
 
@@ -51,35 +51,35 @@ func ParseEndpoint(field, raw string, private bool) (*Endpoint, error) {
 // Judge returns an error if the server must not connect to an address that the
 // endpoint's host resolved to.
 func (e *Endpoint) Judge(addr netip.Addr) error {
-	own := PrivateAddress(addr)
-	if net, special := SpecialNetwork(addr); special && !own {
+	private := PrivateAddress(addr)
+	if net, special := SpecialNetwork(addr); special && !private {
 		return InvalidField(e.Field, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
 	}
 	switch {
-	case own && !e.Private:
+	case private && !e.Private:
 		return InvalidField(e.Field, "%s is an address of this machine or of a private network", addr).
 			WithHint("set allow_private if the service is meant to be there")
-	case !own && e.URL.Scheme == "http":
+	case !private && e.URL.Scheme == "http":
 		return InvalidField(e.Field, "plain HTTP to %s would cross the internet", addr).WithHint("use https")
 	}
 	return nil
 }
 
-// JudgeConfigured returns an error if the server must not connect to an address
+// CheckConfiguredAddr returns an error if the server must not connect to an address
 // of a host that an operator configured by name without a setting for private
 // addresses. It allows this host and private networks, but not the metadata
 // addresses of clouds. It is an outbound.Judge.
-func JudgeConfigured(_ string, addr netip.Addr) error {
+func CheckConfiguredAddr(_ string, addr netip.Addr) error {
 	if net, special := SpecialNetwork(addr); special && !PrivateAddress(addr) {
 		return Errorf(PolicyBlocked, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
 	}
 	return nil
 }
 
-// JudgeForeign returns an error if the server must not connect to an address of
+// CheckForeignAddr returns an error if the server must not connect to an address of
 // a host that another service named. It allows only public addresses, so that
 // no service can direct the server into the operator's networks.
-func JudgeForeign(addr netip.Addr) error {
+func CheckForeignAddr(addr netip.Addr) error {
 	if net, special := SpecialNetwork(addr); special {
 		return Errorf(PolicyBlocked, "another service named a host at %s, which is in %s", addr, net).
 			WithHint("have the service name a host with a public address")
@@ -87,8 +87,9 @@ func JudgeForeign(addr netip.Addr) error {
 	return nil
 }
 
-// owned are private networks: this host, and networks that are never routed
-// publicly. They exclude link-local networks, where clouds have their metadata.
+// owned are the networks of this host and the networks that are never routed
+// publicly. Link-local networks are excluded, because clouds serve their metadata
+// there.
 var owned = func() []netip.Prefix {
 	var out []netip.Prefix
 	for s := range strings.FieldsSeq("127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7") {
@@ -97,7 +98,8 @@ var owned = func() []netip.Prefix {
 	return out
 }()
 
-// metadata are the metadata addresses of clouds within such networks.
+// metadata are the addresses within these networks at which clouds serve their
+// metadata.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
 // PrivateAddress reports whether addr belongs to this host or to a private
@@ -117,31 +119,31 @@ func PrivateAddress(addr netip.Addr) bool {
 	return false
 }
 
-// MaxVia bounds the list of servers that a program passed, in bytes of their
-// names.
+// MaxVia bounds the length of a Via header, the list of servers that forwarded a
+// call, in bytes.
 const MaxVia = 1 << 10
 
 type viaKey struct{}
 
-// WithVia returns a context for a call that passed other servers. via is the
-// value of HTTP's Via header.
+// WithVia returns a context for a call that other servers forwarded. via is the
+// value of the HTTP header Via.
 func WithVia(ctx context.Context, via string) context.Context {
 	return context.WithValue(ctx, viaKey{}, via)
 }
 
 // ViaFrom returns the value that WithVia stored, with server appended, in the
-// form of a Via header.
+// format of a Via header.
 func ViaFrom(ctx context.Context, server string) string {
 	via, _ := ctx.Value(viaKey{}).(string)
-	own := "1.1 brig-" + server
+	hop := "1.1 brig-" + server
 	if via == "" {
-		return own
+		return hop
 	}
-	return via + ", " + own
+	return via + ", " + hop
 }
 
-// CameBack reports whether a call with this Via header has already passed the
-// server, or has passed too many servers.
-func CameBack(via, server string) bool {
+// IsForwardingLoop reports whether the server has already forwarded a call with this Via
+// header, or too many servers have forwarded it.
+func IsForwardingLoop(via, server string) bool {
 	return len(via) > MaxVia || server != "" && strings.Contains(via+",", " brig-"+server+",")
 }

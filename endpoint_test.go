@@ -45,8 +45,8 @@ func TestEndpoint(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			if told := brig.AsError(err); told.Field != "endpoint" || told.Hint == "" {
-				t.Errorf("%q is refused without its field or a hint: %+v", c.raw, told)
+			if apiErr := brig.AsError(err); apiErr.Field != "endpoint" || apiErr.Hint == "" {
+				t.Errorf("%q is refused without its field or a hint: %+v", c.raw, apiErr)
 			}
 		} else if e.URL.String() != c.url {
 			t.Errorf("%q is %s, want %s", c.raw, e.URL, c.url)
@@ -54,8 +54,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestEndpointJudge checks that the resolved address is checked as well,
-// because a name does not determine the address.
+// TestEndpointJudge checks which resolved addresses an endpoint permits, because
+// the address of a host name is known only after its resolution.
 func TestEndpointJudge(t *testing.T) {
 	public, err := brig.ParseEndpoint("endpoint", "https://example.com", false)
 	if err != nil {

@@ -13,7 +13,7 @@ type Area string
 
 // Areas of enforcement.
 const (
-	AreaIsolation Area = "isolation"  // separation of the guest and its host
+	AreaIsolation Area = "isolation"  // separation of the guest from its host
 	AreaMemory    Area = "memory"     // Limits.Memory
 	AreaCPUs      Area = "cpus"       // Limits.CPUs
 	AreaProcesses Area = "processes"  // Limits.Processes
@@ -54,13 +54,13 @@ type Enforcement struct {
 	Level Level
 	// How describes the enforcement mechanism.
 	How string
-	// Gaps are the cases that the mechanism does not cover. LevelBoundary has
-	// none.
+	// Gaps are the cases that the mechanism does not cover. There are none at
+	// LevelBoundary.
 	Gaps []string `json:",omitzero"`
 	// Help describes how to close the gaps.
 	Help string `json:",omitzero"`
-	// Evidence are the observations, made at the time At. Both are empty if the
-	// level is only a claim of the provider.
+	// Evidence lists the observations that were made at the time At. Both are empty
+	// if the level is only a claim of the provider.
 	Evidence []string  `json:",omitzero"`
 	At       time.Time `json:",omitzero"`
 }
@@ -101,7 +101,7 @@ func (r Requirement) Check(field string) error {
 func (r Requirement) With(other Requirement) Requirement {
 	out := maps.Clone(other)
 	for a, l := range r {
-		if has, ok := out[a]; !ok || !has.Meets(l) {
+		if existing, ok := out[a]; !ok || !existing.Meets(l) {
 			if out == nil {
 				out = Requirement{}
 			}
@@ -117,19 +117,19 @@ func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
 	first := Area("")
 	for _, a := range Areas { // in the order of Areas
 		want, ok := r[a]
-		is, known := have[a]
+		actual, known := have[a]
 		if !known {
-			is = Enforcement{Level: LevelNone, Gaps: []string{"nothing is said of it"}}
+			actual = Enforcement{Level: LevelNone, Gaps: []string{"nothing is said of it"}}
 		}
-		if !ok || is.Level.Meets(want) {
+		if !ok || actual.Level.Meets(want) {
 			continue
 		}
 		if first == "" {
 			first = a
 		}
-		missing = append(missing, fmt.Sprintf("%s is %s, and %s is required (%s)", a, is.Level, want, strings.Join(is.Gaps, "; ")))
-		if is.Help != "" && !slices.Contains(help, is.Help) {
-			help = append(help, is.Help)
+		missing = append(missing, fmt.Sprintf("%s is %s, and %s is required (%s)", a, actual.Level, want, strings.Join(actual.Gaps, "; ")))
+		if actual.Help != "" && !slices.Contains(help, actual.Help) {
+			help = append(help, actual.Help)
 		}
 	}
 	if missing == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestLevels(t *testing.T) {
+func TestLevelMeets(t *testing.T) {
 	for i, a := range brig.Levels {
 		for j, b := range brig.Levels {
 			if got := a.Meets(b); got != (i >= j) {
@@ -23,8 +23,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestLower checks that Lower lowers and never raises a level.
-func TestLower(t *testing.T) {
+// TestLowerEnforcement checks that Lower lowers a level and never raises it.
+func TestLowerEnforcement(t *testing.T) {
 	for _, from := range brig.Levels {
 		for _, to := range brig.Levels {
 			e := brig.Enforcement{Level: from}
@@ -87,9 +87,9 @@ func TestRequirementWith(t *testing.T) {
 	}
 }
 
-// TestUnmet checks that the error lists all unmet areas in order, with their
+// TestUnmetRequirement checks that the error lists all unmet areas in order, with their
 // help.
-func TestUnmet(t *testing.T) {
+func TestUnmetRequirement(t *testing.T) {
 	have := map[brig.Area]brig.Enforcement{
 		brig.AreaMemory: {Level: brig.LevelGaps, Gaps: []string{"it is measured"}, Help: "be root"},
 		brig.AreaCPUs:   {Level: brig.LevelGaps, Help: "be root"},

@@ -65,9 +65,9 @@ type Error struct {
 	Kind    Kind
 	Message string
 	Field   string // the invalid field of the request, if any
-	Hint    string // the remedy
+	Hint    string // how the caller can resolve the error
 	Err     error
-	// Fields are the errors of a configuration's fields, if more than Field are
+	// Fields are the errors of a configuration's fields, if several fields are
 	// invalid.
 	Fields []FieldError
 	// Retry determines what may be retried after this error.
@@ -83,7 +83,7 @@ type Retry int
 const (
 	// RetryByKind permits another provider if Elsewhere reports true.
 	RetryByKind Retry = iota
-	// RetryRoute permits a new selection of providers, because this one was
+	// RetryRoute permits a new selection of providers, because the selected one was
 	// replaced or removed.
 	RetryRoute
 	// RetryContained is like RetryByKind, for a program that may have started.
@@ -108,19 +108,19 @@ func WithRetry(err error, r Retry) *Error {
 
 // RetryOf returns the strictest Retry of an error and all its causes.
 func RetryOf(err error) Retry {
-	var most Retry
+	var strictest Retry
 	if e, ok := err.(*Error); ok { //nolint:errorlint // the loop visits each error of the tree
-		most = e.Retry
+		strictest = e.Retry
 	}
 	switch u := err.(type) { //nolint:errorlint // as above
 	case interface{ Unwrap() error }:
-		most = max(most, RetryOf(u.Unwrap()))
+		strictest = max(strictest, RetryOf(u.Unwrap()))
 	case interface{ Unwrap() []error }:
 		for _, cause := range u.Unwrap() {
-			most = max(most, RetryOf(cause))
+			strictest = max(strictest, RetryOf(cause))
 		}
 	}
-	return most
+	return strictest
 }
 
 // Error implements error, for logs. It includes the cause.
@@ -156,7 +156,7 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// Because sets the cause, for the log only, and returns e.
+// Because sets the cause, which only the log contains, and returns e.
 func (e *Error) Because(err error) *Error {
 	e.Err = err
 	return e

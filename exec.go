@@ -24,8 +24,9 @@ type Command struct {
 	// Timeout is the wall time after which the whole process tree is killed.
 	// Default 30 s. Only the lease limits a sandbox's main program.
 	Timeout time.Duration
-	// Survive keeps the process running when the caller disconnects. Otherwise
-	// a disconnect kills it. It is never killed when the server ends.
+	// Survive keeps the process running when the caller disconnects. Without it, a
+	// disconnect kills the process. The end of the server does not kill the
+	// process.
 	Survive bool
 }
 
@@ -54,11 +55,11 @@ type Result struct {
 	// any. It is empty for a process that exceeded its time, unless that process
 	// was first sent SIGTERM.
 	Signal string
-	// TimedOut and OOMKilled are observed by the host.
+	// TimedOut and OOMKilled are determined by the host, not by the guest.
 	TimedOut  bool
 	OOMKilled bool
-	// SandboxEnded is the reason why the sandbox ended while the program ran, which
-	// ended the program as well. It is empty otherwise.
+	// SandboxEnded is the reason for the end of the sandbox, if that ended the
+	// program; otherwise it is empty.
 	SandboxEnded ExitReason
 	// Stdout and Stderr are the captured output.
 	Stdout, Stderr Output
@@ -87,19 +88,19 @@ type Execution struct {
 	Sandbox ID
 	Command Command
 	Result
-	// Draining means that the program has ended, but is not done, because its output is
-	// not complete yet: that of its children still arrives. No record has it.
+	// Draining means that the program has ended, but the execution is not done, because the
+	// program's children may still write output. It is never stored.
 	Draining bool `json:",omitzero"`
 }
 
-// LogOptions selects from a sandbox's log.
+// LogOptions selects the part and the format of a sandbox's log.
 type LogOptions struct {
-	// Tail keeps the last n lines; 0 keeps all.
+	// Tail is the number of last lines to return; 0 returns all lines.
 	Tail int
 	// Times prefixes every line with its start time, in the format of LogTime.
 	Times bool
-	// Follow adds the later output of the programs, until the sandbox ends. The open
-	// log counts as use of the sandbox.
+	// Follow keeps the log open for further output until the sandbox ends. The open log counts as
+	// use of the sandbox.
 	Follow bool
 }
 

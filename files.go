@@ -51,7 +51,7 @@ type FileWriter interface {
 	// is not an error.
 	Remove(ctx context.Context, p Path) error
 	// Write creates a file with the content of r, and its parent directories. It
-	// replaces an existing file in place and keeps its mode unless w has one.
+	// replaces an existing file in place and keeps its mode unless w.Mode is set.
 	Write(ctx context.Context, p Path, w FileWrite, r io.Reader) (*Entry, error)
 	// Compose concatenates files in order into one file, and removes the
 	// sources.
@@ -88,11 +88,11 @@ type Entry struct {
 	Modified     time.Time
 	// Target is the absolute target of a symbolic link.
 	Target string
-	// TargetType and TargetMode describe the link's target; the type is empty
-	// if it is missing.
+	// TargetType and TargetMode describe the link's target; the type is empty if
+	// the target does not exist.
 	TargetType EntryType
 	TargetMode uint32
-	// Metadata are the attributes that the file was written with.
+	// Metadata are the attributes that FileWrite.Metadata attached to the file.
 	Metadata map[string]string
 }
 
@@ -128,10 +128,10 @@ type FileChange struct {
 // ChangeKind is one kind of change of a file.
 type ChangeKind string
 
-// The kinds of changes, in the order in which one change lists them.
+// The kinds of changes, in the order of FileChange.Kinds.
 const (
 	Created  ChangeKind = "create"
-	Renamed  ChangeKind = "rename" // the old name; the new one gets a create
+	Renamed  ChangeKind = "rename" // reported for the old name; the new name is reported as Created
 	ModeSet  ChangeKind = "chmod"
 	Written  ChangeKind = "write"
 	Vanished ChangeKind = "remove"

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Holder counts something that a client holds open as use of a sandbox, if it is not
-// open in the sandbox itself: for example the connection to a kernel. Like each use, it
-// renews the lease, within the maximum life. It neither keeps a sandbox from being
-// paused or frozen nor resumes it, because the next call does that.
+// Holder counts a client's open connection, for example to a kernel, as use of a sandbox, if the
+// connection does not reach into the sandbox itself. Like any use, it renews the lease, within
+// the maximum lifetime. It neither prevents a pause or a freeze nor resumes the sandbox, because
+// the next call resumes it.
 type Holder interface {
 	// Hold begins the use. It rejects exactly the calls of op that Gate.Check
 	// rejects. ended is closed when the sandbox ends permanently before release
@@ -16,16 +16,16 @@ type Holder interface {
 	Hold(ctx context.Context, op Op, name string) (ended <-chan struct{}, release func(), err error)
 }
 
-// SessionUses are the sandboxes that the calls of a client's session have used. While the
-// session is open, it counts as use of each of them, as with Holder. The zero value
-// is a session without calls.
+// SessionUses is the set of sandboxes that the calls of a client's session have used. The open
+// session counts as use of each of these sandboxes, as with Holder. The zero value is a session
+// without calls.
 type SessionUses struct {
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	held   map[ID]func()
 }
 
-// Add adds a sandbox, unless the session has it already or is closed.
+// Add adds a sandbox, unless it has already been added or the session is closed.
 func (s *SessionUses) Add(id ID, hold func() (release func())) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

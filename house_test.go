@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// Bounds on the number of lines of a file. Tests may be shorter.
+// Bounds on the number of lines of a file. The minimum does not apply to tests.
 const (
 	minFile = 40
 	maxFile = 600
 )
 
-// short maps files with fewer lines than minFile to the reason.
+// short maps the files that may have fewer lines than minFile to the reason.
 var short = map[string]string{
 	"cmd/brig/program.go":      "the counterpart of a file with a build tag",
 	"cmd/brig/bench_cert.go":   "certificates for one benchmark",
@@ -28,9 +28,9 @@ var short = map[string]string{
 	"rev.go":                   "one concept of all changes",
 }
 
-// maxMethods is the maximum number of methods that an interface declares
-// directly, and maxObject that of a type's methods. Larger interfaces and types
-// embed smaller ones.
+// maxMethods is the maximum number of methods that an interface declares directly,
+// and maxObject is the maximum number of methods of a type. Larger interfaces and
+// types embed smaller ones.
 const (
 	maxMethods = 8
 	maxObject  = 60
@@ -157,8 +157,8 @@ func receiver(d *ast.FuncDecl) string {
 	return ""
 }
 
-// TestOneWordOneMeaning checks that our own names do not use the terms of other
-// systems.
+// TestOneWordOneMeaning checks that no type is named by a term that has a different
+// meaning in other systems.
 func TestOneWordOneMeaning(t *testing.T) {
 	banned := []string{"Container", "Pod", "Reaper", "Reconciler", "Janitor", "Manager"}
 	sources(t, func(name, dir string, src []byte) {
@@ -183,8 +183,8 @@ func TestOneWordOneMeaning(t *testing.T) {
 	})
 }
 
-// TestArchitecturePageNamesEveryPackage checks that the architecture page names every
-// package, and no package that does not exist.
+// TestArchitecturePageNamesEveryPackage checks that the architecture page names every package,
+// and that all packages that it names exist.
 func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	page, err := os.ReadFile("docs/ARCHITECTURE.md")
 	if err != nil {

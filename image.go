@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// HostImage is the name of the image that consists of the host's own user land.
+// HostImage is the name of the image that consists of the host's own userland.
 const HostImage = "host"
 
 // Image is a set of files from which sandboxes start, identified by its digest.
@@ -40,9 +40,9 @@ type ImageConfig struct {
 	// Env is set in every sandbox of the image; the caller's variables override
 	// it.
 	Env map[string]string `json:",omitempty"`
-	// User is "root" if the image declares user ID 0, "user" if it declares
-	// another, empty if it declares none. Commands run as "user" unless their
-	// caller sets a user.
+	// User is "root" if the image declares user ID 0, "user" if it declares another
+	// ID, and empty if it declares none. Commands run as "user" unless their caller
+	// sets a user.
 	User string `json:",omitempty"`
 	// Account is "UID:GID" if User is one of the image's accounts. Only the
 	// image's entrypoint runs with it.
@@ -64,7 +64,8 @@ type ImagePull struct {
 	// Ref is a reference in docker's syntax: "python:3.11-slim",
 	// "registry.example/a/b@sha256:…", "localhost:5000/x:tag".
 	Ref string
-	// Platform is for example "linux/arm64/v8". Default: the host's platform.
+	// Platform is the platform of the image, such as "linux/arm64/v8". Default: the host's
+	// platform.
 	Platform string
 	// Username and Password are the credentials for the registry in Ref. A
 	// Password without a Username is a token.
@@ -74,7 +75,7 @@ type ImagePull struct {
 	Insecure bool
 }
 
-// ImageBuild is a request for an image of Debian packages.
+// ImageBuild is a request to build an image from Debian packages.
 type ImageBuild struct {
 	Name string
 	// Packages are the names of Debian packages, in addition to the minimal
@@ -92,7 +93,7 @@ type Progress struct {
 	Done, Total int64
 }
 
-// ImageStore stores images. It does no access control.
+// ImageStore stores images. It does not control access to them.
 type ImageStore interface {
 	// Resolve returns the image with the given name or digest.
 	Resolve(ctx context.Context, ref string) (*Image, error)
@@ -128,13 +129,13 @@ type ImageTagger interface {
 // ImageEvictor is an ImageStore that evicts images to free disk space. It evicts only
 // images that it can pull again.
 type ImageEvictor interface {
-	// EvictFor permits evictions of images that users does not need.
+	// EvictFor permits the eviction of images that users does not report as used.
 	EvictFor(users ImageUsers)
 	// Wait waits until the files of removed images are deleted.
 	Wait()
 }
 
-// ImageUsers are those who use the images of a store.
+// ImageUsers reports the images of a store that are in use.
 type ImageUsers interface {
 	// UsedImages returns the digests of the images that must not be evicted.
 	UsedImages(ctx context.Context) (map[string]bool, error)

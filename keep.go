@@ -6,14 +6,14 @@ package brig
 type Keep struct {
 	// Executions is the number of ended executions that are kept for a sandbox.
 	// Outputs is the number of those whose output is kept if it exceeds a few
-	// kilobytes. For the others only the size of the output is kept.
+	// kilobytes. For the other executions, only the size of the output is kept.
 	Executions, Outputs int
 	// Runs is the number of outcomes of runs that are kept for a tenant. Ended
 	// is the number of ended sandboxes, each with its log.
 	Runs, Ended int
 	// Bytes bounds the storage of a tenant's executions and outcomes, with their
-	// outputs and artifacts. The oldest are deleted first. Running executions
-	// count and are not deleted.
+	// outputs and artifacts. The oldest are deleted first. Running executions count
+	// toward the bound, but are not deleted.
 	Bytes int64
 }
 
@@ -39,8 +39,8 @@ func setDefault[T int | int64](v *T, def T) {
 	}
 }
 
-// Within returns the limits for a tenant with this quota: Bytes is the quota
-// for outputs, if set, and never exceeds the storage quota.
+// Within returns the bounds for a tenant with this quota: Bytes is the quota for
+// outputs, if set, and never exceeds the storage quota.
 func (k Keep) Within(q Quota) Keep {
 	if q.Outputs > 0 {
 		k.Bytes = q.Outputs

@@ -16,7 +16,8 @@ const (
 	E2BKey    KeyKind = "e2b"  // e2b_ and 40 hexadecimal digits, which E2B's clients require
 )
 
-// Key authenticates an actor. The store has only its hash.
+// Key is an API key, which authenticates an actor. The store has only the hash of
+// the key's secret.
 type Key struct {
 	ID   string   // permanent and not secret
 	Hash [32]byte // SHA-256 of the key
@@ -27,7 +28,8 @@ type Key struct {
 	// Actor.Expires the expiry of the key.
 	Actor   Actor
 	Created time.Time
-	// Used is the time of the last use, to the minute; zero for never.
+	// Used is the time of the last use, with a precision of a minute; zero if the
+	// key was never used.
 	Used time.Time
 }
 
@@ -89,15 +91,15 @@ func CheckScopes(scopes []string) error {
 // maxScopes bounds the number of scopes of a key and of sandboxes of a grant.
 const maxScopes = 64
 
-// InScope reports whether scopes include an operation. Empty scopes include
-// all.
+// InScope reports whether scopes include an operation. An empty list includes all
+// operations.
 func InScope(scopes []string, op string) bool {
 	return len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(op, s) })
 }
 
-// Narrowing holds the remaining rights of a credential derived from a key: a
-// grant, or a token derived from a grant. Each derived credential contains
-// these rights, signed.
+// Narrowing holds the rights of a credential that is derived from a key: a grant,
+// or a token derived from a grant. Each derived credential contains them in signed
+// form.
 type Narrowing struct {
 	// Grant is the ID of the grant.
 	Grant     string    `json:"id"`
@@ -112,20 +114,21 @@ func (a Actor) Narrowing() Narrowing {
 	return Narrowing{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
 }
 
-// ErrGenuine is a cause of Unauthenticated errors about credentials that are what
-// they claim to be but not valid now, for example expired ones. They are not guesses.
+// ErrGenuine is the cause of Unauthenticated errors for credentials that this server issued but
+// that are not currently valid, for example because they have expired. Such credentials do not
+// count as guesses.
 var ErrGenuine = errors.New("the credential is genuine, and not valid now")
 
-// Genuine adds the cause ErrGenuine to an Unauthenticated error. Other errors, and nil,
-// are unchanged.
+// Genuine adds the cause ErrGenuine to an Unauthenticated error. It returns other errors, and
+// nil, unchanged.
 func Genuine(err error) error {
 	if KindOf(err) != Unauthenticated || errors.Is(err, ErrGenuine) {
 		return err
 	}
 	e := *AsError(err)
 	e.Err = ErrGenuine
-	if was := AsError(err).Err; was != nil {
-		e.Err = errors.Join(was, ErrGenuine)
+	if cause := AsError(err).Err; cause != nil {
+		e.Err = errors.Join(cause, ErrGenuine)
 	}
 	return &e
 }
@@ -173,20 +176,20 @@ func (a Actor) Covers(b Actor) bool {
 	return true
 }
 
-// Clock decides whether a credential has ended: a key, a grant, a session, a
-// link, a token. Every comparison of such an end uses it, because the system's
-// clock can be set back.
+// Clock determines whether a credential has expired: a key, a grant, a session, a
+// link or a token. Every such check uses a Clock, because the system's clock can be
+// set back.
 type Clock interface {
-	// Now returns the current time, which is never before an earlier result.
-	// The end of a new credential is computed from it.
+	// Now returns the current time, which is never before an earlier result. The
+	// expiry of a new credential is computed from this time.
 	Now() time.Time
 	// Ended reports whether a time has passed. A time that has passed once
 	// remains passed, even after a restart. The zero time never passes.
 	Ended(end time.Time) bool
 }
 
-// WallClock is the system's clock as a Clock. It follows the system's clock
-// when that is set back, so it is only for tests and for programs that issue no
+// WallClock is the system's clock as a Clock. It goes back if the system's clock is
+// set back, so it is suitable only for tests and for programs that issue no
 // credentials.
 type WallClock func() time.Time
 

@@ -23,7 +23,7 @@ type LimitRange struct {
 	Default, Min, Max Limits
 	// DefaultTTL and MaxTTL bound the lease. MaxLife bounds the total lifetime.
 	DefaultTTL, MaxTTL, MaxLife time.Duration
-	// MaxPause bounds the time for which a sandbox stays paused. Then it ends.
+	// MaxPause is the time after which a paused sandbox ends.
 	MaxPause time.Duration
 	// DefaultTimeout and MaxTimeout bound one execution.
 	DefaultTimeout, MaxTimeout time.Duration
@@ -83,12 +83,14 @@ func (b LimitRange) Fill(l Limits) (Limits, error) {
 	return out, err
 }
 
-// FillTimeout returns d, or the default for zero. Its error names the field.
+// FillTimeout returns d, or the default if d is zero. The error for an invalid
+// duration names the field.
 func (b LimitRange) FillTimeout(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTimeout, b.MaxTimeout)
 }
 
-// FillTTL returns d, or the default for zero. Its error names the field.
+// FillTTL returns d, or the default if d is zero. The error for an invalid duration
+// names the field.
 func (b LimitRange) FillTTL(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTTL, b.MaxTTL)
 }
@@ -129,18 +131,18 @@ func FormatBytes(n int64) string {
 	return fmt.Sprintf("%dB", n)
 }
 
-// Clip shortens a caller's input for a message to the given number of bytes,
-// and appends a mark if it was longer. It never cuts within a character.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+// Clip shortens a caller's input for a message to at most limit bytes, and appends
+// "…" if the input was longer. It never cuts within a character.
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// JSONDepth returns the nesting depth of objects and arrays in a JSON document.
-// It reads each byte once and accepts invalid JSON.
-func JSONDepth(doc []byte) (most int) {
+// JSONDepth returns the maximum nesting depth of objects and arrays in a JSON
+// document. It reads each byte once and accepts invalid JSON.
+func JSONDepth(doc []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(doc); i++ {
 		switch c := doc[i]; {
@@ -151,10 +153,10 @@ func JSONDepth(doc []byte) (most int) {
 		case quoted:
 		case c == '{' || c == '[':
 			depth++
-			most = max(most, depth)
+			deepest = max(deepest, depth)
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
-	return most
+	return deepest
 }

@@ -50,8 +50,9 @@ func brokenLinks(name, page string) (broken []string) {
 	return broken
 }
 
-// TestLinks checks the links between documents.
-func TestLinks(t *testing.T) {
+// TestDocumentLinks checks that the relative links in the documents refer to existing files
+// and headings.
+func TestDocumentLinks(t *testing.T) {
 	pages := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "api/*/*.md", "sdk/*/*.md", "examples/*.md"} {
 		names, err := filepath.Glob(pattern)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// special are the networks outside of the public internet. A connection to them
-// needs an explicit permission. The list contains the IANA special-purpose
-// address registries, except the unused documentation networks, and the
-// metadata address of one cloud. The last entries cover all of IPv6 except
-// 2000::/3, the only allocated part: a translator on the path may map other
-// addresses.
+// special are the networks outside of the public internet. A connection to one of
+// these networks needs explicit permission. The list contains the IANA
+// special-purpose address registries, except the unused documentation networks, and
+// the metadata address of one cloud. The last entries cover all of IPv6 except
+// 2000::/3, the only allocated part, because a translator on the path may map other
+// addresses to IPv4.
 var special = func() []netip.Prefix {
 	var out []netip.Prefix
 	for s := range strings.FieldsSeq(`
@@ -46,12 +46,12 @@ func InSpecialNetwork(p netip.Prefix) bool {
 	return ok && p.Bits() >= special.Bits()
 }
 
-// Addresses inside every sandbox, from a network that is not used publicly (RFC
-// 2544). All sandboxes have the same addresses, and no sandbox can connect to
+// The addresses inside every sandbox, from a network that is not used publicly (RFC
+// 2544). All sandboxes use the same addresses, because no sandbox can connect to
 // another.
 var (
-	// UplinkNetwork is the sandbox's own address in its network. Names inside
-	// resolve to addresses of that network, too.
+	// UplinkNetwork is the sandbox's own address with the prefix of its network.
+	// Inside the sandbox, host names resolve to addresses of this network, too.
 	UplinkNetwork = netip.MustParsePrefix("198.18.0.2/15")
 	// UplinkGateway is the address of the gateway and the resolver.
 	UplinkGateway = netip.MustParseAddr("198.18.0.1")
@@ -64,9 +64,9 @@ const UplinkMTU = 65535
 // Uplink is the host's end of an instance's network interface. It transfers
 // whole IP packets, one per call. Receive and Send may be called concurrently.
 //
-// An Uplink ends when the instance ends, when another Uplink replaces it, or
-// when it is closed; every call then returns an error. It survives a freeze of
-// the instance. The caller of Instance.Uplink must always close it.
+// An Uplink ends when the instance ends, when another Uplink replaces it, or when
+// it is closed; every call then returns an error. It remains usable after a freeze
+// of the instance. The caller of Instance.Uplink must always close it.
 type Uplink interface {
 	// Receive reads the next packet from the instance into p, which must have a
 	// capacity of UplinkMTU bytes. The guest may have forged the packet.

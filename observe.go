@@ -2,9 +2,9 @@ package brig
 
 import "time"
 
-// Observer receives events of all tenants for the operator's metrics. The
-// engine waits for each call and calls concurrently, so an observer must be
-// fast and safe for concurrent use.
+// Observer receives events of all tenants for the operator's metrics. The engine
+// waits for each call and makes calls concurrently, so an observer must be fast and
+// safe for concurrent use.
 type Observer interface {
 	// ExecutionEnded reports an execution that has ended, or that was admitted
 	// but never started.
@@ -19,8 +19,8 @@ type Observer interface {
 	Restarted(provider, what string)
 	// ProviderTested reports the result of a test program on a provider.
 	ProviderTested(provider string, took time.Duration, err error)
-	// ProviderChecked reports whether a provider responds, even if it is not used. The
-	// engine calls Answered repeatedly while the provider is configured.
+	// ProviderChecked reports whether a provider responds, even if it is not used. The engine
+	// calls it repeatedly while the provider is configured.
 	ProviderChecked(provider string, err error)
 }
 
@@ -38,8 +38,8 @@ type ExecutionReport struct {
 	CodeHash string
 	Duration time.Duration
 	Status   RunStatus
-	// Kind is the kind of the error or the verdict; empty if the program ended on
-	// its own.
+	// Kind is the kind of the error or of the verdict; empty if the program ended
+	// by itself.
 	Kind     Kind
 	ExitCode int
 	// Cost is the cost of the execution at the provider's rate.
@@ -92,9 +92,11 @@ func RunStatusOf(k Kind) RunStatus {
 // service. Callers' errors and canceled calls do not.
 func (s RunStatus) Counts() bool { return s != RunBlocked && s != RunRefused && s != RunCanceled }
 
-// Erred reports whether the status is an error of the service: an exceeded
-// limit or a failure. A failing program has run correctly.
-func (s RunStatus) Erred() bool { return s == RunTimeout || s == RunOutOfMemory || s == RunFailed }
+// IsServiceError reports whether the status is an error of the service: an exceeded limit or
+// a failure. The failure of a program itself is not an error of the service.
+func (s RunStatus) IsServiceError() bool {
+	return s == RunTimeout || s == RunOutOfMemory || s == RunFailed
+}
 
 // CreationReport describes the creation of an instance.
 type CreationReport struct {
@@ -107,7 +109,7 @@ type CreationReport struct {
 // CreationPurpose is the purpose of a new instance.
 type CreationPurpose string
 
-// The purposes of instances. MadeClaim is a pooled instance that was bound.
+// The purposes of instances. MadeClaim is the binding of a pooled instance.
 const (
 	MadeCaller CreationPurpose = "caller"
 	MadePool   CreationPurpose = "pool"
@@ -115,10 +117,10 @@ const (
 	MadeTrial  CreationPurpose = "trial"
 )
 
-// Meter receives the calls of a remote provider; see Site.Called.
+// Meter receives the calls of a remote provider; see ProviderEnv.Called.
 type Meter interface {
 	// Called reports one call of the provider's API with the status of the
-	// response, 0 if there was none.
+	// response, or 0 if there was no response.
 	Called(provider, region, operation string, status int, took time.Duration)
 	// Allowance reports the provider's rate limit and the number of remaining
 	// calls.

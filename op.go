@@ -1,13 +1,12 @@
 package brig
 
-// Op is an operation of Service, or an operation that an API implements itself
-// (see KernelOps). The table below is the only list of Service operations. Each
-// row has the required role and the name in the audit log.
+// Op is an operation of Service, or an operation that an API implements itself (see
+// KernelOps). The table below is the only list of the operations of Service.
 type Op struct {
 	Name    string // audit and metrics name
 	Method  string // the name of the Service method; empty for an operation of an API
 	Role    Role   // the minimum role
-	Changes bool   // modifies state: its intent is audited, then its outcome
+	Changes bool   // modifies state, so its intent and its outcome are audited
 	Sandbox bool   // operates on one sandbox, which the call names
 }
 
@@ -53,14 +52,14 @@ var (
 	OpProcesses = Op{"process.list", "Processes.List", Viewer, false, true}
 	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false, true}
 	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true, true}
-	// Input is not audited; the start of the process is.
+	// Input is not audited, because the start of the process is.
 	OpInput      = Op{"process.input", "Processes.Input", Member, false, true}
 	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false, true}
 	OpResize     = Op{"process.resize", "Processes.Resize", Member, false, true}
 	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true, true}
 	OpDial       = Op{"port.dial", "Dial", Member, false, true}
 
-	// All tenants share the pool, like images.
+	// The pool is shared by all tenants, like images.
 	OpPool = Op{"pool.get", "Pool", Operator, false, false}
 
 	OpCreateKey   = Op{"key.create", "CreateKey", Admin, true, false}
@@ -151,10 +150,10 @@ var Ops = []Op{
 	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,
 }
 
-// Operations on objects that an API manages itself, without a method of
-// Service: ephemeral kernels, whose code Run runs. The API requests admission
-// of each call from the engine (Engine.Visit), so that the same rules and the
-// same audit log apply. The scope "run" includes these operations.
+// Operations on objects that an API manages itself, without a method of Service:
+// ephemeral kernels, whose code Run runs. The API requests admission of each call
+// from the engine (Engine.Authorize), so that the same rules and the same audit log
+// apply. The scope "run" includes these operations.
 var (
 	OpCreateKernel    = Op{"run.kernel.create", "", Member, true, false}
 	OpKernels         = Op{"run.kernel.list", "", Viewer, false, false}

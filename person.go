@@ -2,9 +2,9 @@ package brig
 
 import "time"
 
-// Person is a user that an identity provider authenticated. The operator's
-// mapping, not the provider, assigns rights: it maps the person to an Actor on
-// each request.
+// Person is a user that an identity provider authenticated. The operator's mapping,
+// not the identity provider, assigns rights: it maps the person to an Actor on each
+// request.
 type Person struct {
 	// Issuer and Subject identify the person permanently.
 	Issuer, Subject string
@@ -30,8 +30,8 @@ type Session struct {
 	// CSRF is the SHA-256 of the token that modifying requests need in addition
 	// to the secret. The token is random and not derived from the secret.
 	CSRF [32]byte
-	// Actor is the actor that started the session. The session has the current
-	// rights of its key or its person.
+	// Actor is the actor that started the session. The rights of the session are
+	// the current rights of the key or the person.
 	Actor   Actor
 	Created time.Time
 	// Used is the time of the last use, to the minute.

@@ -45,10 +45,11 @@ type ProcessControl interface {
 	Wait(ctx context.Context) (*Result, error)
 }
 
-// MessageBudget bounds the messages of processes that were not received yet. Processes
-// whose messages the server buffers have the method LimitMessages(MessageBudget).
+// MessageBudget bounds the messages of processes that were not yet received. A Process whose
+// messages the server buffers has the method LimitMessages(MessageBudget).
 type MessageBudget interface {
-	// Charge takes n bytes, and returns false if the budget does not have them.
+	// Charge takes n bytes from the budget, or returns false if fewer than n bytes
+	// are left.
 	Charge(n int) bool
 	// Refund returns n bytes that were charged.
 	Refund(n int)
@@ -57,7 +58,7 @@ type MessageBudget interface {
 // From is the source of data that Receive returns.
 type From int
 
-// Sources of data.
+// The sources of data.
 const (
 	FromStdout From = iota + 1
 	FromStderr

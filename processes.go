@@ -26,7 +26,8 @@ type Processes interface {
 	// Input writes to a process's standard input or its terminal. It returns
 	// FailedPrecondition if neither is open.
 	Input(ctx context.Context, pid int, p []byte) error
-	// CloseInput closes the standard input. A terminal has none to close.
+	// CloseInput closes the standard input. It cannot close the input of a
+	// terminal.
 	CloseInput(ctx context.Context, pid int) error
 	// Signal sends a signal ("SIGTERM") to the process and its group. SIGKILL
 	// also kills all processes that it started.
@@ -39,7 +40,8 @@ type Processes interface {
 type ProcessSpec struct {
 	// Command is the command. A zero Timeout means no timeout.
 	Command Command
-	// Terminal makes a terminal the standard streams; otherwise they are pipes.
+	// Terminal connects the standard streams to a terminal of this size; if it is
+	// nil, they are pipes.
 	Terminal *Terminal
 	// NoInput makes the standard input empty; otherwise it remains open.
 	NoInput bool
@@ -76,6 +78,7 @@ type ProcessEvent struct {
 type Streams struct {
 	// Channel opens descriptor 3 for messages.
 	Channel bool
-	// Terminal makes a terminal the standard streams. Its output is FromStdout.
+	// Terminal connects the standard streams to a terminal of this size, whose
+	// output is FromStdout.
 	Terminal *Terminal
 }

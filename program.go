@@ -60,12 +60,13 @@ func ParseContextLanguage(s string) (Language, error) {
 // Program is the program of a run: code or a command in its own ephemeral
 // sandbox. Run removes the sandbox when the program has ended, for any reason.
 type Program struct {
-	// Language and Code, or Command: exactly one of the two forms.
+	// Either Language and Code are set, or Command.
 	Language Language
 	Code     string
 	Command  []string
 
-	// SandboxName is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
+	// SandboxName is the sandbox's name. Default: "py-", "js-" or "sh-" and 8 hex
+	// digits.
 	SandboxName string
 	Image       string
 	// Step runs the code as one cell of a notebook, with the state of earlier
@@ -94,7 +95,7 @@ type Program struct {
 	Require Requirement
 	// Placement selects the provider; see Spec.
 	Placement Placement
-	// Timeout is wall time. Default 30 s.
+	// Timeout is the wall time after which the program is ended. Default 30 s.
 	Timeout time.Duration
 	// Grace is the time that the program has to end after its timeout. Brig
 	// sends SIGTERM at the timeout, and SIGKILL after Grace; Outcome.Signal
@@ -109,15 +110,15 @@ type Program struct {
 // Step is the position of a cell in a notebook in which every cell has its own
 // sandbox.
 type Step struct {
-	// State is Outcome.Step.State of the previous cell; nil for the first. A
-	// sandbox produced these untrusted bytes. Only the next sandbox parses
-	// them, and it executes no part of them.
+	// State is Outcome.Step.State of the previous cell; nil for the first. These
+	// bytes are untrusted, because a sandbox produced them. Only the next sandbox
+	// parses them, and it executes no part of them.
 	State json.RawMessage
 	// Count is the number of cells before this one.
 	Count int
-	// Packages are requirements of Python packages for the cell, from
-	// Outcome.Step of the previous cell. They are installed outside of any cell,
-	// from the operator's index, in a place where no cell can change them.
+	// Packages are the requirement specifiers of the cell's Python packages, from
+	// Outcome.Step of the previous cell. They are installed from the operator's
+	// index, outside of any cell, in a directory that no cell can change.
 	Packages []string
 }
 
@@ -134,7 +135,7 @@ type StepOutcome struct {
 	Packages []string
 }
 
-// Limits on a state: its size in bytes and its nesting depth.
+// Limits on Step.State: its size in bytes and its nesting depth.
 const (
 	MaxState      = 8 * MiB
 	MaxStateDepth = 32
@@ -153,7 +154,7 @@ type Outcome struct {
 	Result
 	// Sandbox is the name of the removed sandbox. GetRun finds the outcome by it.
 	Sandbox string
-	// ID is the ID of that sandbox; empty if the program needed none.
+	// ID is the ID of that sandbox; empty if the program needed no sandbox.
 	ID ID
 	// Value is the return value of main as JSON; nil if main returned no value
 	// (null is the JSON null).
@@ -168,8 +169,7 @@ type Outcome struct {
 	Skipped []string
 	// Error is the program's error, if any.
 	Error *ProgramError
-	// Image is the image that the program ran in, if it was requested by an
-	// alias.
+	// Image is the image in which the program ran, if the request named an alias.
 	Image string `json:",omitempty"`
 	// Route is the provider that ran the program, with the reason.
 	Route Route `json:",omitzero"`
@@ -205,8 +205,8 @@ var ArtifactTypes = map[string]string{
 	".png": "image/png", ".svg": "image/svg+xml",
 }
 
-// ArtifactName reports whether a file with this name is an artifact: it has a
-// known extension and is directly in artifacts/.
+// ArtifactName reports whether name is a valid path of an artifact below artifacts/
+// with a known extension.
 func ArtifactName(name string) bool {
 	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
 	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..") &&
@@ -219,8 +219,8 @@ const (
 	maxEnvBytes = 1 << 20 // total bytes of names and values
 )
 
-// CheckEnv returns an error for an environment that no program can have. Its
-// errors name the field.
+// CheckEnv returns an error, which names the field, for an invalid or too large
+// environment.
 func CheckEnv(field string, env map[string]string) error {
 	if len(env) > maxEnv {
 		return InvalidField(field, "%d variables are too many", len(env)).WithHint("give at most %d", maxEnv)

@@ -60,67 +60,66 @@ type Runner interface {
 type SaveID string
 
 // Saver is a Provider that can save instances: it writes their memory and files to
-// disk, and creates instances from that.
+// disk, and creates instances from such a save.
 type Saver interface {
-	// CheckSave returns FailedPrecondition, naming the program that prevents it, if
-	// an instance cannot be saved with its memory now. It has no side effects.
+	// CheckSave returns FailedPrecondition if an instance cannot currently be saved
+	// with its memory. The error names the program that prevents the save.
+	// CheckSave has no side effects.
 	CheckSave(ctx context.Context, in Instance) error
-	// Save saves an instance, and replaces an older save with that ID. Concurrent
-	// calls to the instance fail. Unless o.Stay is set, the instance has ended with the
-	// reason Saved when Save returns. After an error the instance continues, and no new
-	// save exists.
+	// Save saves an instance, and replaces an older save with the same ID. Concurrent calls to
+	// the instance fail. Unless o.Stay is set, the instance has ended with the reason Saved when
+	// Save returns. After an error the instance continues, and no new save exists.
 	Save(ctx context.Context, in Instance, to SaveID, o SaveOptions) (*Save, error)
 	// GetSave returns a complete save, or NotFound.
 	GetSave(ctx context.Context, id SaveID) (*Save, error)
-	// Restore is like Create, but the instance continues from a save, with its
-	// programs, memory and files. The ID may be that of the saved instance, if that
-	// has ended. Restore returns FailedPrecondition, naming the difference, unless
-	// image, limits and provider match those of the save, and if the save is packed.
-	// It keeps the save. From a save without memory it boots an instance with the saved
-	// files, as Create does, with the main program of spec if there is one. Only the image
-	// must match then, and the disk must not be smaller.
+	// Restore is like Create, but the instance continues from a save, with its programs, memory
+	// and files. The ID may be that of the saved instance, if the latter has ended. Restore
+	// returns FailedPrecondition if the save is packed, or if image, limits or provider differ
+	// from those of the save; the error names the difference. Restore keeps the save. From a save
+	// without memory, Restore boots an instance with the saved files, as Create does, with the
+	// main program of spec, if any. In this case, only the image must match, and the disk must
+	// not be smaller.
 	Restore(ctx context.Context, from SaveID, id ID, spec Spec, lease time.Time) (Instance, error)
 	// RemoveSave removes a save. It succeeds if the save does not exist.
 	RemoveSave(ctx context.Context, id SaveID) error
-	// Pack compresses a save, encrypts it with a key of 32 bytes, and removes the
-	// unencrypted files. It works at low priority. After an error, even if ctx ends,
-	// the save is as it was. It does nothing more for a packed save than to remove
-	// the files of Unpack.
+	// Pack compresses a save, encrypts it with a key of 32 bytes, and removes the unencrypted
+	// files. It works at low priority. After an error, even if ctx ends, the save is unchanged.
+	// For a save that is already packed, Pack only removes the files of Unpack.
 	Pack(ctx context.Context, id SaveID, key []byte) (*Save, error)
-	// Unpack decrypts a packed save for calls of Restore, until Pack or RemoveSave.
-	// It returns FailedPrecondition if the save was modified or has another key, and
-	// then the save is as it was. It does nothing for a save that is not packed. Pack
-	// and Unpack must not run concurrently with other calls for the same save.
+	// Unpack decrypts a packed save for calls of Restore, until Pack or RemoveSave. It returns
+	// FailedPrecondition, and leaves the save unchanged, if the save was modified or was packed
+	// with another key. It does nothing for a save that is not packed. Pack and Unpack must not
+	// run concurrently with other calls for the same save.
 	Unpack(ctx context.Context, id SaveID, key []byte) error
 }
 
-// Parker is implemented by an Instance whose interpreters may have descriptors of
-// the host, which prevent a save.
+// Parker is implemented by an Instance whose interpreters may hold descriptors of
+// the host. Such descriptors prevent a save.
 type Parker interface {
-	// Park replaces the host's descriptors of an interpreter by descriptors
-	// inside the instance, and returns the process that communicates over them.
-	// The caller then closes p, and calls Keep for the new process. Tell must send
-	// the interpreter the order "park" with a directory of the guest. Park returns
-	// p if the interpreter has no descriptors of the host. After an error p is
-	// unchanged. The error is NotFound if the interpreter has ended.
-	Park(ctx context.Context, p Process, tell func(dir string) error) (Process, error)
+	// Park replaces the host's descriptors of an interpreter by descriptors inside
+	// the instance, and returns the process that communicates over them. The caller
+	// then closes p, and calls Keep for the new process. The function request must
+	// send the interpreter the request "park" with a directory of the guest. Park
+	// returns p itself if the interpreter has no descriptors of the host. After an
+	// error p is unchanged. The error is NotFound if the interpreter has ended.
+	Park(ctx context.Context, p Process, request func(dir string) error) (Process, error)
 }
 
 // SaveOptions are the options of a save.
 type SaveOptions struct {
 	// Stay makes the instance continue after the save.
 	Stay bool
-	// FilesOnly saves only the files, and no memory: no program prevents the save, and
-	// a restore boots an instance with the files. File systems in the instance's memory
-	// are not saved.
+	// FilesOnly saves the files without the memory. No program prevents such a save, and a
+	// restore boots an instance with the files. The contents of tmpfs mounts are not saved.
 	FilesOnly bool
 }
 
-// LogFollower is implemented by an Instance whose log can be read on.
+// LogFollower is implemented by an Instance whose log can be followed while it
+// grows.
 type LogFollower interface {
-	// FollowLog opens the log, as Logs does or, with times, as TimedLogs. After
-	// io.EOF it can be read again, and returns the added data. It remains usable while
-	// the instance is saved and continues, and after its end.
+	// FollowLog opens the log like Logs, or like TimedLogs if times is set. After io.EOF, the
+	// reader can be read again and returns the data that was added in the meantime. It remains
+	// usable across a save of the instance and after its end.
 	FollowLog(ctx context.Context, times bool) (io.ReadCloser, error)
 }
 
@@ -184,9 +183,9 @@ type Refuser interface {
 }
 
 // DiskMeter is an Instance that measures the disk space of the files that it wrote. It is
-// apart from Usage, which is called at the end of each run and must be fast.
+// separate from Usage, because Usage is called at the end of each run and must be fast.
 type DiskMeter interface {
-	// DiskUsed returns bytes, or -1 if it is unknown.
+	// DiskUsed returns the disk space in bytes, or -1 if it is unknown.
 	DiskUsed(ctx context.Context) int64
 }
 

@@ -11,37 +11,40 @@ import (
 // and within a second on other servers with the same store. It does not affect
 // running sandboxes.
 type ProviderService interface {
-	// Providers lists the configured providers, and every kind without a
+	// Providers lists the configured providers, and every kind that has no
 	// configured provider.
 	Providers(ctx context.Context) ([]ProviderInfo, error)
 	// ConfigureProvider sets the configuration and the terms of a provider. The
 	// error's Fields lists all invalid fields.
 	ConfigureProvider(ctx context.Context, c ProviderConfig) (*ProviderInfo, error)
-	// TestProvider runs a program on a provider with this configuration, which
-	// it does not store. Without a Config it tests the configured provider.
+	// TestProvider runs a program on a provider with this configuration, without
+	// storing the configuration. If c.Config is nil, it tests the configured
+	// provider.
 	TestProvider(ctx context.Context, c ProviderConfig) (*ProviderTest, error)
 	// ActivateProvider makes a configured provider the active one.
 	ActivateProvider(ctx context.Context, id string) error
 	// RemoveProvider removes a provider. It returns FailedPrecondition while the
 	// provider is active or has sandboxes.
 	RemoveProvider(ctx context.Context, id string) error
-	// Routing returns a tenant's routing, and SetRouting replaces it. The tenant
-	// "" holds the default for tenants without a routing. A zero Routing deletes
-	// it.
+	// Routing returns a tenant's routing, and SetRouting replaces it. The tenant ""
+	// stands for the default, which applies to tenants without a routing. A zero
+	// Routing deletes the stored one.
 	Routing(ctx context.Context, tenant string) (*Routing, error)
 	SetRouting(ctx context.Context, tenant string, r Routing) error
 }
 
 // ProviderConfig is the configuration of a provider.
 type ProviderConfig struct {
-	// ID is the name of its driver, optionally followed by "@" and its own name.
+	// ID is the name of the provider's driver, optionally followed by "@" and a
+	// suffix.
 	ID string
 	// Config is an object with the fields of the provider's schema. If it is nil,
-	// the current one is kept; so is a secret in the masked form of ProviderInfo.
+	// the current configuration is kept. A secret in the masked form of
+	// ProviderInfo keeps its current value.
 	Config json.RawMessage
-	// Terms are the new terms. If nil, the current ones are kept.
+	// Terms are the new terms. If it is nil, the current terms are kept.
 	Terms *Terms
-	// Activate makes it the active provider. Test runs a program on the
+	// Activate makes the provider the active one. Test runs a program on the
 	// provider first; if the program fails, the call has no effect.
 	Activate, Test bool
 	// Rev is the revision on which the change is based; 0 skips the check.
@@ -64,7 +67,7 @@ type ProviderInfo struct {
 	// contains the error.
 	Up  bool
 	Why string
-	// Users is the current number of its sandboxes and programs.
+	// Users is the current number of sandboxes and programs on the provider.
 	Users        int
 	Capabilities Capabilities
 	// Rev increases with every change of Config and Terms. ConfigureProvider
@@ -83,7 +86,8 @@ type ProviderTest struct {
 	Stdout, Stderr string
 }
 
-// TestProgram is the program of TestProvider, and TestPassed its last line.
+// TestProgram is the program of TestProvider, and TestPassed is the last line of
+// its output.
 const (
 	TestProgram = `import json
 import math

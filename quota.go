@@ -29,9 +29,9 @@ type Quota struct {
 	// Workspaces bounds the bytes of workspace versions. Shared contents count
 	// once.
 	Workspaces int64
-	// Outputs bounds the bytes of ended executions and outcomes of runs; see
-	// Keep. It rejects no calls; instead, the oldest records are deleted. Zero
-	// means the server's own bound.
+	// Outputs bounds the bytes of ended executions and outcomes of runs; see Keep.
+	// When it is exceeded, no call is rejected; instead, the oldest records are
+	// deleted. Zero means the server's default bound.
 	Outputs int64
 
 	// Rate is the allowed number of calls per second for the tenant, and
@@ -40,12 +40,12 @@ type Quota struct {
 	Rate, RatePerKey float64
 }
 
-// DefaultPaused is the number of paused sandboxes that a tenant may have without a
-// quota of its own.
+// DefaultPaused is the number of paused sandboxes that a tenant may have if its
+// quota does not set one.
 const DefaultPaused = 1000
 
-// PausedBound returns the number of paused sandboxes that the quota allows.
-func (q Quota) PausedBound() int {
+// MaxPaused returns the number of paused sandboxes that the quota allows.
+func (q Quota) MaxPaused() int {
 	if q.Paused == 0 {
 		return DefaultPaused
 	}
@@ -115,7 +115,7 @@ type UsageQuery struct {
 	Label string
 }
 
-// AllTenants represents every tenant where a tenant can be named.
+// AllTenants stands for every tenant in place of a tenant's name.
 const AllTenants = "*"
 
 // DayOf returns the day of a time in the format of usage records.
@@ -161,14 +161,14 @@ func (q Quota) fitsLives(s UsageTotals, now time.Time) error {
 	return nil
 }
 
-// OfTime reports whether running sandboxes can exhaust the quota merely by
-// continuing to run.
-func (q Quota) OfTime() bool {
+// HasTimeLimit reports whether the quota bounds time, so that sandboxes can exhaust it
+// merely by continuing to run.
+func (q Quota) HasTimeLimit() bool {
 	return q.ExecutionTimePerDay != 0 || q.CPUTimePerDay != 0 || q.MemoryPerDay != 0
 }
 
-// Exceeded returns an error for an exhausted time quota. If lives is set, the
-// engine ends all sandboxes of the tenant; if only executions is set, it ends
+// Exceeded returns an error for an exhausted time quota. If lives is not nil, the
+// engine ends all sandboxes of the tenant; if only executions is not nil, it ends
 // only the executions.
 func (q Quota) Exceeded(s UsageTotals, now time.Time) (lives, executions error) {
 	lives = q.fitsLives(s, now)

@@ -6,13 +6,13 @@ import "context"
 // The engine rejects a change that is based on an older revision, because it
 // would revert the changes in between.
 
-// revField is the field that the engine's error names.
+// revField is the field in the errors of CheckRev.
 const revField = "rev"
 
-// CheckRev returns FailedPrecondition if asked is not the current revision now. 0
-// skips the check.
-func CheckRev(asked, now int64) error {
-	if asked == 0 || asked == now {
+// CheckRev returns FailedPrecondition if the revision base, on which a change is
+// based, is not the current one. Base 0 skips the check.
+func CheckRev(base, current int64) error {
+	if base == 0 || base == current {
 		return nil
 	}
 	e := Errorf(FailedPrecondition, "it was changed after it had been read")

@@ -20,7 +20,7 @@ type Routing struct {
 	// Overflow lists the providers that are tried first when the first choice is
 	// at capacity.
 	Overflow []string `json:"overflow,omitempty"`
-	// Prefer changes the order of the remaining providers.
+	// Prefer is the criterion by which the remaining providers are ordered.
 	Prefer Preference `json:"prefer,omitempty"`
 	// Regions are the regions for Prefer "region", nearest first. Providers in
 	// other regions come last.
@@ -31,7 +31,7 @@ type Routing struct {
 	// based on another revision (see Moved); 0 skips the check.
 	Rev int64 `json:"rev,omitempty"`
 
-	named bool // the request names the first provider of Order
+	named bool // whether the request names the first provider of Order
 }
 
 // Preference is a criterion for the order of providers.
@@ -67,12 +67,12 @@ func (p Placement) IsZero() bool {
 type Terms struct {
 	// Region is the provider's region, for Prefer "region".
 	Region string `json:"region,omitempty"`
-	// Max is the number of concurrent sandboxes and programs at which the
-	// provider is full. 0 means no bound except its own.
+	// Max is the number of concurrent sandboxes and programs at which the provider
+	// is full. 0 means no bound other than the provider's own.
 	Max int `json:"max,omitempty"`
-	// Second is the price of one second of an execution, if the server's
-	// configuration has no rate for the provider. It is used for Prefer
-	// "cheapest" and to compute the tenants' costs.
+	// Second is the price of one second of an execution, for Prefer "cheapest" and
+	// for the tenants' costs. It applies if the server's configuration has no rate
+	// for the provider.
 	Second float64 `json:"second,omitempty"`
 }
 
@@ -85,10 +85,10 @@ type Option struct {
 	// Down is true if the provider did not respond recently, and Full if it has
 	// no capacity left.
 	Down, Full bool
-	// Unfit is the reason why the provider cannot run this request; nil if it
-	// can.
+	// Unfit is the reason why the provider cannot run this request; nil if the
+	// provider can run it.
 	Unfit error
-	// Named options are only selected by name, because their isolation is weaker
+	// Named options are selected only by name, because their isolation is weaker
 	// than that of the active provider.
 	Named bool
 }
@@ -101,7 +101,8 @@ type Choice struct {
 // Route is the provider that a request was placed on.
 type Route struct {
 	Provider string `json:"provider"`
-	// Reason is for example "active", or "fallback: e2b is unavailable".
+	// Reason explains the selection, for example "active" or "fallback: e2b is
+	// unavailable".
 	Reason string `json:"reason"`
 	// Attempts are the preceding failed attempts.
 	Attempts []Attempt `json:"attempts,omitzero"`
@@ -135,8 +136,8 @@ func (r Routing) With(p Placement) Routing {
 	return r
 }
 
-// Plan returns the options to try, in order. roll is a random number from 0 to
-// 1, for Split. If no option is left, the error contains the reason.
+// Plan returns the options to try, in order. roll is a random number from 0 to 1,
+// for Split. If no option can be tried, Plan returns the reason as an error.
 func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, error) {
 	by := map[string]Option{}
 	for _, o := range options {
@@ -214,23 +215,23 @@ func (r Routing) preferred(active string, roll float64, options []Option) []Choi
 	return out
 }
 
-// rankOptions returns the options in Order, or all options, sorted by ascending
-// value.
+// rankOptions returns the IDs of the options in Order, sorted by ascending value.
+// If Order is empty, it returns all options that are not Named.
 func (r Routing) rankOptions(options []Option, by func(Option) float64) []string {
-	var of []Option
+	var candidates []Option
 	for _, o := range options {
 		if slices.Contains(r.Order, o.ID) || len(r.Order) == 0 && !o.Named {
-			of = append(of, o)
+			candidates = append(candidates, o)
 		}
 	}
-	slices.SortStableFunc(of, func(a, b Option) int {
+	slices.SortStableFunc(candidates, func(a, b Option) int {
 		if n := cmp.Compare(by(a), by(b)); n != 0 || len(r.Order) == 0 {
 			return n
 		}
 		return cmp.Compare(slices.Index(r.Order, a.ID), slices.Index(r.Order, b.ID))
 	})
-	ids := make([]string, 0, len(of))
-	for _, o := range of {
+	ids := make([]string, 0, len(candidates))
+	for _, o := range candidates {
 		ids = append(ids, o.ID)
 	}
 	return ids

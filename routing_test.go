@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestPlan(t *testing.T) {
+func TestRoutingPlan(t *testing.T) {
 	cannot := brig.Errorf(brig.FailedPrecondition, "it does not enforce egress")
 	home := brig.Option{ID: "home", Terms: brig.Terms{Region: "here"}, Price: 0.001}
 	cloud := brig.Option{ID: "cloud", Terms: brig.Terms{Region: "eu"}, Price: 0.02}
@@ -69,7 +69,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestSplitIsFair(t *testing.T) {
+func TestSplitFollowsWeights(t *testing.T) {
 	r := brig.Routing{Split: map[string]int{"a": 1, "b": 3}}
 	counts := map[string]int{}
 	for i := range 1000 {

@@ -24,7 +24,7 @@ func TestValidName(t *testing.T) {
 	}
 }
 
-func TestBoundsFill(t *testing.T) {
+func TestLimitRangeFill(t *testing.T) {
 	b := brig.DefaultLimitRange()
 	for _, c := range []struct {
 		in    brig.Limits
@@ -64,9 +64,9 @@ func TestBoundsFill(t *testing.T) {
 	}
 }
 
-// TestKinds checks that every kind has its own code and that no message
-// contains the cause. SB001 to SB009 must be as documented.
-func TestKinds(t *testing.T) {
+// TestKindCodes checks that every kind has its own code, that SB001 to SB009 are as
+// documented, and that no message contains the cause.
+func TestKindCodes(t *testing.T) {
 	seen := map[string]brig.Kind{}
 	for _, k := range brig.Kinds {
 		if other, taken := seen[k.Code()]; taken {
@@ -101,9 +101,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestOpsAreTotal checks that every method of Service has a row, and that every
-// row has a method.
-func TestOpsAreTotal(t *testing.T) {
+// TestOpsMatchService checks that every method of Service has a row in Ops, and that
+// every row has a method.
+func TestOpsMatchService(t *testing.T) {
 	rows := map[string]bool{}
 	names := map[string]bool{}
 	for _, op := range brig.Ops {
@@ -140,9 +140,9 @@ func TestFormatBytes(t *testing.T) {
 	}
 }
 
-// methods lists the operations of an interface. A method that only returns
-// another interface of the package is not an operation; the methods of that
-// interface are.
+// methods lists the operations of an interface. A method that only returns another
+// interface of the package is not an operation, but the methods of that interface
+// are operations.
 func methods(s reflect.Type, prefix string) (out []string) {
 	for i := range s.NumMethod() {
 		m := s.Method(i)

@@ -6,7 +6,7 @@ import "time"
 type RunSummary struct {
 	// Sandbox is the name of the removed sandbox. GetRun finds the outcome by it.
 	Sandbox string
-	// ID is the ID of that sandbox; empty if the program needed none.
+	// ID is the ID of that sandbox; empty if the program needed no sandbox.
 	ID       ID
 	Status   RunStatus // RunSuccess, RunError, RunTimeout or RunOutOfMemory
 	ExitCode int

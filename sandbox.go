@@ -23,8 +23,8 @@ type Spec struct {
 	// Entrypoint makes the image's entrypoint the main program. The arguments in
 	// Command then replace the image's own arguments.
 	Entrypoint bool `json:",omitempty"`
-	// User and Dir are the defaults of commands. Default: those of the image, or
-	// else "user" and "/workspace".
+	// User and Dir are the defaults for commands. If they are empty, those of the
+	// image apply, or else "user" and "/workspace".
 	User string `json:",omitempty"`
 	Dir  string `json:",omitempty"`
 	// Command is the sandbox's main program. It starts immediately, and the
@@ -63,15 +63,15 @@ type Spec struct {
 	// interpreters of contexts.
 	Pausable bool `json:",omitempty"`
 	// PausableIfSupported is like Pausable if the provider can save sandboxes, and
-	// has no effect otherwise. The engine replaces it by Pausable.
+	// has no effect otherwise. The engine replaces it with Pausable.
 	PausableIfSupported bool `json:",omitempty"`
 	// PauseAtEnd makes the sandbox pause at the end of its lease, instead of
-	// ending. If a call or a program prevents that, it is tried again for 15
+	// ending. If a call or a program prevents the pause, it is retried for 15
 	// minutes, and then the sandbox ends.
 	PauseAtEnd bool `json:",omitempty"`
-	// PauseAfter is the idle time after which the sandbox is paused until its next
-	// use. It is less than TTL. If a call or a program prevents the pause, the sandbox
-	// continues to run, and the engine tries again after the same time. Default never.
+	// PauseAfter is the idle time after which the sandbox is paused until its next use. It must
+	// be less than TTL. If a call or a program prevents the pause, the engine tries again after
+	// the same time. Default never.
 	PauseAfter time.Duration `json:",omitzero"`
 	// PauseFilesOnly makes the pauses of PauseAtEnd and PauseAfter keep only the files;
 	// see PauseOptions.FilesOnly.
@@ -85,9 +85,9 @@ type Spec struct {
 	// A held instance does not start its main program before Instance.StartMain.
 	// The engine sets it if a workspace must be filled first.
 	Held bool `json:",omitempty"`
-	// Share names a group of instances that together get one share of processor
-	// time. If Share is empty, the instance has its own share. The engine sets
-	// it to the tenant for a provider. It is never stored.
+	// Share names a group of instances that together receive one share of CPU time.
+	// If it is empty, the instance has its own share. The engine sets it to the
+	// tenant's name when it calls a provider. It is never stored.
 	Share string `json:"-"`
 }
 
@@ -118,9 +118,9 @@ type Sandbox struct {
 	Origin ID `json:",omitempty"`
 	// Pool is the origin of the instance.
 	Pool PoolUse
-	// Enforcement is the observed enforcement of each area. Before Attest was
-	// called for this instance, it is that of the last examined instance of the
-	// image. Nil means that no instance was examined yet.
+	// Enforcement is the observed enforcement of each area. Before the first Attest
+	// of this instance, it is the enforcement of the image's last examined
+	// instance. It is nil if no instance of the image was examined yet.
 	Enforcement map[Area]Enforcement `json:",omitzero"`
 }
 
@@ -131,14 +131,13 @@ const MinPauseAfter = time.Second
 // MaxForks is the maximum number of copies that one Fork creates.
 const MaxForks = 32
 
-// ForkSpec describes the copies of a sandbox. All properties that it does not name are
-// those of the original.
+// ForkSpec describes the copies of a sandbox. All other properties are those of the original.
 type ForkSpec struct {
 	// Name is the name of the copy, if Count is 1. Default: a generated name that
 	// begins with that of the original.
 	Name string
-	// Paused makes one copy that is paused: it uses only disk space, and a Fork of it
-	// restores the same state any number of times without resuming it.
+	// Paused creates a single copy, which is paused and uses only disk space. Each Fork of this
+	// copy starts from the same state and does not resume it.
 	Paused bool
 	// Count is the number of copies. Default 1.
 	Count int
@@ -150,10 +149,10 @@ type ForkSpec struct {
 
 // PauseOptions are the options of a pause.
 type PauseOptions struct {
-	// FilesOnly keeps the files of the sandbox and not its memory. No program prevents
-	// the pause; contexts, executions and processes end. A resume boots the sandbox
-	// again, even on another build of Brig or another processor, and starts its main
-	// program and the start command of its template. The content of /tmp and /dev/shm is lost.
+	// FilesOnly keeps the files of the sandbox, but not its memory. No program prevents the
+	// pause; contexts, executions and processes end. A resume boots the sandbox again, even on
+	// another build of Brig or another processor, and starts its main program and the start
+	// command of its template. The content of /tmp and /dev/shm is lost.
 	FilesOnly bool
 }
 
@@ -161,12 +160,12 @@ type PauseOptions struct {
 // it has no processes.
 type Pause struct {
 	At time.Time
-	// Bytes is the disk space that its memory and files use.
+	// Bytes is the disk space that the saved memory and files use.
 	Bytes int64
 	// Left is the remaining duration of the lease. The lease continues when the
 	// sandbox is resumed.
 	Left time.Duration
-	// FilesOnly means that only its files are on disk; see PauseOptions.
+	// FilesOnly means that only the files were saved; see PauseOptions.
 	FilesOnly bool `json:",omitempty"`
 	// Executions is the number of processes in the save. They count against the
 	// tenant's quota again when the sandbox is resumed.
@@ -191,7 +190,8 @@ type Exit struct {
 	Code int
 	// Reason is the reason for the end.
 	Reason ExitReason
-	// OOMKilled is true if the host's kernel killed it at its memory limit.
+	// OOMKilled is true if the host's kernel killed the instance at its memory
+	// limit.
 	OOMKilled bool
 	At        time.Time
 }
@@ -210,7 +210,7 @@ const (
 	OverTime     ExitReason = "over_quota"    // the tenant exhausted a daily time quota
 	HungUp       ExitReason = "hung_up"       // the caller of a run disconnected
 	AgentLost    ExitReason = "agent_lost"    // the agent stopped working, and executions had to end
-	Crashed      ExitReason = "crashed"       // none of these: the instance failed
+	Crashed      ExitReason = "crashed"       // the instance failed for another reason
 	// Saved is a reason only for instances, never for sandboxes: a save ended the
 	// instance, and the sandbox is paused.
 	Saved ExitReason = "saved"
@@ -219,7 +219,7 @@ const (
 // Usage is the resource usage of a sandbox, as measured by the host's kernel.
 type Usage struct {
 	At time.Time
-	// CPU is the processor time since the sandbox started.
+	// CPU is the CPU time since the sandbox started.
 	CPU time.Duration
 	// Memory is the current usage in bytes, and Cache the part that the host can
 	// reclaim.
@@ -244,7 +244,7 @@ type Refusals struct {
 
 // ListOptions selects sandboxes.
 type ListOptions struct {
-	// Labels must all be present with these values.
+	// Labels selects only sandboxes that have all of these labels.
 	Labels map[string]string
 	// States selects only sandboxes in one of these states; empty selects all.
 	States []State

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Screening rejects code by its source text. It is advisory and not a security
-// boundary: code that passes is isolated like any other code.
+// Screening is a set of rules that reject code by its source text. It is advisory
+// and not a security boundary: code that passes is isolated like any other code.
 type Screening struct {
-	// Rules are the rules of Python and JavaScript. Those of JavaScript also
+	// Rules are the rules for Python and JavaScript. The rules for JavaScript also
 	// apply to TypeScript.
 	Rules map[Language]ScreenRules `json:",omitempty"`
-	// Others allows languages without rules.
+	// Others allows code in languages without rules.
 	Others bool `json:",omitempty"`
 }
 

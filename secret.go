@@ -27,8 +27,8 @@ type Secret struct {
 	Exclusive bool
 	// Allow lists names that Exclusive allows in addition: header fields
 	// (X-Tenant), query parameters with a question mark (?region), and users of
-	// basic credentials whose password is the placeholder (user:me@example.com).
-	// A * at the end matches any suffix.
+	// basic credentials whose password is the placeholder (user:me@example.com). A
+	// trailing * matches any suffix.
 	Allow []string `json:",omitempty"`
 	// Plain allows the value in unencrypted HTTP requests to these hosts, where
 	// it is readable on the network. Otherwise such a request is rejected.
@@ -42,8 +42,8 @@ type Secret struct {
 // fields keep their values.
 type SecretChange struct {
 	Name string
-	// Value is required for a new secret, and for a change that lets the value go
-	// further (see Secret.Widens).
+	// Value is required for a new secret, and for a change that allows the value to
+	// reach more destinations (see Secret.Widens).
 	Value []byte
 	// Hosts, Places and Allow replace the lists. An empty list that is not nil
 	// removes all entries.
@@ -74,8 +74,8 @@ func (c *SecretChange) Apply(s Secret) Secret {
 	if c.Plain != nil {
 		s.Plain = *c.Plain
 	}
-	// If a secret has no hosts, these fields have no effect. Only a change that
-	// sets them is invalid.
+	// The following fields have no effect for a secret without hosts, and only a
+	// change that sets them is invalid.
 	if len(s.Hosts) == 0 {
 		if c.Places == nil {
 			s.Places = nil
@@ -113,8 +113,8 @@ type SealedSecret struct {
 type SecretUse struct {
 	// Name is the name of the secret.
 	Name string
-	// Env is the name of the variable. Default: the upper-case name with "_" for
-	// "-".
+	// Env is the name of the variable. Default: the secret's name in upper case,
+	// with "_" for "-".
 	Env string
 }
 
@@ -193,13 +193,13 @@ func validAllow(entry string) bool {
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(forbidden, r) })
 }
 
-// The beginnings of entries of Allow. A header field has none.
+// The prefixes of entries of Allow. An entry for a header field has no prefix.
 const (
 	allowedParameter = "?"
 	allowedUser      = "user:"
 )
 
-// allowKind splits an entry of Allow into its beginning and the name.
+// allowKind splits an entry of Allow into its prefix and the name.
 func allowKind(entry string) (kind, name string) {
 	for _, kind := range []string{allowedParameter, allowedUser} {
 		if name, ok := strings.CutPrefix(entry, kind); ok {

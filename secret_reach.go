@@ -5,63 +5,66 @@ import (
 	"strings"
 )
 
-// HintValueAgain is the remedy for a change that lets a value go further.
+// HintValueAgain is the hint for a change that allows a value to reach more
+// destinations.
 const HintValueAgain = "give the value again, in value or value_b64: the change lets it go further than before"
 
-// visible reports whether sandboxes receive the value itself. Their programs can
-// send it everywhere, so no other reach is wider.
+// visible reports whether sandboxes receive the value itself. This is the widest
+// reach, because programs can send the value to any destination.
 func (s *Secret) visible() bool { return len(s.Hosts) == 0 }
 
-// Widens returns the fields by which s lets the value go where was does not, and
-// the first host, place or name that is new, if the field is a list.
-func (s *Secret) Widens(was Secret) (fields []string, added string) {
-	if was.visible() {
+// Widens returns the fields of s that allow the value to reach destinations that
+// the previous secret did not allow. If the first of them is a list, added is its
+// first new host, place or name.
+func (s *Secret) Widens(previous Secret) (fields []string, added string) {
+	if previous.visible() {
 		return nil, ""
 	}
 	if s.visible() {
 		return []string{"hosts"}, ""
 	}
-	add := func(field string, wider bool, what string) {
+	add := func(field string, wider bool, newEntry string) {
 		if wider {
 			if fields = append(fields, field); len(fields) == 1 {
-				added = what
+				added = newEntry
 			}
 		}
 	}
-	host, more := uncovered(was.Hosts, s.Hosts, MatchHost)
-	add("hosts", more, host)
-	place, more := uncovered(placesOf(was), placesOf(*s), samePlace)
-	add("places", more, string(place))
-	add("exclusive", was.Exclusive && !s.Exclusive, "")
-	name, more := uncovered(was.Allow, s.Allow, allows)
-	add("allow", was.Exclusive && s.Exclusive && more, name)
-	add("plain", s.Plain && !was.Plain, "")
+	host, found := uncovered(previous.Hosts, s.Hosts, MatchHost)
+	add("hosts", found, host)
+	place, found := uncovered(placesOf(previous), placesOf(*s), samePlace)
+	add("places", found, string(place))
+	add("exclusive", previous.Exclusive && !s.Exclusive, "")
+	name, found := uncovered(previous.Allow, s.Allow, allows)
+	add("allow", previous.Exclusive && s.Exclusive && found, name)
+	add("plain", s.Plain && !previous.Plain, "")
 	return fields, added
 }
 
-// Within returns s for a sandbox that was given the secret as it was then: the
-// value may go only where both allow it. See reports whether the sandbox receives
-// the value itself. Otherwise, without hosts, no host may receive it.
-func (s *Secret) Within(given Secret) (out Secret, see bool) {
+// Within restricts s for a sandbox that was created with an earlier state of the
+// secret: the value may reach only destinations that both states allow. visible
+// reports whether the sandbox receives the value itself. If it is false and out has
+// no hosts, no host may receive the value.
+func (s *Secret) Within(earlier Secret) (out Secret, visible bool) {
 	out = *s
 	switch {
-	case given.visible():
+	case earlier.visible():
 		return out, out.visible()
 	case out.visible():
-		out.Hosts, out.Places, out.Exclusive, out.Allow, out.Plain = given.Hosts, given.Places, given.Exclusive, given.Allow, given.Plain
+		out.Hosts, out.Places, out.Exclusive, out.Allow, out.Plain = earlier.Hosts, earlier.Places, earlier.Exclusive, earlier.Allow, earlier.Plain
 		return out, false
 	}
-	out.Hosts = common(s.Hosts, given.Hosts, MatchHost)
-	if out.Places = common(placesOf(*s), placesOf(given), samePlace); len(out.Places) == 0 {
+	out.Hosts = common(s.Hosts, earlier.Hosts, MatchHost)
+	if out.Places = common(placesOf(*s), placesOf(earlier), samePlace); len(out.Places) == 0 {
 		out.Hosts = nil
 	}
 	switch {
 	case !s.Exclusive:
-		out.Allow = given.Allow
-	case given.Exclusive:
-		out.Allow = common(s.Allow, given.Allow, allows)
+		out.Allow = earlier.Allow
+	case earlier.Exclusive:
+		out.Allow = common(s.Allow, earlier.Allow, allows)
 	}
-	out.Exclusive, out.Plain = s.Exclusive || given.Exclusive, s.Plain && given.Plain
+	out.Exclusive, out.Plain = s.Exclusive || earlier.Exclusive, s.Plain && earlier.Plain
 	return out, false
 }
 
@@ -88,19 +91,19 @@ func allows(wide, narrow string) bool {
 	return strings.EqualFold(wide, narrow)
 }
 
-// uncovered returns the first pattern of now that no pattern of was includes.
-func uncovered[P any](was, now []P, includes func(wide, narrow P) bool) (first P, found bool) {
-	i := slices.IndexFunc(now, func(n P) bool {
-		return !slices.ContainsFunc(was, func(w P) bool { return includes(w, n) })
+// uncovered returns the first pattern of after that no pattern of before includes.
+func uncovered[P any](before, after []P, includes func(wide, narrow P) bool) (first P, found bool) {
+	i := slices.IndexFunc(after, func(n P) bool {
+		return !slices.ContainsFunc(before, func(w P) bool { return includes(w, n) })
 	})
 	if i < 0 {
 		return first, false
 	}
-	return now[i], true
+	return after[i], true
 }
 
-// common returns the patterns for what both lists include. Of two patterns, one
-// includes the other or they have nothing in common.
+// common returns the intersection of two lists of patterns. Of any two patterns,
+// either one includes the other, or they match nothing in common.
 func common[P comparable](a, b []P, includes func(wide, narrow P) bool) (out []P) {
 	for _, x := range a {
 		for _, y := range b {

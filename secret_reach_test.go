@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestWidens(t *testing.T) {
+func TestSecretWidens(t *testing.T) {
 	type secret = brig.Secret
 	bound := func(hosts ...string) secret { return secret{Hosts: hosts} }
 	only := func(allow ...string) secret {
@@ -37,7 +37,8 @@ func TestWidens(t *testing.T) {
 		"a user for fields":       {only("u*"), only("u*", "user:me"), "allow", "user:me"},
 		"plain":                   {bound("a.test"), secret{Hosts: []string{"a.test"}, Plain: true}, "plain", ""},
 		"two":                     {bound("a.test"), secret{Hosts: []string{"b.test"}, Plain: true}, "hosts,plain", "b.test"},
-		// Controls: these changes let the value go no further.
+		// The controls: these changes do not allow the value to reach more
+		// destinations.
 		"the same":                 {bound("a.test", "*.b.test"), bound("*.b.test", "a.test"), "", ""},
 		"fewer hosts":              {bound("a.test", "b.test"), bound("b.test"), "", ""},
 		"a host below":             {bound("*.a.test"), bound("x.a.test", "*.y.a.test"), "", ""},
@@ -56,9 +57,9 @@ func TestWidens(t *testing.T) {
 	}
 }
 
-// Of all pairs of secrets, each restricted to the other goes nowhere that one of the
-// two does not go, and is the same if it is restricted again.
-func TestWithin(t *testing.T) {
+// TestSecretWithin checks for all pairs of secrets that a secret restricted by another one reaches only
+// destinations that both allow. If the other one is wider, the restriction changes nothing.
+func TestSecretWithin(t *testing.T) {
 	var all []brig.Secret
 	for _, hosts := range [][]string{nil, {"a.test"}, {"b.test"}, {"*.a.test"}, {"x.a.test", "b.test"}, {"*.test"}} {
 		all = append(all, brig.Secret{Hosts: hosts})
@@ -80,7 +81,7 @@ func TestWithin(t *testing.T) {
 				t.Fatalf("%+v within %+v: the sandbox sees it: %t", now, given, see)
 			}
 			if !see && len(got.Hosts) == 0 {
-				continue // no host gets it
+				continue // no host may receive the value
 			}
 			kept++
 			for _, limit := range []brig.Secret{now, given} {

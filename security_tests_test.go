@@ -67,8 +67,8 @@ func TestSecurityTestsExist(t *testing.T) {
 	}
 }
 
-// TestMissingSecurityTestsAreReported checks that the check of the table reports missing
-// tests.
+// TestMissingSecurityTestsAreReported is the control for TestSecurityTestsExist: it checks that
+// invalid rows are reported.
 func TestMissingSecurityTestsAreReported(t *testing.T) {
 	for row, want := range map[string]string{
 		"| a | `brig.TestSecurityTestsExist` | c | control |":                       "",
@@ -94,7 +94,8 @@ func TestMissingSecurityTestsAreReported(t *testing.T) {
 	}
 }
 
-// checkClaims returns the number of claims on a page and the errors in them.
+// checkClaims returns the number of claims on a page, and an error for each invalid
+// claim.
 func checkClaims(page string) (claims int, err error) {
 	var wrong []error
 	found := map[string]map[string]bool{} // functions by package
@@ -141,8 +142,8 @@ func checkClaims(page string) (claims int, err error) {
 	return claims, errors.Join(wrong...)
 }
 
-// exists returns an error unless a file or a package's test with this name
-// exists. found caches the functions of packages.
+// exists returns an error unless a file or a package's test with this name exists.
+// found caches the function names of each package.
 func exists(name string, found map[string]map[string]bool) error {
 	if fileName.MatchString(name) {
 		_, err := os.Stat(name)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Service is the complete interface of Brig. The network APIs and the command
-// line call it. The engine implements it on this host, and the client package
-// through REST.
+// Service is the complete interface of Brig, which the network APIs and the command
+// line use. The engine implements it on this host, and the client package
+// implements it through REST.
 //
 // Each object type has its own interface. A consumer depends only on the
 // interfaces that it needs.
@@ -72,7 +72,7 @@ type LeaseService interface {
 	Pause(ctx context.Context, name string, o PauseOptions) (*Sandbox, error)
 	Resume(ctx context.Context, name string) (*Sandbox, error)
 	// SetEgress replaces the egress rules of a running sandbox, and its bandwidth
-	// unless that is SameBandwidth. When it returns, connections that the new
+	// unless that is SameBandwidth. When it returns, all connections that the new
 	// rules do not allow are closed.
 	SetEgress(ctx context.Context, name string, rules Egress) (*Sandbox, error)
 	// Attest examines a sandbox again, from its host and from inside, and records
@@ -82,9 +82,8 @@ type LeaseService interface {
 
 // ExecService runs commands in a sandbox and reads their output.
 type ExecService interface {
-	// Exec runs a command in a running sandbox until it ends, and renews the
-	// lease. If ctx ends first the process is killed, unless the command has
-	// Survive.
+	// Exec runs a command in a running sandbox until it ends, and renews the lease.
+	// If ctx ends first, the process is killed unless cmd.Survive is set.
 	Exec(ctx context.Context, name string, cmd Command, sio IO) (*Result, error)
 	// GetExec returns one execution of a sandbox, finished or not, by its ID.
 	// ListExecs returns the recorded executions, newest first. Executions
@@ -92,7 +91,7 @@ type ExecService interface {
 	GetExec(ctx context.Context, name, execID string) (*Execution, error)
 	ListExecs(ctx context.Context, name string) ([]*Execution, error)
 	// Logs returns the output of the sandbox's programs, even after its end. The
-	// caller closes it. The end of ctx ends a log that is followed.
+	// caller closes the reader. A log that is followed ends when ctx ends.
 	Logs(ctx context.Context, name string, o LogOptions) (io.ReadCloser, error)
 }
 
@@ -105,7 +104,7 @@ type RunService interface {
 	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
 	// GetRun returns the outcome of a finished Run by its sandbox's name.
 	GetRun(ctx context.Context, name string) (*Outcome, error)
-	// Runs lists the outcomes that are kept, the last one to end first. A page can be
+	// Runs lists the outcomes that are still stored, the last ended run first. A page can be
 	// shorter than its limit.
 	Runs(ctx context.Context, o RunOptions) (*RunPage, error)
 }
@@ -135,9 +134,9 @@ type GuestService interface {
 	Files(name string) Files
 	Processes(name string) Processes
 	// Dial connects to a TCP port that a program in the sandbox listens on,
-	// including on its loopback interface. If no program listens it returns
-	// ConnectionFailed. The caller closes the connection; CloseWrite half-closes
-	// it.
+	// including on its loopback interface. If no program listens on the port, Dial
+	// returns ConnectionFailed. The caller closes the connection; CloseWrite
+	// half-closes it.
 	Dial(ctx context.Context, name string, port int) (net.Conn, error)
 }
 
@@ -197,7 +196,7 @@ type KeyService interface {
 	Keys(ctx context.Context, tenant string) ([]*Key, error)
 	// RevokeKey revokes a key and ends every call that uses it.
 	RevokeKey(ctx context.Context, id string) error
-	// CreateGrant creates a token with a part of the caller's permissions.
+	// CreateGrant creates a token with a subset of the caller's permissions.
 	CreateGrant(ctx context.Context, spec GrantSpec) (*NewGrant, error)
 }
 
@@ -209,8 +208,8 @@ type SessionService interface {
 	// Sessions lists the caller's own sessions, or for an admin all sessions of a
 	// tenant (default: the caller's).
 	Sessions(ctx context.Context, tenant string) ([]*Session, error)
-	// EndSession ends one of those sessions. An empty ID means the session of
-	// this call.
+	// EndSession ends one of the sessions that Sessions lists. An empty ID means
+	// the session of this call.
 	EndSession(ctx context.Context, id string) error
 }
 
@@ -228,6 +227,6 @@ type TenantService interface {
 	// RemoveTenant deletes a tenant with its keys and usage. It returns
 	// FailedPrecondition while the tenant has sandboxes.
 	RemoveTenant(ctx context.Context, name string) error
-	// TenantUsage returns usage by day.
+	// TenantUsage returns the selected usage by day.
 	TenantUsage(ctx context.Context, q UsageQuery) ([]UsageLine, error)
 }

@@ -10,22 +10,22 @@ const (
 	// Creating means that the sandbox is recorded, but its instance may not run
 	// yet.
 	Creating State = "creating"
-	// Running means that its instance runs.
+	// Running means that the instance runs.
 	Running State = "running"
-	// Paused means that its instance is saved on disk, and that its next use
+	// Paused means that the instance is saved on disk. The next use of the sandbox
 	// restores it.
 	Paused State = "paused"
-	// Stopping means that its instance is being ended.
+	// Stopping means that the instance is being ended.
 	Stopping State = "stopping"
-	// Ended means that its instance no longer exists. Its logs and exit are
-	// kept.
+	// Ended means that the instance no longer exists. The sandbox's logs and exit
+	// status are kept.
 	Ended State = "stopped"
 )
 
 // States lists every state, for exhaustive tests and for the APIs.
 var States = []State{Creating, Running, Paused, Stopping, Ended}
 
-// next is the only list of legal transitions.
+// next lists the legal transitions of each state.
 var next = map[State][]State{
 	Creating: {Running, Paused, Stopping},
 	Running:  {Paused, Stopping, Ended},
@@ -46,6 +46,5 @@ func (s State) To(t State) error {
 // Live reports whether a sandbox in state s may have an instance.
 func (s State) Live() bool { return s == Creating || s == Running || s == Stopping }
 
-// Lasts reports whether a sandbox in state s has not ended: it has an instance, or
-// may have one again.
+// Lasts reports whether a sandbox in state s has an instance or may get one again.
 func (s State) Lasts() bool { return s.Live() || s == Paused }

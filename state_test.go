@@ -6,9 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTransitions checks every pair of states: only the legal transitions are
-// allowed.
-func TestTransitions(t *testing.T) {
+// TestStateTransitions checks for every pair of states that exactly the legal
+// transitions are allowed.
+func TestStateTransitions(t *testing.T) {
 	legal := map[[2]brig.State]bool{
 		{brig.Creating, brig.Running}: true, {brig.Creating, brig.Stopping}: true, {brig.Creating, brig.Paused}: true,
 		{brig.Running, brig.Stopping}: true, {brig.Running, brig.Ended}: true,

@@ -11,14 +11,15 @@ type Record struct {
 	// PausedFor is the total duration of the sandbox's past pauses. It does not count
 	// toward the maximum lifetime.
 	PausedFor time.Duration `json:",omitempty"`
-	// Former lists the sandboxes of which this one is a copy, the first original
-	// first, if it has secrets. Its programs may have their placeholders.
+	// Former lists the sandboxes that this one was copied from, the first original
+	// first, if it has secrets. Its programs may still use the placeholders of
+	// these sandboxes.
 	Former []ID `json:",omitzero"`
-	// Given holds the sandbox's secrets as they were when it was created, without
-	// their values. A later change of a secret gives the sandbox nothing more.
+	// Given holds the sandbox's secrets, without their values, as they were at its
+	// creation. A later change of a secret cannot widen the sandbox's access.
 	Given []Secret `json:",omitzero"`
-	// Booted is when the sandbox last booted with the files of a pause without memory,
-	// which ended its programs.
+	// Booted is the time of the sandbox's last boot from a pause without memory. Such a pause
+	// ends the sandbox's programs.
 	Booted time.Time `json:",omitzero"`
 	// Copied is set until a copy has reseeded its interpreters.
 	Copied bool `json:",omitempty"`
@@ -49,7 +50,7 @@ type Event struct {
 	Detail map[string]string
 }
 
-// Phase is the kind of an audit event.
+// Phase is the phase of an operation that an audit event records.
 type Phase string
 
 // The phases of an operation.
@@ -87,10 +88,10 @@ type Store interface {
 	// Tidy returns unused space to the operating system. One call does a bounded
 	// amount of work; the caller repeats it.
 	Tidy(ctx context.Context) error
-	// Soon returns the same store with a weaker guarantee: a write immediately
-	// survives the end of this process, but survives a power failure only after
-	// about 20 milliseconds. It is for records of sandboxes, because a power
-	// failure ends the sandboxes as well.
+	// Soon returns the same store with a weaker guarantee: when a write returns, it
+	// outlives this process, but it survives a power failure only after about 20
+	// milliseconds. This suffices for records of sandboxes, because a power failure
+	// also ends the sandboxes.
 	Soon() Store
 
 	Close() error
@@ -122,27 +123,28 @@ type RecordStore interface {
 
 // ExecStore persists the executions of sandboxes.
 type ExecStore interface {
-	// PutExec writes an execution and replaces one with the same ID. A running execution does not
-	// replace an ended one. If Trim deleted its output, or the output's file is lost, only the
-	// size remains.
+	// PutExec writes an execution and replaces an older one with the same ID. A running execution
+	// does not replace an ended one. If Trim deleted the stored output, or the output's file is
+	// lost, only the size of the output is stored.
 	PutExec(ctx context.Context, x *Execution) error
 	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
-	// ListExecs returns a sandbox's executions, newest first (by Started). The list
-	// has a bounded size: executions that do not fit have no output and, if they have
-	// ended, no command unless it is short. GetExec returns them as a whole, so a
-	// caller that changes an execution of a list gets it before it writes it.
+	// ListExecs returns a sandbox's executions, newest first (by Started). The list has a bounded
+	// size: executions that do not fit have no output and, if they have ended, no command unless
+	// it is short. A caller that changes an execution of a list must therefore read it with
+	// GetExec before writing it.
 	ListExecs(ctx context.Context, sandbox ID) ([]*Execution, error)
 }
 
 // RunStore persists the outcomes of finished runs.
 type RunStore interface {
 	// PutRun writes an outcome under (tenant, o.Sandbox), with its events, and
-	// replaces an older one.
+	// replaces an older outcome.
 	PutRun(ctx context.Context, tenant string, o *Outcome, events ...Event) error
 	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
-	// ListRuns returns a page of summaries of a tenant's outcomes, the last one
-	// written first, then by name. A page ends before the limit, and may be empty, if
-	// the errors of the runs are long, even of those that are not selected. ListRuns returns InvalidArgument with the field "cursor" for an invalid cursor.
+	// ListRuns returns a page of summaries of a tenant's outcomes, the last written first, then
+	// by name. If the errors of the runs are long, even those of runs that are not selected, a
+	// page ends before the limit and may be empty. ListRuns returns InvalidArgument with the
+	// field "cursor" for an invalid cursor.
 	ListRuns(ctx context.Context, tenant string, o RunOptions) (*RunPage, error)
 	// PruneRuns deletes outcomes that were written before t.
 	PruneRuns(ctx context.Context, t time.Time) error
@@ -164,7 +166,7 @@ type KeyStore interface {
 	// DeleteKey deletes a key and its sessions. It succeeds if the key does not
 	// exist.
 	DeleteKey(ctx context.Context, id string) error
-	// TouchKeys sets the time of the last use of keys by ID.
+	// TouchKeys sets the times of the last use of keys, by ID.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }
 
@@ -179,7 +181,7 @@ type SessionStore interface {
 	// DeleteSession deletes a tenant's session. It succeeds if the session does
 	// not exist.
 	DeleteSession(ctx context.Context, tenant, id string) error
-	// TouchSessions sets the time of the last use of sessions by ID.
+	// TouchSessions sets the times of the last use of sessions, by ID.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
 	// PruneSessions deletes sessions that ended before now or were last used
 	// before idle.
@@ -201,7 +203,8 @@ type TenantStore interface {
 
 // UsageStore persists usage by day.
 type UsageStore interface {
-	// AddUsage adds each line to the stored value: all lines or none.
+	// AddUsage adds each line to the stored value, either for all lines or for
+	// none.
 	AddUsage(ctx context.Context, lines []UsageLine) error
 	// Usage returns a tenant's lines (AllTenants: of every tenant) from one day
 	// to another, inclusive, by tenant, day, label and value.
@@ -220,18 +223,18 @@ type AuditStore interface {
 	Audit(ctx context.Context, tenant string, q AuditQuery) ([]AuditLine, error)
 	// AuditHeads returns the head of each tenant's chain.
 	AuditHeads(ctx context.Context) ([]AuditHead, error)
-	// PruneAudit deletes the beginning of each chain, up to its first line that
-	// is not before t. A chain with more than most lines is reduced to nine
-	// tenths of most. PruneAudit adds a line about the deletion (see
-	// DetailPruned). If most is 0, the number of lines is unlimited.
-	PruneAudit(ctx context.Context, t time.Time, most int64) error
+	// PruneAudit deletes the beginning of each chain, up to its first line that is
+	// not before t. A chain with more than limit lines is reduced to nine tenths of
+	// limit. PruneAudit adds a line about the deletion (see DetailPruned). If limit
+	// is 0, the number of lines is unlimited.
+	PruneAudit(ctx context.Context, t time.Time, limit int64) error
 }
 
 // SecretStore persists encrypted secrets.
 type SecretStore interface {
 	// PutSecret writes a secret, with its events, if the stored version equals
-	// was (0: no such secret). Otherwise it returns FailedPrecondition.
-	PutSecret(ctx context.Context, s *SealedSecret, was int, events ...Event) error
+	// previous (0: no such secret). Otherwise it returns FailedPrecondition.
+	PutSecret(ctx context.Context, s *SealedSecret, previous int, events ...Event) error
 	// GetSecret returns a secret, or NotFound.
 	GetSecret(ctx context.Context, tenant, name string) (*SealedSecret, error)
 	// Secrets returns a tenant's secrets by name, and AllSecrets those of every
@@ -241,34 +244,34 @@ type SecretStore interface {
 	DeleteSecret(ctx context.Context, tenant, name string, events ...Event) error
 }
 
-// ToolSetupStore persists the tenants' tool set-ups.
+// ToolSetupStore persists the tenants' tool setups.
 type ToolSetupStore interface {
-	// PutToolSetup writes a set-up, with its events. If the tenant already has
-	// one of that kind, it replaces it, and sets ID, Created and CreatedBy of s
-	// to those of the old one.
+	// PutToolSetup writes a setup, with its events. If the tenant already has a
+	// setup of that kind, PutToolSetup replaces it, and sets ID, Created and
+	// CreatedBy of s to those of the old setup.
 	PutToolSetup(ctx context.Context, s *ToolSetup, events ...Event) error
-	// GetToolSetup returns a set-up, or NotFound.
+	// GetToolSetup returns a setup, or NotFound.
 	GetToolSetup(ctx context.Context, tenant, id string) (*ToolSetup, error)
-	// ToolSetups returns a tenant's set-ups by Created, then ID.
+	// ToolSetups returns a tenant's setups by Created, then ID.
 	ToolSetups(ctx context.Context, tenant string) ([]*ToolSetup, error)
-	// DeleteToolSetup deletes a set-up with its variables.
+	// DeleteToolSetup deletes a setup with its variables.
 	DeleteToolSetup(ctx context.Context, tenant, id string, events ...Event) error
 }
 
-// ToolVariableStore persists the encrypted variables of tool set-ups.
+// ToolVariableStore persists the encrypted variables of tool setups.
 type ToolVariableStore interface {
-	// PutToolVariable writes a variable, with its events. It replaces the
-	// variable with the same ID, or else the one with the same set-up and key.
-	// It then sets ID, Created and CreatedBy of x to those of the old variable.
-	// It returns NotFound if the set-up does not exist, and AlreadyExists if
-	// another variable of the set-up has the key.
+	// PutToolVariable writes a variable, with its events. It replaces the variable
+	// with the same ID, or else the one with the same setup and key. In this case,
+	// it sets ID, Created and CreatedBy of x to those of the old variable. It
+	// returns NotFound if the setup does not exist, and AlreadyExists if another
+	// variable of the setup has the key.
 	PutToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
 	// ChangeToolVariable is like PutToolVariable, but matches by ID only. It
 	// returns NotFound if the variable was deleted in the meantime.
 	ChangeToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
 	// GetToolVariable returns a variable, or NotFound.
 	GetToolVariable(ctx context.Context, tenant, id string) (*SealedToolVariable, error)
-	// ToolVariables returns a set-up's variables by Created, then ID, and
+	// ToolVariables returns a setup's variables by Created, then ID, and
 	// AllToolVariables those of every tenant.
 	ToolVariables(ctx context.Context, tenant, setup string) ([]*SealedToolVariable, error)
 	AllToolVariables(ctx context.Context) ([]*SealedToolVariable, error)
@@ -277,7 +280,7 @@ type ToolVariableStore interface {
 
 // SettingStore persists settings of the server.
 type SettingStore interface {
-	// PutSettings writes settings with their events, all or none. A nil value
+	// PutSettings writes all settings and their events, or none. A nil value
 	// deletes the setting.
 	PutSettings(ctx context.Context, list []Setting, events ...Event) error
 	// Settings returns all settings by name.

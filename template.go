@@ -20,18 +20,18 @@ type Template struct {
 	StandIn string
 	// Packages are Debian packages from which Image can be built.
 	Packages []string
-	// Limits, Env and TTL are defaults for sandboxes. Env applies to each
-	// variable separately.
+	// Limits, Env and TTL are defaults for sandboxes. Env holds a separate default
+	// for each variable.
 	Limits Limits
 	Env    map[string]string
 	TTL    time.Duration
 	// BootOnce makes the server boot the template once, with its start and ready commands.
-	// Sandboxes are copies of the result, with its processes and memory, if their limits
-	// are those of the template and the provider can save sandboxes. The commands see no
-	// variables and secrets of a sandbox, and have no network.
+	// Sandboxes are copies of the result, with its processes and memory, if their limits are
+	// those of the template and the provider can save sandboxes. The commands have no network and
+	// cannot read the variables and secrets of a sandbox.
 	BootOnce bool
-	// Imports are Python modules that the interpreter of the first context has imported.
-	// They need BootOnce.
+	// Imports are the Python modules that the interpreter of a sandbox's first context has
+	// already imported. They require BootOnce.
 	Imports []string
 	// User and Dir are the defaults of commands.
 	User, Dir string
@@ -41,23 +41,23 @@ type Template struct {
 	// Entrypoint uses the image's entrypoint and command as Start.
 	Entrypoint bool
 	// Ready is run repeatedly, at intervals of ReadyInterval, until it exits with
-	// 0. Only then is the sandbox ready. If this takes longer than ReadyTimeout,
+	// 0. The sandbox is ready only then. If this takes longer than ReadyTimeout,
 	// the creation fails.
 	Ready                       *Command
 	ReadyTimeout, ReadyInterval time.Duration
 }
 
-// Default and maximum time to wait for a template's ready command.
+// Default and maximum values for a template's ready command.
 const (
 	DefaultReadyTimeout  = time.Minute
 	DefaultReadyInterval = 250 * time.Millisecond
 	MaxReadyTimeout      = 30 * time.Minute
 )
 
-// StartTag is the tag of the process that a template starts.
+// StartTag is the tag of the process that runs a template's start command.
 const StartTag = "template"
 
-// Check returns an error that names the invalid field of t.
+// Check returns an error that names the first invalid field of t.
 func (t Template) Check() error {
 	switch {
 	case !ValidTemplate(t.Name):
@@ -86,8 +86,8 @@ func (t Template) Check() error {
 	return nil
 }
 
-// ValidTemplate reports whether s is a valid template name. E2B allows more
-// names than Brig does for sandboxes.
+// ValidTemplate reports whether s is a valid template name. The rule is wider than
+// ValidName, because E2B allows more names.
 func ValidTemplate(s string) bool {
 	const begin = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return len(s) > 0 && len(s) <= 63 && strings.Trim(s[:1], begin) == "" && strings.Trim(s, begin+"-_.") == ""
@@ -147,8 +147,8 @@ func (t Template) Apply(spec Spec) Spec {
 
 // orElse sets *v to other if it is zero.
 func orElse[T comparable](v *T, other T) {
-	var none T
-	if *v == none {
+	var zero T
+	if *v == zero {
 		*v = other
 	}
 }

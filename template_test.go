@@ -44,7 +44,7 @@ func TestTemplateCheck(t *testing.T) {
 	}
 }
 
-// TestTemplateApply checks that fields of the caller override those of the
+// TestTemplateApply checks that fields that the caller sets override those of the
 // template.
 func TestTemplateApply(t *testing.T) {
 	tmpl := brig.Template{

@@ -8,11 +8,11 @@ import (
 
 // Tenant is an owner of sandboxes, keys and usage.
 type Tenant struct {
-	// Name has the same form as a sandbox's: 1 to 63 of a-z, 0-9 and "-".
+	// Name has the same form as the name of a sandbox: 1 to 63 of a-z, 0-9 and "-".
 	Name  string
 	Quota Quota
-	// Budget is the cost of a calendar month (UTC) above which an alert fires. It
-	// blocks no call. Zero means no budget.
+	// Budget is the cost per calendar month (UTC) above which an alert fires. It
+	// does not block calls. Zero means no budget.
 	Budget   float64 `json:",omitempty"`
 	Ceilings Ceilings
 	Created  time.Time
@@ -26,12 +26,13 @@ type Tenant struct {
 type Ceilings struct {
 	Limits                                Limits
 	MaxTTL, MaxLife, MaxPause, MaxTimeout time.Duration
-	// Images are the allowed images: names, patterns with * and ? as in
-	// path.Match, or digests. Empty allows all.
+	// Images are the allowed images: names, patterns with * and ? as in path.Match,
+	// or digests. An empty list allows all images.
 	Images []string `json:",omitempty"`
 	// DigestsOnly rejects images that are not requested by digest.
 	DigestsOnly bool
-	// Screening rejects code, in addition to the server's own rules.
+	// Screening holds rules that reject code, in addition to the server's own
+	// rules.
 	Screening *Screening `json:",omitempty"`
 }
 
@@ -63,25 +64,25 @@ func (b LimitRange) Within(c Ceilings) LimitRange {
 	capBound(&b.Default.OpenFiles, &b.Min.OpenFiles, &b.Max.OpenFiles, c.Limits.OpenFiles)
 	capBound(&b.Default.Disk, &b.Min.Disk, &b.Max.Disk, c.Limits.Disk)
 	capBound(&b.Default.Output, &b.Min.Output, &b.Max.Output, c.Limits.Output)
-	var least time.Duration
-	capBound(&b.DefaultTTL, &least, &b.MaxTTL, c.MaxTTL)
-	capBound(&b.DefaultTimeout, &least, &b.MaxTimeout, c.MaxTimeout)
-	capBound(&b.MaxLife, &least, &b.MaxLife, c.MaxLife)
-	capBound(&b.MaxPause, &least, &b.MaxPause, c.MaxPause)
+	var floor time.Duration
+	capBound(&b.DefaultTTL, &floor, &b.MaxTTL, c.MaxTTL)
+	capBound(&b.DefaultTimeout, &floor, &b.MaxTimeout, c.MaxTimeout)
+	capBound(&b.MaxLife, &floor, &b.MaxLife, c.MaxLife)
+	capBound(&b.MaxPause, &floor, &b.MaxPause, c.MaxPause)
 	return b
 }
 
 // capBound limits a bound to a ceiling, unless the ceiling is zero.
-func capBound[T int | int64 | float64 | time.Duration](def, least, most *T, ceiling T) {
+func capBound[T int | int64 | float64 | time.Duration](def, low, high *T, ceiling T) {
 	if ceiling > 0 {
-		*most = min(*most, ceiling)
-		*def, *least = min(*def, *most), min(*least, *most)
+		*high = min(*high, ceiling)
+		*def, *low = min(*def, *high), min(*low, *high)
 	}
 }
 
-// AllowsRef returns an error if an image may not be requested by ref,
+// CheckRef returns an error if an image may not be requested by ref,
 // regardless of whether the image exists.
-func (c Ceilings) AllowsRef(ref string) error {
+func (c Ceilings) CheckRef(ref string) error {
 	digest := strings.HasPrefix(ref, "sha256:")
 	if c.DigestsOnly && !digest {
 		return c.refuse("images must be given by their digest")
@@ -92,9 +93,10 @@ func (c Ceilings) AllowsRef(ref string) error {
 	return nil
 }
 
-// AllowsImage returns an error if the image may not be used. It ignores the
-// name in the request, because the server assigns names.
-func (c Ceilings) AllowsImage(img *Image) error {
+// CheckImage returns an error if the image may not be used. It ignores the name in
+// the request and matches the image's digest and the names that the server has
+// assigned to it.
+func (c Ceilings) CheckImage(img *Image) error {
 	if c.matches(img.Digest) {
 		return nil
 	}

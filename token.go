@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TokenRule selects the identity provider's tokens that a server accepts: those
-// of the issuer for one of the audiences. The zero value selects none.
+// TokenRule selects the tokens of an identity provider that a server accepts: the
+// issuer's tokens for one of the audiences. The zero value selects none.
 type TokenRule struct {
 	Issuer    string
 	Audiences []string
@@ -26,7 +26,8 @@ func (t TokenRule) Accepts(token string) bool {
 	if err != nil {
 		return false
 	}
-	// Use a map, because names that differ in case are different claims.
+	// A map is used because claims are case-sensitive, but the fields of a struct
+	// are not.
 	var claims map[string]json.RawMessage
 	var issuer, audience string
 	if json.Unmarshal(payload, &claims) != nil || json.Unmarshal(claims["iss"], &issuer) != nil || issuer != t.Issuer {

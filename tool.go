@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Tool is one call of a function for an agent: its source, the name of the
-// function, and the arguments. Tools run one at a time in a sandbox that the
-// tenant's tools share until the ToolSetup changes.
+// Tool is one function call for an agent: the source, the name of the function, and
+// the arguments. Tools run one at a time in a sandbox that the tenant's tools share
+// until the ToolSetup changes.
 type Tool struct {
 	// Name is the name of the function. Default: the last function of the source;
 	// Python only.
@@ -35,11 +35,12 @@ type Tool struct {
 	// Limit is the maximum number of characters of the returned text. Default
 	// DefaultToolText.
 	Limit int
-	// Timeout is wall time. Default 3 minutes, limited by the tenant's maximum.
+	// Timeout is the wall time after which the call is ended. Default 3 minutes,
+	// limited by the tenant's maximum.
 	Timeout time.Duration
 }
 
-// Limits of the text that a tool returns, in characters.
+// Limits on the text that a tool returns, in characters.
 const (
 	DefaultToolText = 50_000
 	MaxToolText     = 1_000_000
@@ -51,8 +52,8 @@ type ToolResult struct {
 	// Name is the name of the function in the call or its schema; empty if
 	// neither has one.
 	Name string
-	// Value is the function's return value as JSON. Text is its readable form, or
-	// the error, within the tool's limit.
+	// Value is the function's return value as JSON. Text is its human-readable
+	// form, or the error, within the tool's limit.
 	Value json.RawMessage
 	Text  string
 	// State is the agent's state after the call; nil if the function received
@@ -61,8 +62,7 @@ type ToolResult struct {
 	// Error is the function's error, if any.
 	Error          *ProgramError
 	Stdout, Stderr Output
-	// Fingerprint is the fingerprint of the setup in the form that Letta's
-	// clients expect.
+	// Fingerprint is the fingerprint of the setup in Letta's format.
 	Fingerprint string
 	// Sandbox is the name of the sandbox. Reused is true if it existed before
 	// the call.
@@ -73,11 +73,11 @@ type ToolResult struct {
 	Duration time.Duration
 }
 
-// ToolKind is a kind of ToolSetup. Tools of all kinds run on Brig; the kinds
-// differ in the form of their configurations.
+// ToolKind is a kind of ToolSetup. Tools of all kinds run on Brig; the kinds differ
+// in the format of their configurations.
 type ToolKind string
 
-// Kinds of tool set-ups, in order of precedence.
+// The kinds of tool setups, in order of precedence.
 const (
 	ToolE2B   ToolKind = "e2b"
 	ToolModal ToolKind = "modal"
@@ -87,7 +87,7 @@ const (
 // ToolKinds lists the kinds.
 var ToolKinds = []ToolKind{ToolE2B, ToolModal, ToolLocal}
 
-// ToolSetup configures how a tenant's tools run. A tenant has at most one of
+// ToolSetup configures how a tenant's tools run. A tenant has at most one setup of
 // each kind.
 type ToolSetup struct {
 	ID     string
@@ -96,7 +96,7 @@ type ToolSetup struct {
 	// Config is a JSON object with every field of the setup's kind.
 	Config           json.RawMessage
 	Created, Updated time.Time
-	// CreatedBy and UpdatedBy are names of actors.
+	// CreatedBy and UpdatedBy are the names of actors.
 	CreatedBy, UpdatedBy string
 }
 
@@ -120,5 +120,5 @@ type SealedToolVariable struct {
 	Sealed   []byte
 }
 
-// ToolVariableChange changes the fields that are not nil.
+// ToolVariableChange is a change of a ToolVariable. Nil fields keep their values.
 type ToolVariableChange struct{ Key, Value, Description *string }

@@ -23,8 +23,9 @@ type Node struct {
 	Modified time.Time
 	// Target is the target of a symbolic link. The host never follows it.
 	Target string
-	// Skipped is the reason why the path is skipped: it is a device or a socket,
-	// or is unreadable. Fields other than Path and Type may then be unset.
+	// Skipped is the reason why the path is skipped, for example that it is a
+	// device, a socket, or unreadable. If it is set, fields other than Path and
+	// Type may be unset.
 	Skipped string
 }
 
@@ -41,10 +42,10 @@ type Trees interface {
 	// It is valid only during the call; Pack discards unread content. If on
 	// returns an error, Pack stops and returns that error.
 	Pack(ctx context.Context, dir string, on func(Node, io.Reader) error) error
-	// Changed calls on, like Pack, for files and links at and below absolute
-	// paths that were created or written after a time, and for all directories
-	// there. Their paths are relative to the root. It skips missing paths and
-	// those behind a link.
+	// Changed calls on, like Pack, for files and links at and below absolute paths
+	// that were created or written after a time, and for all directories there.
+	// Their paths are relative to the root. It skips missing paths and paths behind
+	// a link.
 	Changed(ctx context.Context, paths []string, since time.Time, on func(Node, io.Reader) error) error
 	// Quiet sends SIGTERM to all programs, waits for grace and kills them. The
 	// instance continues.

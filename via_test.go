@@ -14,11 +14,11 @@ func TestViaHeader(t *testing.T) {
 		t.Errorf("%q", there)
 	}
 	for server, want := range map[string]bool{"a": true, "b": true, "c": false, "": false, "proxy": false, "a, 1.1 brig": false} {
-		if brig.CameBack(there, server) != want {
+		if brig.IsForwardingLoop(there, server) != want {
 			t.Errorf("it came back to %q: %v", server, !want)
 		}
 	}
-	if !brig.CameBack(strings.Repeat("1.1 x, ", 200), "c") || brig.CameBack("", "c") {
+	if !brig.IsForwardingLoop(strings.Repeat("1.1 x, ", 200), "c") || brig.IsForwardingLoop("", "c") {
 		t.Error("the bound on the length")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Workspace is a directory that outlives sandboxes. It is a sequence of
+// Workspace is a directory that outlives sandboxes, stored as a sequence of
 // immutable versions.
 type Workspace struct {
 	// Name is unique among the tenant's workspaces; see ValidName.
@@ -23,7 +23,7 @@ type Workspace struct {
 
 // WorkspaceVersion describes one version.
 type WorkspaceVersion struct {
-	// Number counts from 1.
+	// Number is the number of the version, from 1.
 	Number int
 	// Digest is the digest of all names, modes and contents. Versions with equal
 	// contents have equal digests.
@@ -41,8 +41,8 @@ type WorkspaceVersion struct {
 	// Restored is the number of the old version that this one restores, if any.
 	Restored int `json:",omitempty"`
 	// Captured is the number of files and links in the version that are from
-	// outside /workspace. CapturedSize is their size in bytes. They are not
-	// restored into new sandboxes.
+	// outside /workspace, and CapturedSize is their size in bytes. Such files are
+	// not restored into new sandboxes.
 	Captured     int   `json:",omitempty"`
 	CapturedSize int64 `json:",omitempty"`
 }
@@ -75,8 +75,8 @@ type WorkspaceUse struct {
 	// Prefixes are the paths, relative to /workspace, at and below which a commit
 	// may make changes. Default: all paths.
 	Prefixes []string `json:",omitzero"`
-	// Capture are absolute paths outside /workspace. A commit includes the
-	// sandbox's changes at and below them. Default none.
+	// Capture lists absolute paths outside /workspace. A commit includes the
+	// sandbox's changes at and below these paths. Default: none.
 	Capture []string `json:",omitzero"`
 	// Version is the version that the sandbox starts with. Default: the newest.
 	// For an existing sandbox it is the base of the next commit.
@@ -92,12 +92,12 @@ type WorkspaceCommit struct {
 	// Version is the newest version after the commit. It is the previous
 	// version if the sandbox made no changes.
 	Version *WorkspaceVersion
-	// Changes are the committed changes by path, at most MaxWorkspacePaths.
-	// Changed is the total number.
+	// Changes are the committed changes by path, at most MaxWorkspacePaths. Changed
+	// is the total number of changes.
 	Changes []WorkspaceChange
 	Changed int
-	// Skipped are the paths of the sandbox that are not in the version, with
-	// the reasons, limited like Changes. Passed is the total number.
+	// Skipped are the paths of the sandbox that are not in the version, with the
+	// reasons, limited like Changes. Passed is the total number of such paths.
 	Skipped []WorkspaceSkip
 	Passed  int
 	// Captured are the files and links from outside /workspace in the version, at
@@ -118,7 +118,7 @@ type WorkspaceChange struct {
 	Size int64
 }
 
-// WorkspaceChangeKind is the kind of a difference.
+// WorkspaceChangeKind is the kind of a change between two versions.
 type WorkspaceChangeKind string
 
 // The kinds of changes of a workspace.
@@ -191,9 +191,9 @@ type WorkspaceVersionService interface {
 	ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error)
 	// RestoreWorkspace creates a new version with the content of an old one.
 	RestoreWorkspace(ctx context.Context, name string, version int) (*WorkspaceVersion, error)
-	// CommitWorkspace creates a version from a sandbox's /workspace: its
-	// changes since the version that it started from, applied to the newest. If
-	// a newer version also changed one of these paths, it returns
+	// CommitWorkspace creates a version from a sandbox's /workspace: its changes
+	// since the version that it started from, applied to the newest. If a newer
+	// version also changed one of these paths, CommitWorkspace returns
 	// FailedPrecondition and creates no version.
 	CommitWorkspace(ctx context.Context, sandbox string) (*WorkspaceCommit, error)
 }

@@ -24,13 +24,13 @@ type Options struct {
 	// Notify is called with alerts that start to fire or resolve, and every
 	// Repeat with those that still fire.
 	Notify func([]brig.Alert)
-	// Every is the interval at which the rules are evaluated. Default 15 s.
+	// Every is the interval at which the rules are evaluated. The default is 15 s.
 	Every time.Duration
-	// Repeat is the interval at which notifications of a firing alert are
-	// repeated. Default 4 h.
+	// Repeat is the interval at which notifications of a firing alert are repeated. The default is
+	// 4 h.
 	Repeat time.Duration
-	// File is the path of a file that stores the firing alerts across restarts,
-	// so that their end is reported. By default they are not stored.
+	// File is the path of a file that stores the firing alerts across restarts, so that their end
+	// is reported. By default, they are not stored.
 	File string
 	Now  func() time.Time // default time.Now
 	Log  *slog.Logger     // default discards

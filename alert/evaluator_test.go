@@ -124,9 +124,9 @@ func TestAlertsSurviveRestart(t *testing.T) {
 	}
 }
 
-// TestRules checks that the table is complete: each row has the required
+// TestRulesAreComplete checks that the table is complete: each row has the required
 // fields, and thresholds and names match the requirements.
-func TestRules(t *testing.T) {
+func TestRulesAreComplete(t *testing.T) {
 	type wanted struct {
 		severity  brig.Severity
 		threshold float64

@@ -6,11 +6,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Figure is the name of a measured value. Options.Figures has a source for
-// each.
+// Figure is the name of a measured value. Options.Figures contains a source for each figure.
 type Figure string
 
-// The figures.
+// These are the figures.
 const (
 	Availability Figure = "availability"
 	ErrorRate    Figure = "error_rate"
@@ -27,7 +26,7 @@ const (
 // Unit is the format of a value.
 type Unit string
 
-// The units of values.
+// These are the units of values.
 const (
 	Share   Unit = "share" // 0.05 is 5 %
 	Seconds Unit = "seconds"
@@ -47,8 +46,7 @@ type Rule struct {
 	// Window is the time over which the value is measured. It is zero for an
 	// instantaneous value. For is the time for which the condition must hold.
 	Window, For time.Duration
-	// Least is the minimum number of items that the value must be measured
-	// over.
+	// Least is the minimum number of items over which the value must be measured.
 	Least int64
 	// Summary describes the problem. It may contain {value}, {threshold} and
 	// labels in braces. Hint suggests a fix.

@@ -26,8 +26,8 @@ import (
 	"github.com/brig-run/brig/internal/version"
 )
 
-// Signature is the header with the time of a delivery and the HMAC-SHA256 of
-// the time, a dot and the body: t=1795000000,v1=hex.
+// Signature is the name of a header. Its value contains the time of a delivery and the HMAC-SHA256
+// of the time, a dot and the body: t=1795000000,v1=hex.
 const Signature = "X-Brig-Signature"
 
 // WebhookOptions configure the receiver of alerts. Only the operator sets them.
@@ -41,9 +41,9 @@ type WebhookOptions struct {
 	Bearer, Secret string
 	// External is the public URL of this server, for links.
 	External string
-	// RetryDelay is the delay before the first retry of a delivery. It doubles
-	// with every retry, up to a minute. Default 1 s. GiveUp is the time after
-	// which the delivery is abandoned. Default 1 h.
+	// RetryDelay is the delay before the first retry of a delivery. It doubles with every retry, up
+	// to a minute. The default is 1 s. GiveUp is the time after which the delivery is abandoned.
+	// The default is 1 h.
 	RetryDelay, GiveUp time.Duration
 	Log                *slog.Logger
 }
@@ -84,7 +84,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		WebhookOptions: o, wake: make(chan struct{}, 1), pending: map[string]map[string]brig.Alert{},
 		client: &http.Client{
 			Timeout:   10 * time.Second,
-			Transport: outbound.Default(brig.JudgeConfigured),
+			Transport: outbound.Default(brig.CheckConfiguredAddr),
 			// Only the URL that the operator configured is called, so redirects
 			// are not followed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -175,7 +175,7 @@ func (w *Webhook) Run(ctx context.Context) {
 	}
 }
 
-// errRefused is a response for which a retry is useless.
+// errRefused reports a response after which a retry is useless.
 var errRefused = errors.New("refused")
 
 // deliver posts the alerts of one name.

@@ -26,8 +26,8 @@ func (s countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWebhookEndlessResponse checks that an endless response is only read up to
-// a limit, and does not use memory. The control reads the whole response.
+// TestWebhookEndlessResponse checks that an endless response is read only up to a limit, and uses
+// little memory. The control reads the whole response.
 func TestWebhookEndlessResponse(t *testing.T) {
 	var bytes, calls atomic.Int64
 	const most = 256 << 20

@@ -148,7 +148,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 	}
 }
 
-func TestWebhookAddresses(t *testing.T) {
+func TestWebhookURLRules(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://alerts.example/hook": true, "http://127.0.0.1:9/hook": true, "http://localhost/": true, "http://[::1]:9/": true,
 		"http://alerts.example/hook": false, "http://169.254.169.254/": false, "ftp://alerts.example/": false, "alerts.example": false,
@@ -163,10 +163,10 @@ func TestWebhookAddresses(t *testing.T) {
 	}
 }
 
-// TestWebhookAddress checks that alerts are never sent to the metadata address
+// TestWebhookRejectsMetadataAddress checks that alerts are never sent to the metadata address
 // of clouds, directly or by a redirect. As a control, the other tests deliver
 // to a receiver on this machine.
-func TestWebhookAddress(t *testing.T) {
+func TestWebhookRejectsMetadataAddress(t *testing.T) {
 	var log lines
 	w, err := alert.NewWebhook(alert.WebhookOptions{
 		URL: "https://169.254.169.254/latest", RetryDelay: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil)),

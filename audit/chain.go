@@ -15,9 +15,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Link returns the line of an event that follows prev. prev is zero for the
-// first line. Invalid UTF-8 is replaced, because a line must survive its
-// encoding as JSON.
+// Link returns the line of an event that follows prev. The argument prev is zero for the first
+// line. Invalid UTF-8 is replaced, because encoding a line as JSON must not change it.
 func Link(prev brig.AuditLine, e brig.Event) brig.AuditLine {
 	l := brig.AuditLine{Seq: prev.Seq + 1, Event: sanitize(e), Prev: prev.Hash}
 	l.Hash = Sum(l)

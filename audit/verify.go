@@ -30,7 +30,7 @@ type Verifier struct {
 
 	position          int
 	first, last       brig.AuditLine
-	wantPrev          [32]byte // the Prev of a valid line in last's position
+	wantPrev          [32]byte // the Prev that a valid line in the position of last must have
 	pruned            brig.AuditLine
 	contradictingLine *brig.AuditLine // contradicts last, so one of the two is invalid
 }
@@ -58,7 +58,7 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 	case l.Seq > want:
 		return v.invalid(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
 	case v.position > 1 && l.Seq == v.last.Seq && l.Hash != v.last.Hash:
-		v.contradictingLine = &l // both hashes are valid; the next line decides
+		v.contradictingLine = &l // both hashes are valid; the next line determines which line is invalid
 		return nil
 	case l.Seq < want:
 		return v.invalid(want, fmt.Sprintf("record %d is in its place, repeated or out of order", l.Seq))
@@ -125,7 +125,7 @@ func (v *Verifier) End(head *brig.AuditHead) error {
 	return nil
 }
 
-// verifyBeginning verifies that the missing lines were pruned.
+// verifyBeginning verifies that missing lines at the beginning were pruned.
 func (v *Verifier) verifyBeginning() error {
 	if v.first.Seq <= 1 {
 		return nil

@@ -161,9 +161,9 @@ func tamperings(t *testing.T) map[string]tampering {
 	}
 }
 
-// TestTampering checks that the verification detects ten thousand
+// TestTamperingIsDetected checks that the verification detects ten thousand
 // modifications, and that the error names the first invalid record.
-func TestTampering(t *testing.T) {
+func TestTamperingIsDetected(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))

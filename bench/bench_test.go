@@ -86,8 +86,8 @@ func BenchmarkRunPython(b *testing.B) {
 	}
 }
 
-// BenchmarkRunHit waits, with the timer stopped, until the pool is full again:
-// it measures a pool hit.
+// BenchmarkRunHit measures pool hits. It waits, with the timer stopped, until the pool is full
+// again.
 func BenchmarkRunHit(b *testing.B) {
 	e, ctx := newPooledEngine(b, engine.PoolOptions{
 		Memory: 1 << 30, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: 2}},

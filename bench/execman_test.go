@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// BenchmarkExecmanHit measures the latency for a client of the executor
-// manager, over HTTP, with a full pool. The original manager promised 90 ms.
+// BenchmarkExecmanHit measures the latency for a client of the executor manager, over HTTP, with a
+// full pool. The documentation of the original manager promises 90 ms.
 func BenchmarkExecmanHit(b *testing.B) {
 	limits := brig.Limits{Memory: 256 << 20}
 	e, _ := newPooledEngine(b, engine.PoolOptions{

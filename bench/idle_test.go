@@ -12,15 +12,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// BenchmarkIdle lets a sandbox with an idle interpreter wait, and reports its
-// processor usage: nearly zero, provided that gVisor's kernel sleeps while its
-// guest does.
+// BenchmarkIdle reports the CPU usage of a sandbox with an idle interpreter. It is nearly zero,
+// provided that gVisor's kernel sleeps while its guest sleeps.
 func BenchmarkIdle(b *testing.B) {
 	e, ctx := sandbox(b)
 	if _, err := e.RunCode(ctx, "one", brig.Code{Source: "1"}, nil); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(time.Second) // so that the start-up work is over
+	time.Sleep(time.Second) // wait until the start-up work has ended
 	start, before := time.Now(), used(b)
 	for b.Loop() {
 		time.Sleep(250 * time.Millisecond)
@@ -29,13 +28,13 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(float64(spent)/float64(time.Millisecond)/time.Since(start).Seconds(), "cpu-ms/s")
 }
 
-// used returns the processor time so far of all threads below this process: the
-// shim, gVisor's kernel and its helpers.
+// used returns the CPU time so far of all threads below this process: the shim, gVisor's kernel and
+// its helpers.
 func used(b *testing.B) time.Duration {
 	b.Helper()
 	parents := map[int]int{}
 	for _, file := range glob(b, "/proc/[0-9]*/stat") {
-		line, _ := os.ReadFile(file) // it may have ended
+		line, _ := os.ReadFile(file) // empty if the thread has ended
 		_, rest, _ := strings.Cut(string(line), ") ")
 		var pid, parent int
 		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(file)), "%d", &pid)

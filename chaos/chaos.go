@@ -24,11 +24,10 @@ type Server struct {
 
 // Options are the options of Run.
 type Options struct {
-	// Dir is the data directory. It may contain only files that the server
-	// creates.
+	// Dir is the data folder. It may contain only files that the server creates.
 	Dir string
-	// Start starts a server on the data directory and returns when the server
-	// is ready. The server's pool must be bounded.
+	// Start starts a server on the data folder and returns when the server is ready. The server's
+	// pool must be bounded.
 	Start func(ctx context.Context) (*Server, error)
 	// Events reads the audit log while no server runs.
 	Events func(ctx context.Context) ([]brig.Event, error)
@@ -133,8 +132,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.Report, nil
 }
 
-// warm makes a few runs, so that permanent resources exist before they are
-// counted. It returns the files of the data directory.
+// warm makes a few runs, so that permanent resources exist before they are counted. It returns the
+// files of the data folder.
 func (r *run) warm(ctx context.Context) (files []string, err error) {
 	for range 3 {
 		if _, err := r.srv.Service.Run(ctx, brig.Program{Language: brig.Python, Code: "1"}, brig.IO{}); err != nil {
@@ -274,14 +273,14 @@ func (r *run) settle(ctx context.Context, files []string) error {
 	return nil
 }
 
-// The permitted growth of a server's resources: connections of clients and to
+// These constants are the permitted growth of a server's resources: connections of clients and to
 // the database, and memory that the garbage collector has not returned.
 const (
 	spareDescriptors = 12
 	spareMemory      = 64 * brig.MiB
 )
 
-// idle waits until the server has only the sandboxes of its pool on the host.
+// idle waits until the server has no sandboxes on the host except those in its pool.
 func (r *run) idle(ctx context.Context) error {
 	why := ""
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {

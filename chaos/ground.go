@@ -21,11 +21,11 @@ import (
 )
 
 // Ground is the directory for all temporary files of one run of the test suite. Data folders of
-// tests are in it, and their processes have it as TMPDIR. By it, the suite finds the resources
-// that an interrupted run did not remove.
+// tests are in it, and their processes have it as TMPDIR. The suite identifies the leftovers of an
+// interrupted run by this directory.
 type Ground struct {
 	Dir   string
-	Alone bool // no other run had a ground when it was taken
+	Alone bool // no other run had a ground when this one was locked
 	lock  *os.File
 }
 
@@ -52,7 +52,7 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 		}
 		lock, err := lockGround(dir)
 		if err != nil {
-			alone = false // of another run, or of another user
+			alone = false // the ground belongs to another run or another user
 			failed = append(failed, fmt.Errorf("%s: %w", dir, err))
 			continue
 		}
@@ -76,7 +76,7 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 	return g, removed, nil
 }
 
-// lockGround locks a ground. The lock ends with the process that has it.
+// lockGround locks a ground. The lock ends with the process that holds it.
 func lockGround(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -105,8 +105,8 @@ func (g *Ground) Leave() ([]string, error) {
 	return clear(g.Dir)
 }
 
-// Quiet ends all processes of the ground, so that nothing runs concurrently with a test that must
-// be alone. It lists these processes.
+// Quiet ends all processes of the ground, so that a test that must run alone is not disturbed. It
+// lists these processes.
 func (g *Ground) Quiet() []string {
 	groups := groupsOf(g.Dir)
 	return endProcesses(g.Dir, groups, &groups)
@@ -128,7 +128,7 @@ func clear(dir string) (removed []string, err error) {
 	if err != nil { // a mount may lead to another user's files
 		return removed, err
 	}
-	if os.Getuid() != 0 { // RemoveAll cannot remove the content of a directory that its owner may not write
+	if os.Getuid() != 0 { // RemoveAll cannot empty a directory without write permission for its owner
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				_ = os.Chmod(name, 0o700)
@@ -163,15 +163,16 @@ type leftover struct {
 // String describes the process in the list of removed resources.
 func (l leftover) String() string { return fmt.Sprintf("process %d %.120s", l.PID, l.Cmdline) }
 
-// programs are those that tests start and that may have no environment. A process of
-// another program is the suite's only if it has TMPDIR, a cgroup of the ground, or such a
-// parent: a shell with the directory in its arguments is not.
+// programs lists the programs that tests start and that may have no environment. A process of any
+// other program belongs to the suite only if it has the ground as TMPDIR, a cgroup of the ground,
+// or a parent in the ground. A directory of the ground in the arguments of a shell is not
+// sufficient.
 var programs = []string{
 	"brig", "brig-agent", "brig-engine", "brig-shim", "runsc", "runsc-sandbox", "runsc-gofer",
 	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",
 }
 
-// belongs reports whether a process is one of a ground.
+// belongs reports whether a process belongs to a ground.
 func (l leftover) belongs(dir string, groups []string) bool {
 	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
 		return true
@@ -198,9 +199,9 @@ func readLeftover(pid int) (leftover, bool) {
 	return leftover{p, string(env)}, true
 }
 
-// endProcesses kills the processes of a ground with their descendants, and waits until
-// they have ended. own are the parent cgroups of its data folders. endProcesses adds the
-// parent cgroups of the killed processes to groups.
+// endProcesses kills the processes of a ground with their descendants, and waits until they have
+// ended. The argument own lists the parent cgroups of the ground's data folders. endProcesses adds
+// the parent cgroups of the killed processes to groups.
 func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 	for range 5 { // a process may start others before it ends
 		all := map[int]leftover{}
@@ -215,8 +216,8 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 		}
 		var list []leftover
 		for _, l := range all {
-			// A descendant of a process of the ground is one, too, such as the program
-			// in a container.
+			// A descendant of a process of the ground also belongs to the ground, for example the
+			// program in a container.
 			for p, seen := l, 0; seen < 100 && !kept[p.PID]; p, seen = all[p.Parent], seen+1 {
 				if p.belongs(dir, own) {
 					list = append(list, l)
@@ -243,7 +244,7 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 	return ended
 }
 
-// runs reports whether a process still runs.
+// runs reports whether the process is still running.
 func (l leftover) runs() bool {
 	now, ok := readLeftover(l.PID)
 	return ok && slices.Equal(now.argv, l.argv)
@@ -251,7 +252,7 @@ func (l leftover) runs() bool {
 
 // kill kills a process, unless another process now has its ID.
 func (l leftover) kill() bool {
-	p, err := os.FindProcess(l.PID) // from here on, it is this process
+	p, err := os.FindProcess(l.PID) // from here on, p refers to this process
 	if err != nil || !l.runs() {
 		return false
 	}
@@ -272,8 +273,8 @@ func (l leftover) groups() (groups []string) {
 	return groups
 }
 
-// unmountBelow detaches the mounts at and below a directory, the newest first. It fails if one is
-// left.
+// unmountBelow detaches the mounts at and below a directory, the newest first. It returns an error
+// if a mount remains.
 func unmountBelow(dir string) (removed []string, err error) {
 	for _, at := range slices.Backward(mountsBelow(dir)) {
 		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
@@ -331,7 +332,7 @@ func (g *Ground) ClearShared() (removed []string) {
 	if !g.Alone {
 		return nil
 	}
-	dead := func(name, prefix string) bool { // prefix, and the number of a process that ended
+	dead := func(name, prefix string) bool { // the name is the prefix and the ID of a process that has ended
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(name), prefix), "-")
 		pid, err := strconv.Atoi(number)
 		return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
@@ -355,7 +356,7 @@ func (g *Ground) ClearShared() (removed []string) {
 	for _, pattern := range sharedFolders {
 		names, _ := filepath.Glob(pattern)
 		for _, name := range names {
-			// A run beside another TMPDIR is unknown here, but does not take a day.
+			// A run with a different TMPDIR is unknown here, but it takes less than a day.
 			if fi, err := os.Lstat(name); err == nil && time.Since(fi.ModTime()) > 24*time.Hour && os.RemoveAll(name) == nil {
 				removed = append(removed, name)
 			}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestLeftoversOfInterruptedRunAreRemoved makes the processes, mounts and cgroups of an interrupted run, and checks that
-// the next run removes them, and nothing of a run in progress.
+// TestLeftoversOfInterruptedRunAreRemoved checks that a run removes the processes, mounts and
+// cgroups of an interrupted run, but nothing of a run in progress.
 func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// Host inspects the resources of a data directory on this machine. It defines
-// their names independently of the provider, so that the tests detect a
-// provider that changes a name or leaves resources under an old name.
+// Host inspects the resources of a data folder on this machine. It defines their names
+// independently of the provider, so that the tests detect a provider that changes a name or leaves
+// resources under an old name.
 type Host struct {
 	Dir   string // without symbolic links
 	Group string // the parent cgroup of the sandboxes
 }
 
-// NewHost returns a Host for a data directory.
+// NewHost returns a Host for a data folder.
 func NewHost(dir string) (*Host, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -31,14 +31,14 @@ func NewHost(dir string) (*Host, error) {
 	return &Host{Dir: real, Group: Group(real)}, nil
 }
 
-// Group returns the parent cgroup of the sandboxes of a data directory. dir
-// must not contain symbolic links, and need not exist.
+// Group returns the parent cgroup of the sandboxes of a data folder. The path dir must not contain
+// symbolic links, and need not exist.
 func Group(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "/brig/" + hex.EncodeToString(sum[:6])
 }
 
-// Process is a process on the machine, as /proc shows it.
+// Process describes a process on the machine, with the data from /proc.
 type Process struct {
 	PID, Parent int
 	State       byte
@@ -58,16 +58,15 @@ func (p Process) name() string {
 	return filepath.Base(word)
 }
 
-// The names of a sandbox's processes.
+// These are the names of a sandbox's processes.
 const (
 	shimName   = "brig-shim"
 	sentryName = "runsc-sandbox"
 )
 
-// Processes lists the processes of a data directory: those whose command line
-// or executable refers to it, and those in its cgroup. It excludes this
-// process, the given processes, and zombies that this process has not waited
-// for.
+// Processes lists the processes of a data folder: those whose command line or executable refers to
+// it, and those in its cgroup. It excludes this process, the given processes, and zombies that this
+// process has not waited for.
 func (h *Host) Processes(except ...int) []Process {
 	var out []Process
 	for _, pid := range processIDs() {
@@ -143,8 +142,8 @@ func (h *Host) Folders() ([]string, error) {
 	return out, nil
 }
 
-// Mounts lists the mounts below the data directory, in every mount namespace
-// that a process keeps alive.
+// Mounts lists the mounts below the data folder, in every mount namespace that a process keeps
+// alive.
 func (h *Host) Mounts() []string {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	seen := map[string]bool{}
@@ -165,8 +164,7 @@ func (h *Host) Mounts() []string {
 	return out
 }
 
-// files lists the other files of the data directory, except SQLite's auxiliary
-// files.
+// files lists the other files of the data folder, except SQLite's auxiliary files.
 func (h *Host) files() []string {
 	var out []string
 	for _, pattern := range []string{"*", ".*", "bin/*", "bin/.*", "images/*", "images/.*"} {
@@ -185,7 +183,7 @@ func (h *Host) files() []string {
 func (h *Host) leaks(before []string) map[string][]string {
 	folders, err := h.Folders()
 	if err != nil {
-		folders = []string{err.Error()} // if they cannot be listed, they may exist
+		folders = []string{err.Error()} // treat an error as a leak, because the directories may exist
 	}
 	out := map[string][]string{"cgroups": h.Cgroups(), "mounts": h.Mounts(), "folders": folders}
 	for _, p := range h.Processes() {

@@ -10,12 +10,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ledger records the results that a server has acknowledged. They must survive
-// the death of the server.
+// ledger records the results that a server has acknowledged. They must outlive the server.
 type ledger struct {
 	mu          sync.Mutex // guards the fields below
 	runs        map[string]string
-	gone        map[brig.ID]string // names of sandboxes whose removal was acknowledged
+	gone        map[brig.ID]string // the names of sandboxes whose removal was acknowledged
 	killed      map[brig.ID]bool   // sandboxes of which a process was killed
 	lastKill    time.Time          // time of the last kill
 	events      map[done]int       // successful operations

@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// load is a set of clients of a server that may die.
+// load is a set of clients of a server that may be killed.
 type load struct {
 	*ledger
 	server    atomic.Pointer[Server] // the current server
@@ -66,7 +66,7 @@ func (l *load) timed(op brig.Op, begin time.Time) {
 	}
 }
 
-// oneShot runs a one-shot.
+// oneShot runs a one-shot program and checks its result.
 func (l *load) oneShot(ctx context.Context, n int64) (string, error) {
 	name, begin := fmt.Sprintf("shot-%s-%d", l.tag, n), time.Now()
 	o, err := l.svc().Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
@@ -128,7 +128,7 @@ func (l *load) createAndDelete(ctx context.Context, n int64) (string, error) {
 	return "", nil
 }
 
-// holder keeps a sandbox and a variable in it for as long as the sandbox lives.
+// holder keeps a sandbox and a variable in its interpreter until the sandbox ends.
 type holder struct {
 	*load
 	index          int

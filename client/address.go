@@ -23,10 +23,9 @@ func checkAddress(o Options) error {
 	return nil
 }
 
-// loopback reports whether a host is this machine. It does not resolve names,
-// because DNS answers are not trustworthy. The accepted hosts are those for
-// which net/http bypasses the proxy, so "LOCALHOST" in capitals is not
-// accepted.
+// loopback reports whether a host is this machine. It does not resolve names, because DNS responses
+// are not trustworthy. The accepted hosts are those for which net/http bypasses the proxy, so
+// "LOCALHOST" in capitals is not accepted.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -35,10 +34,10 @@ func loopback(host string) bool {
 // httpClient returns the HTTP client for all requests. It never follows
 // redirects, even if the caller provided the client, because net/http would
 // send the key to other ports of the same host, and from https to http.
-func httpClient(given *http.Client) *http.Client {
+func httpClient(base *http.Client) *http.Client {
 	h := http.Client{}
-	if given != nil {
-		h = *given // a copy, so that the caller's client is not modified
+	if base != nil {
+		h = *base // a copy, so that the caller's client is not modified
 	}
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &h

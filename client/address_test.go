@@ -40,8 +40,10 @@ func TestPlainHTTP(t *testing.T) {
 // TestRedirectsAreNotFollowed checks that the target of a redirect receives
 // neither the key nor the request, regardless of the caller's HTTP client.
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	var asked []string
-	ask := func(w http.ResponseWriter, r *http.Request) { asked = append(asked, r.Header.Get("Authorization")) }
+	var received []string
+	ask := func(w http.ResponseWriter, r *http.Request) {
+		received = append(received, r.Header.Get("Authorization"))
+	}
 	elsewhere := httptest.NewServer(http.HandlerFunc(ask))
 	defer elsewhere.Close()
 	from := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +60,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		"follows redirects": {URL: plain.URL, HTTP: follows},
 		"from https":        {URL: sealed.URL, HTTP: sealed.Client()},
 	} {
-		asked = nil
+		received = nil
 		o.Key = key
 		c, err := client.New(o)
 		if err != nil {
@@ -67,8 +69,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if _, err := c.PutSecret(t.Context(), brig.SecretChange{Name: "s", Value: []byte("swordfish-swordfish")}); brig.KindOf(err) != brig.ConnectionFailed {
 			t.Errorf("%s: %v", name, err)
 		}
-		if len(asked) != 1 || asked[0] != "Bearer "+key {
-			t.Errorf("%s: the servers are asked %d times, with %q", name, len(asked), asked)
+		if len(received) != 1 || received[0] != "Bearer "+key {
+			t.Errorf("%s: servers received %d requests with the keys %q, want 1 request", name, len(received), received)
 		}
 	}
 	if follows.CheckRedirect == nil || follows.CheckRedirect(nil, nil) != nil {

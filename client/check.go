@@ -9,8 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// encode encodes a request. A value that JSON cannot represent is an error of
-// the caller.
+// encode encodes a request. A value that JSON cannot represent is reported as an invalid argument.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err == nil {

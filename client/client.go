@@ -1,6 +1,6 @@
-// Package client is a brig.Service over the network. Code that uses the
-// interface works in the same way with the client and with the engine, and one
-// test suite (servicetest) runs on both. The server is api/rest.
+// Package client is a brig.Service over the network. The client and the engine are interchangeable
+// behind the interface, and both pass the same test suite (servicetest). The server is implemented
+// by api/rest.
 package client
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/brig-run/brig/internal/version"
 )
 
-// maxError limits the number of bytes that are read of an error response.
+// maxError is the maximum number of bytes that are read from an error response.
 const maxError = 1 << 20
 
 // Options are the address of the server and the credentials of the caller.
@@ -38,14 +38,13 @@ type Options struct {
 	Name string
 	// InsecureHTTP allows plain HTTP to other machines.
 	InsecureHTTP bool
-	// HTTP sends the requests. Default: a client without a timeout, because the
-	// context of each call limits it. The client never follows redirects,
-	// because the key is only for the server at URL.
+	// HTTP sends the requests. Default: a client without a timeout, because the context of each
+	// call limits it. The client never follows redirects, because only the server at URL may
+	// receive the key.
 	HTTP *http.Client
-	// RetryTimeout bounds the time for which the client retries a call that the
-	// server rejected because it is at capacity. Such a call has not started.
-	// The client retries after the time that the server requests. Default: 30
-	// s. A negative value disables retries.
+	// RetryTimeout limits how long the client retries a call that a server at capacity has
+	// rejected. Such a call has not started. The client retries after the time that the server
+	// requests. Default: 30 s. A negative value disables retries.
 	RetryTimeout time.Duration
 }
 
@@ -72,14 +71,14 @@ type Client struct {
 // conn sends requests to the server.
 type conn struct {
 	base, key    string
-	name         string // of the server, for errors
+	name         string // the server's name in errors
 	http         *http.Client
 	retryTimeout time.Duration
 }
 
 var _ brig.Service = (*Client)(nil)
 
-// New returns a client. It does not connect yet.
+// New returns a client, without connecting to the server.
 func New(o Options) (*Client, error) {
 	if err := checkAddress(o); err != nil {
 		return nil, err
@@ -105,15 +104,15 @@ const defaultRetryTimeout = 30 * time.Second
 // send sends a request and returns a successful response. The caller closes its
 // body. send retries if the server is at capacity.
 func (c *conn) send(ctx context.Context, rq request) (*http.Response, error) {
-	body, again := rq.body.(io.Seeker)
+	body, seekable := rq.body.(io.Seeker)
 	for begin := time.Now(); ; {
 		resp, err := c.sendOnce(ctx, rq)
-		told := brig.AsError(err)
-		if err == nil || !(again || rq.body == nil) || told.Kind != brig.RateLimited || told.Field != "capacity" || told.RetryAfter == 0 {
+		reply := brig.AsError(err)
+		if err == nil || !(seekable || rq.body == nil) || reply.Kind != brig.RateLimited || reply.Field != "capacity" || reply.RetryAfter == 0 {
 			return resp, err
 		}
 		// Add jitter, so that clients do not all retry at the same time.
-		wait := told.RetryAfter + rand.N(told.RetryAfter/4+time.Millisecond) //nolint:gosec // needs no cryptographic randomness
+		wait := reply.RetryAfter + rand.N(reply.RetryAfter/4+time.Millisecond) //nolint:gosec // needs no cryptographic randomness
 		if time.Since(begin)+wait > c.retryTimeout {
 			return nil, err
 		}
@@ -122,7 +121,7 @@ func (c *conn) send(ctx context.Context, rq request) (*http.Response, error) {
 			return nil, brig.AsError(ctx.Err())
 		case <-time.After(wait):
 		}
-		if again {
+		if seekable {
 			if _, err := body.Seek(0, io.SeekStart); err != nil {
 				return nil, fmt.Errorf("send again: %w", err)
 			}
@@ -212,15 +211,14 @@ func (c *conn) responseError(resp *http.Response) error {
 		return brig.Errorf(brig.ConnectionFailed, "%s is not a Brig server (HTTP %d)", c.name, resp.StatusCode).Because(err).
 			WithHint("check that a server runs at %s; brig serve starts one", c.name)
 	}
-	told := restore(answer.Error)
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && told.Kind == brig.RateLimited {
-		told.RetryAfter = time.Duration(s) * time.Second
+	apiErr := restore(answer.Error)
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && apiErr.Kind == brig.RateLimited {
+		apiErr.RetryAfter = time.Duration(s) * time.Second
 	}
-	return told
+	return apiErr
 }
 
-// restore converts an error from the wire to the server's error. A kind that
-// this client does not know becomes Internal.
+// restore converts an error from the wire to the server's error. An unknown kind becomes Internal.
 func restore(e v1.Error) *brig.Error {
 	kind := brig.Kind(e.Kind)
 	if !slices.Contains(brig.Kinds, kind) {

@@ -96,8 +96,8 @@ func (c codeCalls) RunCode(ctx context.Context, name string, code brig.Code, on 
 	return out.Domain(), nil
 }
 
-// codeEvent decodes one event and passes it to on. It ignores events that do
-// not belong to code, and unknown events of newer servers.
+// codeEvent decodes one event and passes it to on. It ignores events that do not concern code, and
+// unknown events from newer servers.
 func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 	var (
 		chunk     v1.Chunk

@@ -40,7 +40,7 @@ func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entr
 // content reads a file during a download.
 type content struct {
 	io.ReadCloser
-	ctx context.Context // Read returns an error when it ends
+	ctx context.Context // Read returns an error after ctx has ended
 	c   *conn
 }
 
@@ -101,7 +101,7 @@ func metadataHeader(m map[string]string) (http.Header, error) {
 	return h, nil
 }
 
-// token reports whether s can be part of a header name.
+// token reports whether s is valid as part of a header name.
 func token(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))

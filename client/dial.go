@@ -19,7 +19,7 @@ type portCalls struct{ *conn }
 // Dial implements brig.Service. It upgrades its connection to the server to a
 // connection to the port.
 func (c portCalls) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
-	var mu sync.Mutex // guards under, because a transport may still be dialling another connection
+	var mu sync.Mutex // guards conn, because a transport may still be dialing another connection
 	var conn net.Conn
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		mu.Lock()
@@ -44,14 +44,14 @@ func (c portCalls) Dial(ctx context.Context, name string, port int) (net.Conn, e
 	return tunnel{body, conn}, nil
 }
 
-// tunnel is an upgraded connection to the server. The body contains the bytes
-// that were already read from it.
+// tunnel is an upgraded connection to the server. The body starts with the bytes that were already
+// read from the connection.
 type tunnel struct {
 	io.ReadWriteCloser
 	conn net.Conn
 }
 
-// CloseWrite ends the sending direction.
+// CloseWrite closes the write side.
 func (t tunnel) CloseWrite() error {
 	if half, ok := t.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -21,7 +21,7 @@ func (c execCalls) Exec(ctx context.Context, name string, cmd brig.Command, sio 
 		return nil, err
 	}
 	in, path := v1.FromCommand(cmd), sandboxPath(name, "exec")
-	in.Stream, in.Streams = wanted(sio)
+	in.Stream, in.Streams = streamsOf(sio)
 	var out v1.Result
 	if err := c.execute(ctx, path, in, in.Stream, sio, &out); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (c execCalls) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.
 	}
 	in := v1.FromProgram(p)
 	sio.Result = nil // the result of a program is in the outcome
-	in.Stream, in.Streams = wanted(sio)
+	in.Stream, in.Streams = streamsOf(sio)
 	var out v1.RunAnswer
 	if err := c.execute(ctx, "/v1/run", in, in.Stream, sio, &out); err != nil {
 		return nil, err
@@ -66,9 +66,9 @@ func (c execCalls) GetRun(ctx context.Context, name string) (*brig.Outcome, erro
 	return out.Domain(), nil
 }
 
-// wanted reports whether sio needs events and lists their streams. A stream
-// without a writer is captured in the result instead.
-func wanted(sio brig.IO) (bool, []string) {
+// streamsOf reports whether sio needs a stream of events, and returns the names of its streams. A
+// stream without a writer is captured in the result instead.
+func streamsOf(sio brig.IO) (bool, []string) {
 	streams := []string{}
 	for name, w := range writers(sio) {
 		if w != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// busyServer is a server that rejects some calls before it accepts one.
+// busyServer is a server that rejects some calls before it accepts a call.
 type busyServer struct {
 	refusals int
 	field    string
@@ -35,9 +35,9 @@ func (a *busyServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), err
 }
 
-// TestRetryAtCapacity checks that the client retries a call with the same body
-// after the time that a server at capacity requests, until the retry timeout.
-// It does not retry after a quota error.
+// TestRetryAtCapacity verifies that the client retries a call with the same body after the delay
+// that a server at capacity requests, until the retry timeout. The client does not retry after a
+// quota error.
 func TestRetryAtCapacity(t *testing.T) {
 	for name, c := range map[string]struct {
 		server       busyServer

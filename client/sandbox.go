@@ -161,7 +161,7 @@ func (c sandboxCalls) Logs(ctx context.Context, name string, o brig.LogOptions) 
 	return resp.Body, nil
 }
 
-// followLogs returns the output in a stream of events.
+// followLogs returns the log output from a stream of events.
 func (c sandboxCalls) followLogs(ctx context.Context, rq request) (io.ReadCloser, error) {
 	rq.query.Set("follow", "true")
 	rq.accept = v1.NDJSON
@@ -189,7 +189,7 @@ func (c sandboxCalls) followLogs(ctx context.Context, rq request) (io.ReadCloser
 	return followedLogs{r, cancel}, nil
 }
 
-// followedLogs is a log that is followed. Close ends the request.
+// followedLogs is the output of a followed log. Close ends the request.
 type followedLogs struct {
 	*io.PipeReader
 	cancel func()

@@ -34,15 +34,15 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop prevents further reads: once the call has returned, the caller may use
-// the reader again.
+// stop prevents further reads, because the caller may use the reader again after the call has
+// returned.
 func (s *source) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
 }
 
-// failed returns the error of the reader, if any.
+// failed returns the error of the reader, or nil.
 func (s *source) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

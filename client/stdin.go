@@ -9,9 +9,8 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// input returns a request's body: first, followed by the lines of the standard
-// input, if any. stop ends the body. It does not wait for stdin, which may be
-// an idle terminal.
+// input returns a request's body: first, followed by the lines of the standard input, if any. stop
+// ends the body without waiting for stdin, which may be an idle terminal.
 func input(first []byte, stdin io.Reader) (body io.Reader, stop func()) {
 	if stdin == nil {
 		return bytes.NewReader(first), func() {}

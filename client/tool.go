@@ -13,8 +13,7 @@ import (
 // toolCalls are the calls for tools.
 type toolCalls struct{ *conn }
 
-// toolSetups is the path of tool set-ups. The server supports tools only in
-// Letta's API.
+// toolSetups is the path of tool setups. The server supports tools only in Letta's API.
 const toolSetups = "/v1/sandbox-config"
 
 // RunTool implements brig.Service.
@@ -48,8 +47,7 @@ func toolResult(r v1.LettaReturn) *brig.ToolResult {
 	}
 }
 
-// linesOutput converts list to an output. The result does not indicate that a
-// part was omitted.
+// linesOutput converts list to an output. The output does not indicate whether a part was omitted.
 func linesOutput(list []string) brig.Output {
 	text := strings.Join(list, "")
 	return brig.Output{Head: []byte(text), Total: int64(len(text))}

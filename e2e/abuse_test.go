@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestAbuseBench runs three cases of `brig-bench abuse` for a few seconds. The
-// attacks must run, the limits must hold, and no resources may remain on the
-// host. It does not measure times.
+// TestAbuseBench runs three cases of `brig-bench abuse` for a few seconds, and verifies that the
+// attacks run, the limits hold, and no resources remain on the host. It does not measure times.
 //
 //suite:part hostile full
 func TestAbuseBench(t *testing.T) {

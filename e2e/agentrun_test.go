@@ -16,10 +16,9 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// TestProgramsAtAgentRun runs programs on AgentRun and expects the same results
-// as on other providers. A test double of the AgentRun API runs them in
-// sandboxes and interpreters of this engine. The provider's wrapper runs as one
-// cell of a session.
+// TestProgramsAtAgentRun verifies that programs have the same results on AgentRun as on other
+// providers. A test double of the AgentRun API runs them in sandboxes and interpreters of an
+// engine. The provider's wrapper runs as one cell of a session.
 //
 //suite:part providers full
 func TestProgramsAtAgentRun(t *testing.T) {
@@ -53,8 +52,8 @@ func TestProgramsAtAgentRun(t *testing.T) {
 	}
 }
 
-// sandboxMachine is a sandbox of the test double. It runs its interpreters in a
-// sandbox of an engine, because programs at AgentRun run in such interpreters.
+// sandboxMachine is a sandbox of the test double. It runs code in interpreters in an engine's
+// sandbox, because AgentRun runs programs in similar interpreters.
 type sandboxMachine struct {
 	e        *engine.Engine
 	ctx      context.Context

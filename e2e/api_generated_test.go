@@ -105,8 +105,7 @@ func serveDocument(t *testing.T) (url string, d document, empty func()) {
 	}
 }
 
-// wrongValues returns values that are invalid for fields of any type, by
-// description.
+// wrongValues returns JSON values, by description, that are invalid for many types of fields.
 func wrongValues() map[string]string {
 	return map[string]string{
 		"null": `null`, "a string": `"x"`, "NUL": `"a\u0000b"`, "odd characters": `"\u202e\ud83d\ude00\ufffe"`, "half a pair": `"\ud800"`, "not UTF-8": "\"\xff\xfe\"",
@@ -133,9 +132,8 @@ func (d document) resolve(s schemaOf) schemaOf {
 	return s
 }
 
-// bodies returns invalid bodies for an operation, by description: bodies in
-// which one field has a value of a wrong type, and bodies that are invalid as a
-// whole.
+// bodies returns invalid bodies for an operation, by description: bodies in which one field has
+// an invalid value, and bodies that are invalid as a whole.
 func (d document) bodies(s schemaOf) map[string]string {
 	s = d.resolve(s)
 	out := map[string]string{"nothing": "", "not JSON": "x", "a list": "[]", "null": "null", "cut off": `{"a`, "unknown field": `{"no_such_field":1}`, "twice": "{}{}", "not UTF-8": "\xff\xfe{}"}
@@ -149,9 +147,8 @@ func (d document) bodies(s schemaOf) map[string]string {
 	return out
 }
 
-// TestAPIGenerated sends requests to every operation of the document with every
-// field, and every path parameter, set to every invalid value. The server must
-// respond to each request immediately, and never with an internal error.
+// TestAPIGenerated verifies that the server responds immediately, and never with an internal
+// error, if any field or path parameter of any operation has an invalid value.
 //
 //suite:part core
 func TestAPIGenerated(t *testing.T) {
@@ -173,23 +170,23 @@ func TestAPIGenerated(t *testing.T) {
 					t.Errorf("%s %s: %s: %s", method, path, about, why)
 				}
 			}
-			names := segments(path)
+			names := parameterNames(path)
 			for what, v := range map[string]string{
 				"NUL": "%00", "dots": "%2e%2e", "empty": "", "long": strings.Repeat("a", 4000), "odd": "%f0%9f%98%80%e2%80%ae", "not UTF-8": "%ff", "escaped badly": "%zz", "negative": "-1",
 				"huge": strings.Repeat("9", 40), "lines": "%0d%0aX:y", "slashes": "a%2fb%5cc", "script": "%3Cimg%20src=x%3E",
 			} {
 				for i := range names {
-					try(names[i]+" is "+what, filled(path, i, v), "application/json", "{}")
+					try(names[i]+" is "+what, fillParameter(path, i, v), "application/json", "{}")
 				}
-				try("a query: "+what, filled(path, -1, "")+"?limit="+v+"&"+v+"="+v+"&path="+v+"&offset="+v, "application/json", "{}")
+				try("a query: "+what, fillParameter(path, -1, "")+"?limit="+v+"&"+v+"="+v+"&path="+v+"&offset="+v, "application/json", "{}")
 			}
 			if op.RequestBody != nil {
 				for kind, c := range op.RequestBody.Content {
 					for what, body := range d.bodies(c.Schema) {
-						try(kind+": "+what, filled(path, -1, ""), kind, body)
+						try(kind+": "+what, fillParameter(path, -1, ""), kind, body)
 					}
 				}
-				try("another type", filled(path, -1, ""), "text/xml", "<a/>")
+				try("another type", fillParameter(path, -1, ""), "text/xml", "<a/>")
 			}
 			total += n
 			attack.RecordCase("API-06", fmt.Sprintf("%s %s, generated: %d ways", method, path, n), bad > 0)
@@ -208,8 +205,8 @@ func TestAPIGenerated(t *testing.T) {
 	}
 }
 
-// TestAPIGeneratedDetectsFailingServers checks that the test detects servers that crash or do
-// not respond.
+// TestAPIGeneratedDetectsFailingServers verifies that TestAPIGenerated would detect servers that
+// crash or do not respond.
 //
 //suite:part core
 func TestAPIGeneratedDetectsFailingServers(t *testing.T) {
@@ -235,8 +232,8 @@ func TestAPIGeneratedDetectsFailingServers(t *testing.T) {
 	}
 }
 
-// sendGenerated sends a request and returns a description of the error in the
-// response, or "".
+// sendGenerated sends a request and returns a description of what is wrong with the response, or
+// "".
 func sendGenerated(client *http.Client, method, url, key, kind, body string) (why string) {
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -250,7 +247,7 @@ func sendGenerated(client *http.Client, method, url, key, kind, body string) (wh
 		return fmt.Sprintf("after %v: %v", time.Since(begin), err)
 	}
 	defer resp.Body.Close()
-	// The stream of a valid request does not end, so read only its beginning.
+	// The stream of a valid request does not end, so read only its start.
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	switch {
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented:
@@ -261,8 +258,8 @@ func sendGenerated(client *http.Client, method, url, key, kind, body string) (wh
 	return ""
 }
 
-// segments returns the names of a path's parameters.
-func segments(path string) (out []string) {
+// parameterNames returns the names of the parameters in a path.
+func parameterNames(path string) (out []string) {
 	for _, s := range strings.Split(path, "/") {
 		if strings.HasPrefix(s, "{") {
 			out = append(out, s)
@@ -271,10 +268,10 @@ func segments(path string) (out []string) {
 	return out
 }
 
-// filled replaces the i-th parameter of a path with a value, and the others
+// fillParameter replaces the i-th parameter of a path with a value, and the others
 // with valid values.
-func filled(path string, i int, v string) string {
-	for n, s := range segments(path) {
+func fillParameter(path string, i int, v string) string {
+	for n, s := range parameterNames(path) {
 		with := "box"
 		if n == i {
 			with = v

@@ -12,9 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestAttackExhaustExceedsHigherLimits is the control for the limits: with a higher limit,
-// the same program exceeds the value at which it is stopped in the other tests.
-// This proves that the limit stopped it.
+// TestAttackExhaustExceedsHigherLimits is the control for the limits: with a higher limit, the
+// same program exceeds the value at which the other tests stop it, so the limit is the cause.
 //
 //suite:part hostile
 func TestAttackExhaustExceedsHigherLimits(t *testing.T) {
@@ -33,7 +32,7 @@ func TestAttackExhaustExceedsHigherLimits(t *testing.T) {
 	}
 	for _, c := range []struct {
 		id, what, script string
-		beyond           int // the limit in the other tests; must be exceeded here
+		beyond           int // the limit in the other tests, which must be exceeded here
 	}{
 		{"RES-01", "children", "python3 -c \"\nimport os,time\nn=0\nwhile n<150:\n  try:\n    if os.fork()==0: time.sleep(5); os._exit(0)\n  except OSError: break\n  n+=1\nprint(n)\"", 64},
 		{"RES-02", "threads", "python3 -c \"\nimport threading,time\nn=0\ntry:\n  while n<150: threading.Thread(target=time.sleep,args=(1,),daemon=True).start(); n+=1\nexcept RuntimeError: pass\nprint(n,flush=True)\"", 64},
@@ -46,7 +45,7 @@ func TestAttackExhaustExceedsHigherLimits(t *testing.T) {
 		}
 		attack.RecordMutant(c.id, c.what, "the limit", n > c.beyond)
 	}
-	// The check detects files on the host's own disk.
+	// The control of inodes: the count includes files on the host's disk.
 	before, dir := inodes(t, m), filepath.Join(p.DataDir, "control")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -65,11 +64,10 @@ func TestAttackExhaustExceedsHigherLimits(t *testing.T) {
 	attack.RecordMutant("RES-05", "files of the host's disk", "the sandbox", used >= 3_000)
 }
 
-// TestAttackShareSucceedsWithoutLimits contains the controls for memory, processors and
-// output.
+// TestAttackExceedsSharesWithoutLimits is the control for the limits of memory, CPUs and output.
 //
 //suite:part hostile
-func TestAttackShareSucceedsWithoutLimits(t *testing.T) {
+func TestAttackExceedsSharesWithoutLimits(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	const much = "x=bytearray(200<<20)\nfor i in range(0,len(x),4096): x[i]=1\nprint('had it')"
@@ -97,30 +95,29 @@ func TestAttackShareSucceedsWithoutLimits(t *testing.T) {
 	} else {
 		attack.RecordMutant("RES-07", "14 MB of output", "the limit", true)
 	}
-	// Regardless of other load on the host, four programs that may use a whole
-	// processor eventually get more than a quarter of one.
+	// Regardless of other load on the host, four busy programs with a higher limit eventually use
+	// more than a quarter of a CPU.
 	s, err := e.Create(ctx, brig.Spec{Limits: brig.Limits{CPUs: 2}, Command: &brig.Command{Shell: "for i in 1 2 3 4; do while :; do :; done & done; wait"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := 0.0
-	for end := time.Now().Add(4 * patience); most < 0.55 && time.Now().Before(end); {
+	highest := 0.0
+	for end := time.Now().Add(4 * patience); highest < 0.55 && time.Now().Before(end); {
 		before, start := cpuTime(t, dataDirOf(t, e), s.ID), time.Now()
 		time.Sleep(time.Second)
-		most = max(most, (cpuTime(t, dataDirOf(t, e), s.ID)-before).Seconds()/time.Since(start).Seconds())
+		highest = max(highest, (cpuTime(t, dataDirOf(t, e), s.ID)-before).Seconds()/time.Since(start).Seconds())
 	}
-	if most < 0.55 {
-		t.Errorf("four programs that spin use %.3f of two processors", most)
+	if highest < 0.55 {
+		t.Errorf("four programs that spin use %.3f of two processors", highest)
 	}
-	attack.RecordMutant("RES-08", "four programs that spin, where half a processor is the limit of the test", "the limit", most >= 0.55)
+	attack.RecordMutant("RES-08", "four programs that spin, where half a processor is the limit of the test", "the limit", highest >= 0.55)
 	if err := e.Remove(ctx, s.Spec.Name); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestHeapWatcherDetectsTrustingReaders is the control for the hostile agent: the heap
-// watcher detects a reader that trusts a length, and one that reads without a
-// limit.
+// TestHeapWatcherDetectsTrustingReaders is the control for the hostile agent: the heap watcher
+// detects a reader that trusts a length, and a reader without a limit.
 //
 //suite:part hostile
 func TestHeapWatcherDetectsTrustingReaders(t *testing.T) {

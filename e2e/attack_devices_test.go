@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// nodes tries to create and open device nodes in each of the given directories.
+// nodes is a program that tries to create and open device nodes in each of the given directories.
 const nodes = `
 import os, stat, sys, json
 for kind, major, minor in json.loads(sys.argv[1]):
@@ -64,7 +64,7 @@ func TestAttackDevices(t *testing.T) {
 			attack.RecordCase("ESC-05", fmt.Sprintf("mknod %s %d %d as %s, in five places", n.kind, n.major, n.minor, user), escaped)
 		}
 	}
-	// The control, with /dev/null, which is harmless.
+	// The control creates a node for /dev/null on the host, which is harmless.
 	out, err := exec.Command("python3", "-c", nodes, `[["c",1,3]]`, t.TempDir()).CombinedOutput()
 	seen := err == nil && strings.Contains(string(out), "opened")
 	if !seen {

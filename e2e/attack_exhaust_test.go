@@ -15,9 +15,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestAttackProcesses verifies that a program that starts too many processes
-// only affects itself: other commands work, the sentry survives, and the host's
-// own limit is not approached.
+// TestAttackProcesses verifies that a program that starts too many processes affects only itself:
+// other commands work, the sentry keeps running, and the number of threads on the host stays far
+// below the host's limit.
 //
 //suite:part hostile
 func TestAttackProcesses(t *testing.T) {
@@ -43,19 +43,19 @@ except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// A classic fork bomb. Its forks fail repeatedly.
+		// A fork bomb, whose forks fail repeatedly.
 		_, _, _ = m.try(brig.Command{Shell: "b() { b | b & }; b; sleep 9", Timeout: 3 * time.Second})
 	}()
-	most := 0
+	peak := 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		most = max(most, m.threads())
+		peak = max(peak, m.threads())
 	}
 	if res, out, err := m.try(brig.Command{Shell: "echo alive", User: "root"}); err != nil || out != "alive\n" {
 		t.Errorf("beside a fork bomb: %q, %+v, %v", out, res, err)
 	}
 	<-done
-	if limit := 4*64 + 512; most == 0 || most > limit*3/4 {
-		t.Errorf("the host saw %d threads, and would stop at %d", most, limit)
+	if limit := 4*64 + 512; peak == 0 || peak > limit*3/4 {
+		t.Errorf("the host saw %d threads, and would stop at %d", peak, limit)
 	}
 	if m.sentry() != sentry {
 		t.Error("the sentry is another one")
@@ -75,8 +75,7 @@ func TestAttackOpenFiles(t *testing.T) {
 	if out := m.sh("user", probe+" files"); !strings.HasSuffix(out, " EMFILE\n") || len(out) > len("100 EMFILE\n") {
 		t.Errorf("%q", out)
 	}
-	// Many processes with open files at the same time do not use up the agent's
-	// descriptors.
+	// Many concurrent processes with open files do not exhaust the agent's descriptors.
 	if _, _, err := m.try(brig.Command{Shell: "for i in $(seq 30); do (exec 9<" + probe + "; sleep 1) & done; wait"}); err != nil {
 		t.Error(err)
 	}
@@ -85,8 +84,8 @@ func TestAttackOpenFiles(t *testing.T) {
 	}
 }
 
-// TestAttackDisk verifies that a sandbox can write only a limited amount of
-// data, and that its disk space is freed afterwards.
+// TestAttackDisk verifies that a sandbox can write only a limited amount of data, and that its
+// disk space is freed when it ends.
 //
 //suite:part hostile
 func TestAttackDisk(t *testing.T) {
@@ -121,29 +120,28 @@ func TestAttackDisk(t *testing.T) {
 	m.checkNoTraces()
 }
 
-// onDisk returns the number of bytes of the host's disk that back the writable
-// layer: the layer's file is unlinked, so it is found by the sentry's
-// descriptors.
+// onDisk returns the number of bytes on the host's disk that back the writable layer. The layer's
+// file is unlinked, so it is found through the sentry's descriptors.
 func onDisk(t *testing.T, m *machine) int64 {
 	t.Helper()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.sentry()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var most int64
+	var peak int64
 	for _, fd := range fds {
 		var st syscall.Stat_t
 		if syscall.Stat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG {
 			if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, m.dir+"/overlay/") {
-				most = max(most, st.Blocks*512)
+				peak = max(peak, st.Blocks*512)
 			}
 		}
 	}
-	return most
+	return peak
 }
 
-// TestAttackInodes verifies that memory bounds the number of empty files, and
-// that only a component inside the sandbox fails.
+// TestAttackInodes verifies that the memory limit bounds the number of empty files, and that only
+// a component inside the sandbox fails.
 //
 //suite:part hostile
 func TestAttackInodes(t *testing.T) {
@@ -176,8 +174,8 @@ func TestAttackInodes(t *testing.T) {
 	}
 }
 
-// inodes counts the inodes of the host that a sandbox uses: the files in its
-// provider's data folder, and those that its processes have open, which may be unlinked.
+// inodes counts the inodes on the host that a sandbox uses: the files in its provider's data
+// folder, and open files of its processes, which may be unlinked.
 func inodes(t *testing.T, m *machine) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(m.p.DataDir, func(_ string, _ fs.DirEntry, err error) error {
@@ -190,7 +188,7 @@ func inodes(t *testing.T, m *machine) (n int) {
 		t.Fatal(err)
 	}
 	for _, pid := range m.pids() {
-		fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // it may have ended
+		fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // the process may have ended
 		n += len(fds)
 	}
 	return n

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// ways returns paths that might resolve to a file of the host, in the encoding
-// of a query. Some are encoded twice, because some parsers decode twice.
+// ways returns URL-encoded paths that might resolve to a file of the host. Some are encoded
+// twice, because some parsers decode twice.
 func ways(canary string) []string {
 	var out []string
 	name := strings.TrimPrefix(canary, "/")
@@ -40,9 +40,9 @@ func ways(canary string) []string {
 	return append(out, url.QueryEscape("/"+strings.Repeat("a/", 4000)+up(4000)+name), url.QueryEscape("/"+strings.Repeat("a", 5000)), "", "&path="+name)
 }
 
-// TestAttackPaths verifies that the files API resolves every path inside the
-// sandbox. It must not read, list, create, move or remove any file on the host,
-// and must not respond with an internal error.
+// TestAttackPaths verifies that the files API resolves every path inside the sandbox. It never
+// reads, lists, creates, moves or removes a file on the host, and never responds with an internal
+// error.
 //
 //suite:part hostile
 func TestAttackPaths(t *testing.T) {
@@ -92,7 +92,7 @@ func TestAttackPaths(t *testing.T) {
 		}
 		return strings.ToValidUTF8(p, "�")
 	}
-	told := map[string]int{}
+	responses := map[string]int{}
 	for i, p := range list {
 		for _, op := range []struct{ name, method, path, body string }{
 			{"mine", http.MethodPut, files + "/content?path=/workspace/mine", "planted"},
@@ -105,10 +105,10 @@ func TestAttackPaths(t *testing.T) {
 			{"remove", http.MethodDelete, files + "?path=" + p, ""},
 		} {
 			status, body := s.file(op.method, op.path, op.body)
-			told[fmt.Sprint(op.name, " ", status)]++
-			// The directory's name is part of the test's own requests, so
-			// responses may contain it. Responses must not contain its content
-			// or its size; the file that the test writes has a different size.
+			responses[fmt.Sprint(op.name, " ", status)]++
+			// Responses may repeat the directory's name, which is part of the requests, but must
+			// not contain the content or the size of its file. The file that the test writes has
+			// a different size.
 			escaped := strings.Contains(body, secret) || status >= 500 || status == 200 && strings.Contains(body, mark) && strings.Contains(body, fmt.Sprintf(`"size":%d`, len(secret)))
 			if now := state(); now != before {
 				escaped, before = true, now
@@ -126,13 +126,13 @@ func TestAttackPaths(t *testing.T) {
 			links()
 		}
 	}
-	t.Logf("%v", told)
+	t.Logf("%v", responses)
 	for _, op := range []string{"read", "list", "stat", "move", "move onto", "write", "remove"} {
-		if told[op+" 200"]+told[op+" 204"] == 0 {
-			t.Errorf("no %s did anything: %v", op, told)
+		if responses[op+" 200"]+responses[op+" 204"] == 0 {
+			t.Errorf("no %s did anything: %v", op, responses)
 		}
 	}
-	naivePaths(t, list, secret)
+	checkNaivePaths(t, list, secret)
 }
 
 // file sends a request to the files API. The body of an upload is not JSON.
@@ -159,9 +159,9 @@ func (s *server) file(method, path, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// naivePaths is the control: a server that joins the requested path to a
-// directory, and assumes that the result is within it, reveals the canary.
-func naivePaths(t *testing.T, list []string, secret string) {
+// checkNaivePaths is the control: a server that joins the requested path to a directory, and does
+// not verify that the result is inside it, reveals the canary.
+func checkNaivePaths(t *testing.T, list []string, secret string) {
 	t.Helper()
 	root := t.TempDir()
 	var fooled []string
@@ -184,8 +184,8 @@ func naivePaths(t *testing.T, list []string, secret string) {
 	}
 }
 
-// TestAttackSpecialFiles verifies that the API rejects special files
-// immediately: it neither reads them endlessly nor waits for them.
+// TestAttackSpecialFiles verifies that the API rejects special files immediately, instead of
+// reading them endlessly or waiting for them.
 //
 //suite:part hostile
 func TestAttackSpecialFiles(t *testing.T) {
@@ -208,8 +208,8 @@ func TestAttackSpecialFiles(t *testing.T) {
 			attack.RecordCase("FS-06", method+" "+p, escaped)
 		}
 	}
-	// The control: the API reads a regular file, and a program in the sandbox
-	// can read endlessly from a special one.
+	// The control: the API reads a regular file, and a program in the sandbox can read endless
+	// data from a special file.
 	status, body := s.do(http.MethodGet, "/v1/sandboxes/box/files/content?path=/workspace/file", "")
 	res, err := c.Exec(ctx, "box", brig.Command{Shell: "head -c 100000 zeros"}, brig.IO{})
 	if status != 200 || body != "text\n" || err != nil || len(res.Stdout.Head) != 100000 {

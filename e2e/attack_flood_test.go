@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// signals sends every signal to every process, repeatedly.
+// signals is a program that repeatedly sends every signal to every process.
 const signals = `
 import os, signal, sys, time
 for s in range(1, 65):
@@ -38,18 +38,17 @@ while time.time() < end:
     except OSError: pass
 print(n)`
 
-// TestAttackSignals verifies that signals can affect only the sender and
-// processes of the same user in the sandbox, but neither the agent nor
-// processes outside.
+// TestAttackSignals verifies that signals reach only processes of the same user in the sandbox,
+// and neither the agent nor processes outside the sandbox.
 //
 //suite:part hostile
 func TestAttackSignals(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
-	beside := newMachine(t, p, images, "beside", nil)
+	neighbor := newMachine(t, p, images, "beside", nil)
 	for _, user := range []string{"user", "root"} {
 		m := newMachine(t, p, images, brig.ID("signals-"+user), nil)
-		sentry, agent := m.sentry(), beside.sentry()
+		sentry, agent := m.sentry(), neighbor.sentry()
 		flood := make(chan string, 1)
 		go func() {
 			res, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", fmt.Sprintf(signals, 3.0)}, User: user})
@@ -58,24 +57,22 @@ func TestAttackSignals(t *testing.T) {
 		var took []time.Duration
 		for range 10 {
 			start := time.Now()
-			if out := beside.sh("user", "echo fine"); out != "fine\n" {
+			if out := neighbor.sh("user", "echo fine"); out != "fine\n" {
 				t.Errorf("the neighbour: %q", out)
 			}
 			took = append(took, time.Since(start))
 			time.Sleep(200 * time.Millisecond)
 		}
 		printed := <-flood
-		// The flood may have killed commands that ran at the same time, but
-		// later commands must work.
+		// The flood may have killed concurrent commands, but later commands must work.
 		_, out, err := m.try(brig.Command{Shell: "echo alive"})
-		escaped := err != nil || out != "alive\n" || m.sentry() != sentry || beside.sentry() != agent || slices.Max(took) > patience
+		escaped := err != nil || out != "alive\n" || m.sentry() != sentry || neighbor.sentry() != agent || slices.Max(took) > patience
 		if escaped {
 			t.Errorf("as %s: %q, %v; the neighbour took up to %v; the flood: %s", user, out, err, slices.Max(took), printed)
 		}
 		attack.RecordCase("RES-11", "every signal to everybody, as "+user, escaped)
 	}
-	// The control: a process of the same user that is not a sandbox's agent is
-	// killed.
+	// The control: a signal kills a process of the same user that is not a sandbox's agent.
 	victim := exec.Command("sleep", "60")
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
@@ -96,8 +93,8 @@ func TestAttackSignals(t *testing.T) {
 	attack.RecordMutant("RES-11", "the same, on the host, to a process of the same user", "the agent's own user, and the sandbox", seen)
 }
 
-// flood opens connections, sends an incomplete request on each of them, and keeps them
-// until the file /workspace/over exists.
+// flood is a program that opens connections, sends an incomplete request on each, and keeps them
+// open until the file /workspace/over exists.
 const flood = `
 import os, resource, socket, ssl, threading, time
 conns, refused = [], 0
@@ -112,10 +109,9 @@ print(len(conns), "open", refused, "refused")
 end = time.time() + %d
 while time.time() < end and not os.path.exists("/workspace/over"): time.sleep(0.1)`
 
-// TestAttackProxyFlood verifies that a sandbox that opens as many connections
-// as possible, with only incomplete requests, costs the server a bounded number
-// of connections and bounded memory. The server must still serve other
-// sandboxes.
+// TestAttackProxyFlood verifies that the server's connections and memory for a sandbox are
+// bounded if the sandbox opens as many connections as possible with incomplete requests, and that
+// the server still serves other sandboxes.
 //
 //suite:part hostile
 func TestAttackProxyFlood(t *testing.T) {
@@ -124,7 +120,7 @@ func TestAttackProxyFlood(t *testing.T) {
 	}
 	run(t, "ip", "link", "set", "lo", "up")
 	run(t, "ip", "addr", "add", good+"/32", "dev", "lo")
-	var open, most atomic.Int64
+	var open, maxOpen atomic.Int64
 	ln, err := net.Listen("tcp", good+":80")
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +132,7 @@ func TestAttackProxyFlood(t *testing.T) {
 			if err != nil {
 				return
 			}
-			most.Store(max(most.Load(), open.Add(1)))
+			maxOpen.Store(max(maxOpen.Load(), open.Add(1)))
 			go func() {
 				defer func() { c.Close(); open.Add(-1) }()
 				b := make([]byte, 4096)
@@ -150,10 +146,10 @@ func TestAttackProxyFlood(t *testing.T) {
 	}()
 	names := fixedNames{"busy.test": netip.MustParseAddr(good)}
 	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: names}})
-	const wanted, bound = 1500, 512 // attempted connections, and the bound per sandbox
-	for _, looked := range []bool{false, true} {
+	const attempted, bound = 1500, 512 // attempted connections, and the bound per sandbox
+	for _, inspected := range []bool{false, true} {
 		rule := brig.EgressRule{Host: "busy.test"}
-		if looked {
+		if inspected {
 			rule.Methods = []string{"GET"}
 		}
 		rules := brig.Egress{Rules: []brig.EgressRule{rule, {CIDR: good}}}
@@ -166,12 +162,12 @@ func TestAttackProxyFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		most.Store(0)
+		maxOpen.Store(0)
 		peak, stop := watchHeap()
-		begun := peak.Load()
+		initialHeap := peak.Load()
 		done := make(chan string, 1)
 		go func() {
-			r, err := e.Exec(ctx, bad.Spec.Name, brig.Command{Argv: []string{"python3", "-c", fmt.Sprintf(flood, wanted, 30000, 120)}, Timeout: 3 * time.Minute}, brig.IO{})
+			r, err := e.Exec(ctx, bad.Spec.Name, brig.Command{Argv: []string{"python3", "-c", fmt.Sprintf(flood, attempted, 30000, 120)}, Timeout: 3 * time.Minute}, brig.IO{})
 			if err != nil {
 				done <- err.Error()
 				return
@@ -187,7 +183,7 @@ func TestAttackProxyFlood(t *testing.T) {
 				t.Errorf("the neighbour: %+v, %v: %s", r, err, r.Stderr.Head)
 			}
 			slow, served = max(slow, time.Since(start)), served+1
-			if served == 3 { // on a busy host, the neighbour is slow and the flood short
+			if served == 3 { // on a busy host, the other sandbox may be slow and the flood short
 				if _, err := e.Files(bad.Spec.Name).Write(ctx, brig.Path{Name: "/workspace/over"}, brig.FileWrite{}, strings.NewReader("")); err != nil {
 					t.Error(err)
 				}
@@ -198,21 +194,21 @@ func TestAttackProxyFlood(t *testing.T) {
 			}
 		}
 		stop()
-		grown := peak.Load() - begun
-		escaped := most.Load() > bound+10 || grown > 256*brig.MiB || served < 3 || slow > 2*patience || !strings.Contains(printed, "open")
+		grown := peak.Load() - initialHeap
+		escaped := maxOpen.Load() > bound+10 || grown > 256*brig.MiB || served < 3 || slow > 2*patience || !strings.Contains(printed, "open")
 		if escaped {
-			t.Errorf("looked at %t: up to %d connections, %d MiB, the neighbour was served %d times, in up to %v; it said %s", looked, most.Load(), grown>>20, served, slow, printed)
+			t.Errorf("looked at %t: up to %d connections, %d MiB, the neighbour was served %d times, in up to %v; it said %s", inspected, maxOpen.Load(), grown>>20, served, slow, printed)
 		}
-		t.Logf("looked at %t: up to %d connections outside, %d MiB more, the neighbour was served %d times, in up to %v; it said %s", looked, most.Load(), grown>>20, served, slow, printed)
-		attack.RecordCase("NET-16", fmt.Sprintf("%d connections that say half, looked at: %t", wanted, looked), escaped)
+		t.Logf("looked at %t: up to %d connections outside, %d MiB more, the neighbour was served %d times, in up to %v; it said %s", inspected, maxOpen.Load(), grown>>20, served, slow, printed)
+		attack.RecordCase("NET-16", fmt.Sprintf("%d connections that say half, looked at: %t", attempted, inspected), escaped)
 		for _, b := range []*brig.Sandbox{bad, neighbour} {
 			if err := e.Remove(ctx, b.Spec.Name); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	// The control: without the proxy, every attempted connection arrives.
-	most.Store(0)
+	// The control: without the proxy, every attempted connection reaches the host.
+	maxOpen.Store(0)
 	var conns []net.Conn
 	for range bound + 100 {
 		c, err := net.Dial("tcp", good+":80")
@@ -221,15 +217,15 @@ func TestAttackProxyFlood(t *testing.T) {
 		}
 		conns = append(conns, c)
 	}
-	for end := time.Now().Add(patience); most.Load() <= bound+10 && time.Now().Before(end); {
+	for end := time.Now().Add(patience); maxOpen.Load() <= bound+10 && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	seen := most.Load() > bound+10
+	seen := maxOpen.Load() > bound+10
 	for _, c := range conns {
 		c.Close()
 	}
 	if !seen {
-		t.Errorf("%d connections are seen", most.Load())
+		t.Errorf("%d connections are seen", maxOpen.Load())
 	}
 	attack.RecordMutant("NET-16", "as many connections, from the host", "the bound for each sandbox", seen)
 }

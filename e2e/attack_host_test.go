@@ -28,9 +28,8 @@ func quoted(s string) string {
 	return string(b)
 }
 
-// knockProgram tries to connect to each of the given addresses, and sends a
-// greeting to it.
-const knockProgram = `
+// connectProgram tries to connect to each of the given addresses and to send a greeting.
+const connectProgram = `
 import socket, sys, json
 socket.setdefaulttimeout(1)
 for place in json.loads(sys.argv[1]):
@@ -43,14 +42,13 @@ for place in json.loads(sys.argv[1]):
     except Exception as e: pass
 `
 
-// TestAttackSockets verifies that a sandbox cannot connect to sockets of the
-// host: neither to its server, by any of the host's addresses, nor to a Unix
-// socket, named or abstract.
+// TestAttackSockets verifies that a sandbox cannot connect to sockets of the host: neither to the
+// server at any of the host's addresses, nor to a named or abstract Unix socket.
 //
 //suite:part hostile
 func TestAttackSockets(t *testing.T) {
 	needRoot(t)
-	var came atomic.Int64
+	var arrivals atomic.Int64
 	listen := func(network, at string) net.Listener {
 		t.Helper()
 		ln, err := net.Listen(network, at)
@@ -64,7 +62,7 @@ func TestAttackSockets(t *testing.T) {
 				if err != nil {
 					return
 				}
-				came.Add(1)
+				arrivals.Add(1)
 				c.Close()
 			}
 		}()
@@ -105,11 +103,11 @@ func TestAttackSockets(t *testing.T) {
 			defer up.Close()
 		}
 		for _, user := range []string{"user", "root"} {
-			_, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", knockProgram, string(b)}, User: user, Timeout: time.Minute})
+			_, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", connectProgram, string(b)}, User: user, Timeout: time.Minute})
 			time.Sleep(100 * time.Millisecond)
-			escaped := err != nil || strings.Contains(out, "connected") || came.Load() > 0
+			escaped := err != nil || strings.Contains(out, "connected") || arrivals.Load() > 0
 			if escaped {
-				t.Errorf("%s as %s: %v, %d came: %s", with, user, err, came.Load(), out)
+				t.Errorf("%s as %s: %v, %d came: %s", with, user, err, arrivals.Load(), out)
 			}
 			for _, place := range places {
 				attack.RecordCase("ESC-06", fmt.Sprintf("connect to %v as %s, %s", strings.ReplaceAll(fmt.Sprint(place), fmt.Sprint(port), "PORT"), user, with), escaped)
@@ -117,13 +115,13 @@ func TestAttackSockets(t *testing.T) {
 		}
 	}
 	// The control: outside of a sandbox, the same program can connect.
-	out, err := exec.Command("python3", "-c", knockProgram, string(b)).CombinedOutput()
-	for end := time.Now().Add(patience); came.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	out, err := exec.Command("python3", "-c", connectProgram, string(b)).CombinedOutput()
+	for end := time.Now().Add(patience); arrivals.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
-	if err != nil || came.Load() < 3 {
-		t.Errorf("on the host: %v, %d came: %s", err, came.Load(), out)
+	if err != nil || arrivals.Load() < 3 {
+		t.Errorf("on the host: %v, %d came: %s", err, arrivals.Load(), out)
 	}
-	attack.RecordMutant("ESC-06", "the same program on the host", "the sandbox", came.Load() >= 3)
+	attack.RecordMutant("ESC-06", "the same program on the host", "the sandbox", arrivals.Load() >= 3)
 }
 
 // digests returns the checksums of files of the host.
@@ -138,12 +136,11 @@ func digests(t *testing.T, names ...string) string {
 	return all.String()
 }
 
-// overwriteProgram writes to each of the given files in every possible way.
+// overwriteProgram tries to overwrite each of the given files in several ways.
 const overwriteProgram = `for f in %s; do (echo pwned > $f) 2>/dev/null; (echo pwned >> $f) 2>/dev/null; (rm -f $f && echo pwned > $f) 2>/dev/null; (mv /tmp/pwned $f) 2>/dev/null; (chmod 777 $f) 2>/dev/null; done; true`
 
-// TestAttackOverwrite has root in a sandbox write to all paths that may refer
-// to the sandbox's own programs or to settings of the host's kernel. It
-// verifies that the programs and the settings are unchanged.
+// TestAttackOverwrite verifies that root in a sandbox cannot change the sandbox's own programs or
+// settings of the host's kernel through any path that may refer to them.
 //
 //suite:part hostile
 func TestAttackOverwrite(t *testing.T) {
@@ -180,8 +177,7 @@ func TestAttackOverwrite(t *testing.T) {
 				attack.RecordCase(c.id, "write to "+filepath.Base(name)+" as "+user, escaped)
 			}
 		}
-		// The control: on the host, the same script modifies a file that it may
-		// write.
+		// The control: on the host, the same script modifies a writable file.
 		own := filepath.Join(t.TempDir(), "copy")
 		if err := os.WriteFile(own, []byte("whole"), 0o755); err != nil {
 			t.Fatal(err)
@@ -202,8 +198,7 @@ func TestAttackOverwrite(t *testing.T) {
 // hostFactsProgram prints all information that might identify the host.
 const hostFactsProgram = `uname -a; hostname; cat /etc/machine-id /etc/hostname /proc/sys/kernel/random/boot_id /proc/version /proc/cmdline /proc/self/cgroup /proc/self/mountinfo /proc/mounts /proc/sys/kernel/hostname /proc/net/dev /proc/net/route /proc/net/arp /proc/swaps /proc/diskstats /proc/partitions /proc/modules /sys/class/dmi/id/* /sys/class/net/*/address /etc/resolv.conf /proc/self/environ 2>/dev/null; true`
 
-// hostFacts returns the facts that identify this host, by name. A sandbox must
-// not reveal them.
+// hostFacts returns facts that identify this host, by name. A sandbox must not reveal them.
 func hostFacts(t *testing.T, dataDir string) map[string]string {
 	t.Helper()
 	facts := map[string]string{"data folder": dataDir}
@@ -229,8 +224,7 @@ func hostFacts(t *testing.T, dataDir string) map[string]string {
 	return facts
 }
 
-// TestAttackFingerprint verifies that a sandbox cannot determine the identity
-// of its host.
+// TestAttackFingerprint verifies that a sandbox cannot identify its host.
 //
 //suite:part hostile
 func TestAttackFingerprint(t *testing.T) {

@@ -45,9 +45,8 @@ func (c *byteCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAttackHostileAgent verifies that the host tolerates any response of an
-// agent: it returns in time, with an error or a bounded result, and can end the
-// sandbox.
+// TestAttackHostileAgent verifies that the host tolerates any response of an agent: a call
+// returns in time, with an error or a bounded result, and the sandbox can be ended.
 //
 //suite:part hostile waits
 func TestAttackHostileAgent(t *testing.T) {
@@ -76,8 +75,8 @@ func TestAttackHostileAgent(t *testing.T) {
 	}
 	all.Wait()
 	stop()
-	if most := peak.Load(); most > 128*brig.MiB {
-		t.Errorf("the heap grew to %d bytes", most)
+	if highest := peak.Load(); highest > 128*brig.MiB {
+		t.Errorf("the heap grew to %d bytes", highest)
 	}
 	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -87,7 +86,7 @@ func TestAttackHostileAgent(t *testing.T) {
 	}
 }
 
-// callHostileAgent makes one call to an agent that misbehaves in the given way.
+// callHostileAgent makes a call to an agent that misbehaves in the given way.
 func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 	spec := brig.Spec{Name: "hostile", Image: digest, Limits: brig.DefaultLimitRange().Default}
 	spec.Limits.Memory = 128 * brig.MiB
@@ -119,15 +118,15 @@ func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 		res, err = in.Exec(t.Context(), "x", brig.Command{Argv: []string{what}, Timeout: 2 * time.Second}, brig.IO{Stdout: &out, Stderr: &out})
 		timesOut := slices.Contains([]string{"endless", "silent", "trickle", "stubborn", "killed", "flooded", "closes"}, what)
 		if ends := what != "lies" && what != "error"; ends {
-			// The engine must end the sandbox, because no other action removes
-			// the processes of such a command.
+			// The engine must end the sandbox, because the processes of such a command cannot be
+			// removed otherwise.
 			if e := in.Exit(); e == nil || e.Reason != brig.AgentLost {
 				t.Errorf("exit: %+v", e)
 			}
 		}
 		switch {
 		case what == "lies":
-			// A guest may lie about its program, but not about the host.
+			// A guest can forge the exit code of its program, but not the verdicts of the host.
 			if err != nil || res.TimedOut || res.OOMKilled || res.ExitCode < 0 || res.ExitCode > 255 {
 				t.Errorf("%+v, %v", res, err)
 			}
@@ -141,21 +140,20 @@ func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 			t.Errorf("the agent's error went through: %d bytes, field %q", len(err.Error()), brig.AsError(err).Field)
 		}
 	}
-	// An agent that does not respond has some time, because an agent that
-	// competes with many programs is slow, too. An agent that responds but
-	// makes no progress has a minute or two. An agent that violates the
-	// protocol has none.
-	most := patience
+	// An unresponsive agent gets some time, because an agent that competes with many programs is
+	// slow, too. An agent that responds but makes no progress gets a minute or two. An agent that
+	// violates the protocol gets none.
+	limit := patience
 	switch what {
 	case "silent", "endless", "trickle", "half", "closes":
-		most += guest.AgentTimeout
+		limit += guest.AgentTimeout
 	case "killed":
-		most += 2 * guest.AgentTimeout
+		limit += 2 * guest.AgentTimeout
 	case "stubborn":
-		most += 4 * guest.AgentTimeout
+		limit += 4 * guest.AgentTimeout
 	}
 	d := time.Since(start)
-	if t.Logf("the verdict took %v", d.Round(time.Millisecond)); d > most {
+	if t.Logf("the verdict took %v", d.Round(time.Millisecond)); d > limit {
 		t.Errorf("it took %v", d)
 	}
 	start = time.Now()

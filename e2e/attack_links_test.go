@@ -14,14 +14,13 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// outside creates a directory that only root may change, with a file that does
-// not exist elsewhere.
+// outside creates a directory that only root may change, with files whose names do not exist
+// elsewhere.
 const outside = "mkdir -p /home/outside/deep && echo outside > /home/outside/mark && echo outside > /home/outside/taken.csv && echo outside > /home/outside/deep/taken && chmod -R a+rX /home/outside"
 
-// TestAttackOpensFollowNoLink opens a directory by descriptor inside gVisor,
-// thousands of times, while a program swaps it with a symbolic link: no open
-// may follow the link. The control is os.Root, which follows the link inside
-// gVisor.
+// TestAttackOpensFollowNoLink verifies that opening a directory inside gVisor, thousands of
+// times, never follows a symbolic link with which a program swaps the directory. The control is
+// os.Root, which follows the link inside gVisor.
 //
 //suite:part hostile
 func TestAttackOpensFollowNoLink(t *testing.T) {
@@ -57,10 +56,9 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 	attack.RecordMutant("FS-02", "os.Root inside gVisor", "opening without O_DIRECTORY", leaked > 0)
 }
 
-// TestAttackTreesFollowNoLink verifies that the agent's operations on a tree
-// never affect files outside of it, both with root's permissions and with the
-// agent's own. Meanwhile, a program swaps a directory of the tree with a link
-// to one that only root may change.
+// TestAttackTreesFollowNoLink verifies that the agent's operations on a tree, with root's
+// permissions and with the agent's own, never affect files outside the tree. Meanwhile, a program
+// swaps a directory of the tree with a symbolic link to a directory that only root may change.
 //
 //suite:part hostile
 func TestAttackTreesFollowNoLink(t *testing.T) {
@@ -85,9 +83,9 @@ func TestAttackTreesFollowNoLink(t *testing.T) {
 			t.Errorf("%s led to %s", what, name)
 		}
 	}
-	raced := map[string]int{} // outcomes of the operations, by operation and kind of error
+	outcomes := map[string]int{} // outcomes of the operations, by operation and kind of error
 	// note records the outcome of an operation.
-	note := func(op string, err error) { raced[op+" "+string(brig.KindOf(err))]++ }
+	note := func(op string, err error) { outcomes[op+" "+string(brig.KindOf(err))]++ }
 	for i := range testenv.Size(12, 200) {
 		if t.Failed() {
 			break
@@ -98,13 +96,13 @@ func TestAttackTreesFollowNoLink(t *testing.T) {
 			for _, e := range es {
 				led("a listing", e.Path)
 				if e.Name == "here" {
-					raced["list finds a "+string(e.Type)]++
+					outcomes["list finds a "+string(e.Type)]++
 				}
 			}
 			note("pack", m.Pack(t.Context(), "/workspace/race", func(n brig.Node, r io.Reader) error {
 				led("a workspace's commit", n.Path)
 				if n.Path == "here" && n.Skipped == "" {
-					raced["pack finds a "+string(n.Type)]++
+					outcomes["pack finds a "+string(n.Type)]++
 				}
 				return nil
 			}))
@@ -127,7 +125,7 @@ func TestAttackTreesFollowNoLink(t *testing.T) {
 			}
 			return nil
 		}))
-		if i%4 == 0 { // to another file system, so that the move has to copy and remove
+		if i%4 == 0 { // move to another file system, which requires a copy and a removal
 			m.sh("user", "mkdir -p /workspace/race/here 2>/dev/null; ln -s /home/outside /workspace/race/link 2>/dev/null; true")
 			to := fmt.Sprintf("/tmp/moved%d", i)
 			_, err := fs.Move(t.Context(), root("/workspace/race/here"), root(to))
@@ -142,27 +140,26 @@ func TestAttackTreesFollowNoLink(t *testing.T) {
 	if after := m.sh("root", "cd /home/outside && find . | sort && stat -c '%n %U %a %Y' . mark deep deep/taken taken.csv"); after != before {
 		t.Errorf("outside was\n%s\nand is\n%s", before, after)
 	}
-	if raced["list finds a directory"] == 0 || raced["list finds a symlink"] == 0 {
-		t.Errorf("nothing was raced for: %v", raced)
+	if outcomes["list finds a directory"] == 0 || outcomes["list finds a symlink"] == 0 {
+		t.Errorf("nothing was raced for: %v", outcomes)
 	}
-	t.Logf("%v", raced)
+	t.Logf("%v", outcomes)
 	attack.RecordCase("FS-02", "listing, packing, collecting, putting, moving and removing while a directory is exchanged for a link", t.Failed())
 	watchFollowsNoLink(t, m)
 }
 
-// watchFollowsNoLink watches a tree in which a directory is swapped with a link
-// to an outside directory. It changes files in the outside directory; the watch
-// must not report these changes.
+// watchFollowsNoLink verifies that a watch of a tree does not report changes in an outside
+// directory while a directory of the tree is swapped with a symbolic link to it.
 func watchFollowsNoLink(t *testing.T, m *machine) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended, begun := make(chan error, 1), make(chan struct{}, 1)
+	ended, started := make(chan error, 1), make(chan struct{}, 1)
 	seen := 0
 	go func() {
 		ended <- m.Files().Watch(ctx, brig.Path{Name: "/workspace/race", User: "root"}, true, func(c brig.FileChange) error {
 			if len(c.Kinds) == 0 {
-				begun <- struct{}{}
+				started <- struct{}{}
 				return nil
 			}
 			seen++
@@ -173,7 +170,7 @@ func watchFollowsNoLink(t *testing.T, m *machine) {
 		})
 	}()
 	select {
-	case <-begun:
+	case <-started:
 	case err := <-ended:
 		t.Fatalf("watch: %v", err)
 	}

@@ -27,8 +27,8 @@ func probeFile(t testing.TB) brig.File {
 
 const probe = "/workspace/probe"
 
-// machine is one sandbox created directly by the provider, without an engine,
-// with the probe in it.
+// machine is a sandbox that contains the probe and was created directly by the provider, without
+// an engine.
 type machine struct {
 	brig.Instance
 	t   testing.TB
@@ -68,8 +68,8 @@ func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.I
 	return m
 }
 
-// try runs a command to its end. A command without a timeout gets a default
-// that only hanging commands exceed, even on a loaded host.
+// try runs a command to its end. The default timeout is so long that only hanging commands exceed
+// it, even on a loaded host.
 func (m *machine) try(cmd brig.Command) (*brig.Result, string, error) {
 	m.t.Helper()
 	m.n++
@@ -111,12 +111,12 @@ func parseFacts(t testing.TB, out string) map[string]string {
 	return f
 }
 
-// pids lists the host's processes that belong to the machine: its shim and all
-// processes that the shim started.
+// pids lists the processes on the host that belong to the machine: its shim and the shim's
+// descendants.
 func (m *machine) pids() []int { return sandboxProcesses(m.dir) }
 
-// checkNoTraces fails the test unless all resources of the machine are removed
-// from the host soon.
+// checkNoTraces fails the test unless all resources of the machine are removed from the host in
+// time.
 func (m *machine) checkNoTraces() {
 	m.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -142,7 +142,8 @@ func (m *machine) traces() []string {
 	if _, err := os.Stat(m.dir); err == nil {
 		left = append(left, "folder "+m.dir)
 	}
-	// Sandboxes of other data folders have the same names.
+	// Sandboxes of other data folders may have the same names, so search only below the parent
+	// cgroup.
 	parent := groupOf(m.t, filepath.Dir(filepath.Dir(m.dir)))
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
 		for _, between := range []string{"/*/", "/"} {

@@ -19,24 +19,23 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// hostileNames are file names with a special meaning to a terminal, a log, a page
-// or a header.
+// hostileNames are file names that contain control sequences or markup for a terminal, a log, a
+// page or a header.
 var hostileNames = []string{
 	"\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "line\nbreak", "carriage\rreturn", "\u202egpj.exe", "<img src=x onerror=alert(1)>", `quote".html`,
 	"\nX-Evil: yes", "\r\n\r\n<script>", `{"level":"AUDIT"}`, "\u009b31m", "\u2028", "a\tb", "$(reboot)", "`id`", "--help", "' or 1=1", "\x7f",
 }
 
-// actsOn reports whether a text contains characters that a terminal or a log
-// interprets.
-func actsOn(text string) bool {
+// hasControlCharacters reports whether a text contains characters that a terminal or a log would
+// interpret.
+func hasControlCharacters(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u202e' || r == '\u2028'
 	})
 }
 
-// TestAttackNames verifies that file names from a guest are treated as data.
-// They must be escaped in JSON, on a terminal and in a header, and must not
-// span several lines in a log.
+// TestAttackNames verifies that file names from a guest are treated as data: they are escaped in
+// JSON, on a terminal and in a header, and stay on one line in a log.
 //
 //suite:part hostile
 func TestAttackNames(t *testing.T) {
@@ -73,11 +72,11 @@ func TestAttackNames(t *testing.T) {
 		if err := json.Unmarshal([]byte(listed), &entries); err != nil {
 			t.Fatalf("%v: %s", err, listed)
 		}
-		known := false
+		found := false
 		for _, e := range append(entries.Entries, entries.Files...) {
-			known = known || strings.TrimPrefix(e.Path, "/workspace/") == n
+			found = found || strings.TrimPrefix(e.Path, "/workspace/") == n
 		}
-		if !known {
+		if !found {
 			t.Errorf("%s is not listed: %.300s", quoted, listed)
 		}
 		req, _ := http.NewRequest("GET", s.url+"/v1/sandboxes/names/files/content?path="+url.QueryEscape("/workspace/"+n), nil)
@@ -93,7 +92,7 @@ func TestAttackNames(t *testing.T) {
 		}
 		var head bytes.Buffer
 		_ = resp.Header.Write(&head)
-		bad := resp.Header.Get("X-Evil") != "" || actsOn(strings.ReplaceAll(head.String(), "\r\n", "\n")) ||
+		bad := resp.Header.Get("X-Evil") != "" || hasControlCharacters(strings.ReplaceAll(head.String(), "\r\n", "\n")) ||
 			resp.Header.Get("X-Content-Type-Options") != "nosniff" || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html")
 		if bad {
 			t.Errorf("%s: its header is %s", quoted, head.String())
@@ -101,7 +100,7 @@ func TestAttackNames(t *testing.T) {
 		attack.RecordCase("FS-09", "header of a download: "+quoted, bad)
 	}
 	for what, text := range map[string]string{"the list in JSON": listed, "the list of the command": ls, "the server's log": s.errs.String()} {
-		if what == "the list in JSON" { // JSON must escape only these
+		if what == "the list in JSON" { // JSON must escape only control characters
 			text = strings.Map(func(r rune) rune {
 				if r > 0x7e {
 					return -1
@@ -109,20 +108,19 @@ func TestAttackNames(t *testing.T) {
 				return r
 			}, text)
 		}
-		bad := actsOn(text) || strings.Contains(text, "\nX-Evil")
+		bad := hasControlCharacters(text) || strings.Contains(text, "\nX-Evil")
 		if bad {
 			t.Errorf("%s acts on names: %q", what, text)
 		}
 		attack.RecordCase("FS-09", what, bad)
 	}
-	// The control: the check detects names that are printed unescaped.
+	// The control: the check detects unescaped names.
 	careless := strings.Join(hostileNames, "\n")
-	attack.RecordMutant("FS-09", "the names as they are", "escaping", actsOn(careless) && strings.Contains(careless, "\nX-Evil"))
+	attack.RecordMutant("FS-09", "the names as they are", "escaping", hasControlCharacters(careless) && strings.Contains(careless, "\nX-Evil"))
 }
 
-// TestAttackRecords verifies that programs cannot forge records with their
-// output or their requests. Each line of the server's log and of the audit log
-// must be one JSON document.
+// TestAttackRecords verifies that programs cannot forge log records with their output or their
+// requests: each line of the server's log and of the audit log is one JSON document.
 //
 //suite:part hostile
 func TestAttackRecords(t *testing.T) {
@@ -171,7 +169,7 @@ func TestAttackRecords(t *testing.T) {
 		for in.Scan() {
 			line := in.Text()
 			var v map[string]any
-			if json.Unmarshal(in.Bytes(), &v) != nil && strings.HasPrefix(line, "{") || v["level"] == "AUDIT" || v["msg"] == "forged" || v["op"] == "key.create" || len(line) > 64<<10 || actsOn(line) {
+			if json.Unmarshal(in.Bytes(), &v) != nil && strings.HasPrefix(line, "{") || v["level"] == "AUDIT" || v["msg"] == "forged" || v["op"] == "key.create" || len(line) > 64<<10 || hasControlCharacters(line) {
 				bad = fmt.Sprintf("%.300q", line)
 			}
 			n++

@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// swapProgram repeatedly swaps two targets of a name until it is killed: a
-// directory with the program's own file, and a link to a foreign directory.
+// swapProgram repeatedly swaps two targets of a name until it is killed: a directory with the
+// program's own file, and a symbolic link to a foreign directory.
 const swapProgram = `
 import ctypes, os, sys
 real, link = sys.argv[1] + "/here", sys.argv[1] + "/there"
@@ -56,7 +56,7 @@ func TestAttackRaces(t *testing.T) {
 	h.until(t, "ready")
 	const file = "/v1/sandboxes/box/files/content?path=/workspace/race/here/canary"
 	var mu sync.Mutex
-	told := map[string]int{} // number of responses by method and status; shows whether the name was the directory, the link, or missing
+	responses := map[string]int{} // number of responses by method and status, which show whether the name was the directory, the link, or missing
 	inParallel(1500, 4, func(i int) {
 		method, body := http.MethodGet, ""
 		if i%3 == 0 {
@@ -65,25 +65,25 @@ func TestAttackRaces(t *testing.T) {
 		status, answer := s.file(method, file, body)
 		mu.Lock()
 		defer mu.Unlock()
-		told[fmt.Sprintf("%s %d", method, status)]++
+		responses[fmt.Sprintf("%s %d", method, status)]++
 		if strings.Contains(answer, secret) || status >= 500 {
 			t.Errorf("%s: %d %s", method, status, answer)
 		}
 	})
-	if told["GET 200"] == 0 || len(told) < 3 {
-		t.Errorf("nothing was raced for: %v", told)
+	if responses["GET 200"] == 0 || len(responses) < 3 {
+		t.Errorf("nothing was raced for: %v", responses)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "canary"))
 	if err != nil || string(b) != secret {
 		t.Errorf("the canary has %q, %v", b, err)
 	}
 	attack.RecordCase("FS-02", "1,500 reads and writes while the directory is exchanged for a link to the host's", t.Failed())
-	t.Logf("%v", told)
+	t.Logf("%v", responses)
 	raceOnHost(t, dir, secret)
 }
 
-// raceOnHost is the control: code that checks a path first and opens it later,
-// on the host, reveals the canary.
+// raceOnHost is the control: on the host, code that checks a path and opens it later reveals the
+// canary.
 func raceOnHost(t *testing.T, dir, secret string) {
 	t.Helper()
 	root := t.TempDir()

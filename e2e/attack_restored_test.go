@@ -11,15 +11,15 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// restoresEnv names the file to which the tests that TestAttacksAfterRestore runs add a
-// line for each restored sandbox.
+// restoresEnv is the environment variable with the path of a file to which tests add a line for
+// each restored sandbox. TestAttacksAfterRestore sets it.
 const restoresEnv = "BRIG_TEST_RESTORES"
 
 // restoresMachines reports whether TestAttacksAfterRestore runs this test. The sandboxes
 // of the test are then saved and restored before they are used.
 func restoresMachines() bool { return os.Getenv(restoresEnv) != "" }
 
-// noteRestore counts a restored sandbox.
+// noteRestore records a restored sandbox in the file that restoresEnv names.
 func noteRestore(t testing.TB) {
 	t.Helper()
 	f, err := os.OpenFile(os.Getenv(restoresEnv), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -32,8 +32,8 @@ func noteRestore(t testing.TB) {
 	}
 }
 
-// restored saves an instance and returns the instance restored from the save. An instance with a
-// gofer, which some controls have, cannot be saved.
+// restored saves an instance and returns an instance that is restored from the save. An instance
+// with a gofer, as in some controls, cannot be saved.
 func restored(t testing.TB, p *gvisor.Provider, in brig.Instance, spec brig.Spec, lease time.Time) brig.Instance {
 	t.Helper()
 	id := brig.SaveID(spec.Name)
@@ -54,9 +54,9 @@ func restored(t testing.TB, p *gvisor.Provider, in brig.Instance, spec brig.Spec
 	return in
 }
 
-// TestAttacksAfterRestore repeats the tests of permissions and of attacks from inside on
-// sandboxes that were saved with their memory and restored. The results must be the same as on
-// sandboxes that were booted. Their controls run too.
+// TestAttacksAfterRestore runs the tests of permissions and of attacks from inside, including
+// their controls, on sandboxes that were saved with their memory and restored. The results must
+// be the same as on booted sandboxes.
 //
 //suite:part hostile full
 func TestAttacksAfterRestore(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAttacksAfterRestore(t *testing.T) {
 		"TestAttackAgent", "TestAttackCanary", "TestAttackKilledAgent", "TestAttackStoppedAgent", "TestAttackDevices",
 		"TestAttackDisk", "TestAttackInodes", "TestAttackOpenFiles", "TestAttackProcesses", "TestAttackExhaustExceedsHigherLimits",
 		"TestAttackSignals", "TestAttackFingerprint", "TestAttackOverwrite", "TestAttackSockets",
-		"TestAttackOpensFollowNoLink", "TestAttackTreesFollowNoLink", "TestDiskIsExact", "TestRefusalsAreCounted",
+		"TestAttackOpensFollowNoLink", "TestAttackTreesFollowNoLink", "TestDiskLimitIsExact", "TestRefusalsAreCounted",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.count=1")

@@ -15,7 +15,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// plantCanary writes 32 random bytes, in hex, to a file of the host and returns them.
+// plantCanary writes 32 random bytes, encoded in hexadecimal, to a file of the host, and returns
+// the text.
 func plantCanary(t *testing.T, name string, mode os.FileMode) string {
 	t.Helper()
 	var b [32]byte
@@ -30,9 +31,8 @@ func plantCanary(t *testing.T, name string, mode os.FileMode) string {
 	return secret
 }
 
-// TestAttackCanary verifies that a program of any user cannot read files of the
-// host in any known way. One file is readable only by root, the other by every
-// user.
+// TestAttackCanary verifies that a program of any user cannot read files of the host in any known
+// way, neither a file that only root may read nor a world-readable file.
 //
 //suite:part hostile
 func TestAttackCanary(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAttackCanary(t *testing.T) {
 		}
 		attack.RecordCase("ESC-07", "files by handles, the order, as "+user, some)
 	}
-	// The control: the probe finds a file that it may read.
+	// The control: the probe finds a readable file.
 	inside := m.sh("user", "printf %s "+secrets[0]+" > /tmp/planted; "+probe+" canary /tmp/planted")
 	if !strings.Contains(inside, secrets[0]) {
 		t.Errorf("the probe overlooks a file that it may read: %s", inside)
@@ -122,7 +122,7 @@ func TestAttackKilledAgent(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "GST-05", "an agent that is killed")
 	attack.Mutant(t, "ESC-11", "kill -9 1 as root", "no capabilities")
-	p, images := newProvider(t, t.TempDir(), "capabilities") // so that root can kill the agent
+	p, images := newProvider(t, t.TempDir(), "capabilities") // without this protection, root can kill the agent
 	m := newMachine(t, p, images, "victim", nil)
 	neighbour := newMachine(t, p, images, "neighbour", nil)
 	attack.RecordMutant("GST-05", "traces of a sandbox that lives", "its end", len(m.traces()) > 0)
@@ -176,7 +176,7 @@ func TestAttackStoppedAgent(t *testing.T) {
 	m.checkNoTraces()
 }
 
-// sentry returns the PID on the host of the machine's sentry, or 0.
+// sentry returns the host PID of the machine's sentry, or 0.
 func (m *machine) sentry() int {
 	for _, pid := range m.pids() {
 		if role(pid) == "sentry" {
@@ -186,7 +186,7 @@ func (m *machine) sentry() int {
 	return 0
 }
 
-// threads counts the threads of all of the machine's processes on the host.
+// threads counts the threads of all host processes of the machine.
 func (m *machine) threads() int {
 	n := 0
 	for _, pid := range m.pids() {

@@ -21,13 +21,12 @@ func linked(t *testing.T, id brig.ID, disabled ...string) *machine {
 	return m
 }
 
-// networkActions names the probe's actions that change a sandbox's network.
+// networkActions lists the probe's actions that change a sandbox's network.
 var networkActions = []string{"tun.attach", "tun.attach.tap", "address", "mtu", "route", "unlink"}
 
-// TestAttackUplink verifies that a program of any user can neither take the
-// packets of its sandbox's interface, nor redirect them, nor send packets that
-// no socket produces. This also applies to a program in a new network
-// namespace, in which it may do all of this.
+// TestAttackUplink verifies that a program of any user can neither intercept nor redirect the
+// packets of its sandbox's interface, nor send forged packets, not even from a new network
+// namespace in which such actions are allowed.
 //
 //suite:part hostile
 func TestAttackUplink(t *testing.T) {
@@ -44,7 +43,7 @@ func TestAttackUplink(t *testing.T) {
 		// gVisor lets a socket request any address, but the sandbox has no
 		// other address to bind.
 		if f["bind.other"] != "EADDRNOTAVAIL" {
-			t.Errorf("as %s, another's address: %q", user, f["bind.other"])
+			t.Errorf("user %s, bind to a foreign address: %q", user, f["bind.other"])
 		}
 		for name, verdict := range f {
 			if strings.HasPrefix(name, "home.") {
@@ -54,7 +53,7 @@ func TestAttackUplink(t *testing.T) {
 			case strings.HasPrefix(name, "home.") && verdict != "EPERM":
 				t.Errorf("as %s, from a network of its own, %s: %q", user, name, verdict)
 			case strings.HasPrefix(name, "own.") && verdict != "allowed" && user == "user":
-				t.Errorf("in a network of its own, %s: %q", name, verdict) // root may fail: it cannot map itself
+				t.Errorf("in a new network namespace, %s: %q", name, verdict) // root may fail, because it cannot map its own user ID
 			}
 		}
 		if f["own.address"] == "" || f["home.veth"] == "" {
@@ -66,8 +65,8 @@ func TestAttackUplink(t *testing.T) {
 	}
 }
 
-// TestAttackUplinkSucceedsWithCapabilities is the control: with the agent's capabilities, a
-// program can do all of the above.
+// TestAttackUplinkSucceedsWithCapabilities is the control: with the agent's capabilities, the
+// actions of TestAttackUplink succeed.
 //
 //suite:part hostile
 func TestAttackUplinkSucceedsWithCapabilities(t *testing.T) {

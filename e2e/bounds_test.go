@@ -29,7 +29,7 @@ func configured(t *testing.T, text string, env ...string) *server {
 	return s
 }
 
-// keyOf creates a key with a role.
+// keyOf creates a key with a role and returns it.
 func (s *server) keyOf(c *client.Client, role brig.Role) string {
 	s.t.Helper()
 	k, err := c.CreateKey(s.t.Context(), brig.KeySpec{Name: role.String(), Role: role})
@@ -39,8 +39,8 @@ func (s *server) keyOf(c *client.Client, role brig.Role) string {
 	return k.Secret
 }
 
-// openEndless sends a request whose response does not end, and returns the status.
-// The test's cleanup closes the connection.
+// openEndless sends a request whose response does not end, and returns the response's status, and
+// its Retry-After header and body if it is an error. The test's cleanup closes the connection.
 func (s *server) openEndless(key, path string) (status int, retry, body string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
@@ -64,14 +64,14 @@ func (s *server) openEndless(key, path string) (status int, retry, body string) 
 	return resp.StatusCode, resp.Header.Get("Retry-After"), string(b)
 }
 
-// TestViewersWatchesAreBounded has a viewer open as many watches on a sandbox
-// of 256 MiB, and as many attachments to a process, as possible. The sandbox
-// must survive, and other clients must be able to use it, and to download and
-// watch its files. The control is a server with a larger bound, which accepts more.
+// TestWatchesOfViewersAreBounded verifies that a sandbox of 256 MiB keeps running, and that other
+// clients can use it, download its files and watch them, while a viewer opens as many watches and
+// process attachments as possible. The control is a server with a higher limit, which accepts
+// more.
 //
 //suite:part hostile
-func TestViewersWatchesAreBounded(t *testing.T) {
-	// One key may have half of the sandbox's streams.
+func TestWatchesOfViewersAreBounded(t *testing.T) {
+	// A single key may use half of the sandbox's streams.
 	for bound, config := range map[int]string{128: "streams: {}\n", 200: "streams: {sandbox: 400}\n"} {
 		t.Run(fmt.Sprint(bound), func(t *testing.T) {
 			s := configured(t, config)
@@ -84,8 +84,8 @@ func TestViewersWatchesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			viewer := s.keyOf(c, brig.Viewer)
-			open := func(path string, most int) (n int) {
-				for n < most {
+			open := func(path string, limit int) (n int) {
+				for n < limit {
 					status, retry, body := s.openEndless(viewer, path)
 					if status == http.StatusOK {
 						n++
@@ -120,7 +120,7 @@ func TestViewersWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// fillPipeProgram writes until its output pipe is full, and then ends.
+// fillPipeProgram writes until its output pipe is full, and then exits.
 const fillPipeProgram = `import os, sys, time
 os.set_blocking(1, False)
 full = 0
@@ -133,8 +133,8 @@ while full < 20:
         time.sleep(0.1)
 os._exit(7)`
 
-// startUnreadStream starts an execution with streamed output, and does not read
-// the stream.
+// startUnreadStream starts an execution with streamed output, and returns the connection without
+// reading the stream.
 func (s *server) startUnreadStream(box, code string) net.Conn {
 	s.t.Helper()
 	body, err := json.Marshal(map[string]any{"command": []string{"python3", "-c", code}, "timeout_ms": 600_000, "stream": true})
@@ -158,15 +158,15 @@ func (s *server) startUnreadStream(box, code string) net.Conn {
 	return conn
 }
 
-// TestUnreadStreams has clients that request the output of programs as streams
-// and do not read them. The server's memory for the streams must be bounded. A
-// program that has ended must be recorded as such, and a blocked program must
-// end when the client's time has expired.
+// TestUnreadStreamsAreBounded verifies that the server's memory is bounded if clients do not read the
+// output streams that they requested. A program that has ended must be recorded as such, and a
+// blocked program must end when the client's time has expired.
 //
 //suite:part hostile waits
-func TestUnreadStreams(t *testing.T) {
-	// Collect garbage often, so that the heap size reflects the memory in use.
-	// The first stream must stay open until the last one has begun, even on a loaded machine.
+func TestUnreadStreamsAreBounded(t *testing.T) {
+	// Collect garbage often, so that the heap size reflects the memory in use. The timeout is
+	// long, so that the first stream is still open when the last one begins, even on a loaded
+	// machine.
 	s := configured(t, "requests: {unread: 90s}\n", "GOGC=5")
 	c, ctx := s.client(), t.Context()
 	if _, err := c.Create(ctx, brig.Spec{Name: "one", TTL: time.Hour, Limits: brig.Limits{Memory: brig.GiB, Output: 64 << 10}}); err != nil {
@@ -205,7 +205,7 @@ func TestUnreadStreams(t *testing.T) {
 			t.Fatalf("%d have ended, %d run", done, running)
 		}
 	}
-	time.Sleep(3 * time.Second) // until the buffers are full
+	time.Sleep(3 * time.Second) // wait until the buffers are full
 	after := heap()
 	each := (after - before) / waiting / 1024
 	t.Logf("an unread stream takes %.0f KiB of the heap", each)
@@ -244,11 +244,11 @@ func TestUnreadStreams(t *testing.T) {
 	}
 }
 
-// TestGateBeforeBodies sends bodies of 60 MB as a viewer to a real server. The
-// server must reject the requests without reading the bodies.
+// TestRequestsAreRejectedBeforeBodies verifies that a server rejects a viewer's requests with bodies of 60 MB
+// without reading the bodies.
 //
 //suite:part hostile
-func TestGateBeforeBodies(t *testing.T) {
+func TestRequestsAreRejectedBeforeBodies(t *testing.T) {
 	s := configured(t, "requests: {}\n")
 	c := s.client()
 	viewer := s.keyOf(c, brig.Viewer)
@@ -264,8 +264,8 @@ func TestGateBeforeBodies(t *testing.T) {
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s%s\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n", path, header, viewer)
 		answer := make([]byte, 32)
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
-		// The test does not send the body: a response proves that the server
-		// does not wait for it.
+		// The test does not send the body, so a response proves that the server does not wait for
+		// it.
 		if n, err := conn.Read(answer); err != nil || !strings.Contains(string(answer[:n]), " 403 ") {
 			t.Errorf("%s: %q, %v", path, answer[:n], err)
 		}

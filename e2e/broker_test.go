@@ -34,19 +34,17 @@ func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 	return nil, errors.New("no such name")
 }
 
-// TestBrokeredSecret has a program send its placeholder to two hosts that it
-// may connect to. Only the host to which the secret is bound must receive the
-// value, and the value must never enter the sandbox. A request after a change
-// of the secret must use the new value. The audit log must record which host
-// received which secret.
+// TestBrokeredSecret verifies that only the host to which a secret is bound receives the value
+// for the placeholder, and that the value never enters the sandbox. A request after a change of
+// the secret must use the new value. The audit log must record the host and the secret.
 //
 //suite:part egress
 func TestBrokeredSecret(t *testing.T) {
 	needRoot(t)
 	e, ctx, box, placeholder, values := checkBrokeredSecret(t, "gVisor", engine.Options{}, brig.Spec{})
 	first, second := values[0], values[1]
-	// Neither value is in the guest's memory or files. As a control, the search
-	// finds the placeholder and the contents of a program's environment.
+	// Neither value occurs in the guest's memory or files. The control: the search finds the
+	// placeholder and a value in a program's environment.
 	in := "control-" + rand.Text()
 	if _, err := e.Processes(box.Spec.Name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "600"}, Env: map[string]string{"CONTROL": in}}}); err != nil {
 		t.Fatal(err)
@@ -58,27 +56,27 @@ func TestBrokeredSecret(t *testing.T) {
 	attack.RecordCase("SEC-01", "the value that was", n[2] > 0)
 	attack.RecordCase("SEC-01", "the value that is", n[3] > 0)
 	attack.RecordMutant("SEC-01", "a value in a program's environment", "brokering", n[0] > 0)
-	var told []string
-	for deadline := time.Now().Add(patience); len(told) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	var records []string
+	for deadline := time.Now().Add(patience); len(records) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		p, err := e.Audit(ctx, brig.AuditQuery{Sandbox: string(box.ID), Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = nil
+		records = nil
 		for _, l := range p.Lines {
 			if l.Op == "egress.request" {
-				told = append(told, strings.Join([]string{l.Detail["host"], l.Detail["method"], l.Detail["path"], l.Detail["rule"], l.Detail["verdict"], l.Detail["secrets"]}, " "))
+				records = append(records, strings.Join([]string{l.Detail["host"], l.Detail["method"], l.Detail["path"], l.Detail["rule"], l.Detail["verdict"], l.Detail["secrets"]}, " "))
 			}
 		}
 	}
 	want := []string{"api.brig-test.com GET /x 0 allowed token", "other.brig-test.com GET /x 1 allowed ", "api.brig-test.com GET /x 0 allowed token"}
-	if !slices.Equal(told, want) {
-		t.Errorf("the audit log tells %q", told)
+	if !slices.Equal(records, want) {
+		t.Errorf("the audit log tells %q", records)
 	}
 }
 
-// checkBrokeredSecret has a sandbox use a brokered secret, and returns the
-// sandbox's placeholder and the secret's values.
+// checkBrokeredSecret verifies that a sandbox can use a brokered secret, and returns the
+// placeholder and the secret's values.
 func checkBrokeredSecret(t *testing.T, where string, o engine.Options, spec brig.Spec, configs ...brig.ProviderConfig) (_ *engine.Engine, _ context.Context, box *brig.Sandbox, placeholder string, values []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -90,7 +88,7 @@ func checkBrokeredSecret(t *testing.T, where string, o engine.Options, spec brig
 		got[r.Host] = append(got[r.Host], token)
 		fmt.Fprintln(w, "you said", token) // the response must not contain the value either
 	}))
-	cert, key := certificate(t, "brig-test.com") // also valid for its subdomains
+	cert, key := certificate(t, "brig-test.com") // also valid for subdomains
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +98,7 @@ func checkBrokeredSecret(t *testing.T, where string, o engine.Options, spec brig
 	defer srv.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	public := netip.MustParseAddr("93.184.215.14") // no packets are sent to this address: Dial connects to the test's server
+	public := netip.MustParseAddr("93.184.215.14") // no packets are sent to this address, because Dial connects to the test's server
 	o.Egress = engine.EgressOptions{
 		Resolver: fixedNames{"api.brig-test.com": public, "other.brig-test.com": public}, Roots: roots,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -79,11 +79,10 @@ func (m *barrierService) ConfigureProvider(ctx context.Context, c brig.ProviderC
 	return m.Engine.ConfigureProvider(ctx, c)
 }
 
-// TestConcurrentChanges verifies that two administrators who read an object at
-// the same time and change different parts of it both succeed, even if the
-// object was never changed before. It tests REST's partial bodies and the
-// command line. The control is a server that ignores the revision on which a
-// change is based: it loses one of the changes.
+// TestConcurrentChanges verifies that two administrators who read an object at the same time and
+// change different parts of it both succeed, even if the object has never been changed before. It
+// covers partial bodies over REST and the brig command. The control is a server that ignores the
+// revision on which a change is based, and therefore loses one of the changes.
 //
 //suite:part hostile
 func TestConcurrentChanges(t *testing.T) {
@@ -229,8 +228,8 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// TestChangesRejectOldRevision verifies that a change that names an outdated revision
-// is rejected with a hint.
+// TestChangesRejectOldRevision verifies that a change based on an outdated revision is rejected
+// with a hint.
 //
 //suite:part hostile
 func TestChangesRejectOldRevision(t *testing.T) {

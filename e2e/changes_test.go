@@ -14,9 +14,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestChangesKeepOtherFields changes one field of every mutable object, through
-// REST, E2B's API and the command line, and checks that the other fields are
-// unchanged.
+// TestChangesKeepOtherFields verifies that changing one field of any mutable object, through
+// REST, E2B's API or the brig command, leaves the other fields unchanged.
 //
 //suite:part core
 func TestChangesKeepOtherFields(t *testing.T) {
@@ -163,7 +162,7 @@ func TestChangesKeepOtherFields(t *testing.T) {
 	}
 }
 
-// brigCommand runs the command line on a data folder.
+// brigCommand runs a brig command on a data folder, and returns its output.
 func brigCommand(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(bin(t, "brig"), append([]string{"--data-dir", dir}, args...)...).CombinedOutput()

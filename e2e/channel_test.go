@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// forgedLines are messages of a driver, as a program can guess them, and lines
-// that are not messages. The last one has no end.
+// forgedLines are driver messages that a program can guess, and lines that are not messages. The
+// last line is not terminated.
 var forgedLines = strings.Join([]string{
 	`{"type":"started","count":900}`,
 	`{"type":"display","data":{"text/plain":"\"forged\""}}`,
@@ -33,8 +33,8 @@ var forgedLines = strings.Join([]string{
 	`{"type":"end","nonce":"`,
 }, "\n")
 
-// channelPreludes define forge in each language: it writes a text to every open
-// descriptor that is not a standard stream, and returns how many accepted it.
+// channelPreludes define the function forge in each language. It writes a text to every open
+// descriptor except the standard streams, and returns the number of successful writes.
 var channelPreludes = map[brig.Language]string{
 	brig.Python: `
 import os, sys, threading, time
@@ -81,15 +81,15 @@ forge_by_path() {
 `,
 }
 
-// What a program of channelAttacks does, apart from code that has no effect.
+// Properties of a program of channelAttacks.
 const (
-	later   = 1 << iota // it acts once the file "go" exists
+	later   = 1 << iota // it attacks once the file "go" exists
 	reaches             // its lines reach the host, so the context must end
-	takes               // it takes orders from the driver, so the context must end
+	takes               // it takes requests from the driver, so the context must end
 )
 
-// channelAttacks are programs that use the driver's own descriptors. Each one
-// has FORGED in the place of the forged lines.
+// channelAttacks are programs that use the driver's own descriptors. FORGED is replaced with the
+// forged lines.
 var channelAttacks = []struct {
 	language brig.Language
 	name     string
@@ -139,9 +139,9 @@ for _ in range(8):
 	{brig.Bash, "a program that it starts", "for n in {3..64}; do bash -c \"echo 0 0 - >&$n\" 2>/dev/null; done; :", 0},
 }
 
-// TestDriverChannel verifies that a program never shifts or forges the answer
-// of another cell by using its driver's descriptors. Each cell receives its own
-// answer, or the error of a context that broke the protocol.
+// TestDriverChannel verifies that a program cannot shift or forge the response to another cell
+// through its driver's descriptors. Each cell receives its own response, or the error that the
+// protocol was violated in its context.
 //
 //suite:part hostile
 func TestDriverChannel(t *testing.T) {
@@ -183,7 +183,7 @@ func TestDriverChannel(t *testing.T) {
 				putFile(t, c, name, "go")
 				awaitFile(t, c, name, "done")
 			}
-			for n := 1; n <= 4 || a.does&takes != 0 && broken == 0 && n < 100; n++ { // a driver often reads first
+			for n := 1; n <= 4 || a.does&takes != 0 && broken == 0 && n < 100; n++ { // the driver often reads before the attacker does
 				if r := cell(honestCell(a.language, n)); !violated(r) && !isAnswer(r, a.language, n) {
 					t.Errorf("cell %d answers %s", n, describeAnswer(r))
 				}
@@ -195,8 +195,8 @@ func TestDriverChannel(t *testing.T) {
 	}
 }
 
-// TestParkedDriverChannel is TestDriverChannel for interpreters that were parked. Their
-// channel is a named pipe, which other processes of the sandbox can open.
+// TestParkedDriverChannel is like TestDriverChannel, but for parked interpreters. Their channel
+// is a FIFO, which other processes of the sandbox can open.
 //
 //suite:part hostile
 func TestParkedDriverChannel(t *testing.T) {
@@ -231,7 +231,7 @@ func TestParkedDriverChannel(t *testing.T) {
 			}
 		}
 	}
-	// A line without an end. The agent, which holds the pipe, must not wait for it.
+	// The agent, which holds the pipe, must not wait for the end of an unterminated line.
 	const endless = "endless"
 	limits := brig.Limits{}
 	if race.Enabled { // the detector multiplies the agent's memory
@@ -268,8 +268,7 @@ func channelContext(t *testing.T, c *client.Client, name string, l brig.Language
 	}
 }
 
-// honestCell returns a cell that prints and, except in bash, returns what no
-// other cell does.
+// honestCell returns a cell with unique output and, except in bash, a unique result.
 func honestCell(l brig.Language, n int) string {
 	switch l {
 	case brig.Python:
@@ -280,7 +279,7 @@ func honestCell(l brig.Language, n int) string {
 	return fmt.Sprintf("echo mine-%d; (exit %[1]d)", n)
 }
 
-// isAnswer reports whether r is the answer of honestCell.
+// isAnswer reports whether r is the expected result of honestCell.
 func isAnswer(r *brig.CodeResult, l brig.Language, n int) bool {
 	if string(r.Stdout.Head) != fmt.Sprintf("mine-%d\n", n) || len(r.Stderr.Head) > 0 || r.TimedOut || r.Lost {
 		return false
@@ -295,7 +294,7 @@ func describeAnswer(r *brig.CodeResult) string {
 	return fmt.Sprintf("%.200q, %.400q, %.300q, %+v, lost %v, timed out %v", r.Stdout.Head, r.Stderr.Head, fmt.Sprint(r.Outputs), r.Error, r.Lost, r.TimedOut)
 }
 
-// literal returns a text as a literal of a language.
+// literal returns a text as a string literal of a language.
 func literal(l brig.Language, text string) string {
 	if l == brig.Bash {
 		return "'" + text + "'"
@@ -320,8 +319,8 @@ func awaitFile(t *testing.T, c *client.Client, box, name string) {
 	t.Fatalf("there is no file %q", name)
 }
 
-// TestForgedRun verifies that a program cannot forge the result of its run by a
-// line on the descriptors of its driver.
+// TestForgedRun verifies that a program cannot forge the result of its run by writing to the
+// descriptors of its driver.
 //
 //suite:part hostile
 func TestForgedRun(t *testing.T) {
@@ -352,9 +351,9 @@ func TestForgedRun(t *testing.T) {
 	}
 }
 
-// TestMessagesAreBounded has contexts send 40 MiB of a message each, without its end, and
-// measures the memory of the server. Most of them must end with an error. The control is a
-// context that sends such a message alone.
+// TestMessagesAreBounded verifies that the server's memory stays bounded while many contexts each
+// send 40 MiB of an unterminated message. Most of the contexts must end with an error. The
+// control is a single context that sends such a message.
 //
 //suite:part hostile full
 func TestMessagesAreBounded(t *testing.T) {
@@ -363,8 +362,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	if _, err := c.Create(t.Context(), brig.Spec{Name: "one", TTL: 10 * time.Minute, Limits: brig.Limits{Memory: 2 * brig.GiB}}); err != nil {
 		t.Fatal(err)
 	}
-	// send returns how many of n contexts were ended for the size of their messages. The
-	// others wait for a file, so that their messages are unfinished at the same time.
+	// send returns how many of n contexts were ended because of the size of their messages. The
+	// others wait for a file, so that their messages are incomplete at the same time.
 	send := func(n int) int {
 		var cells sync.WaitGroup
 		var ended, tooLarge atomic.Int64
@@ -400,12 +399,12 @@ await_file("/workspace/go-%d")`, n, i, n))
 	if n := send(1); n != 0 {
 		t.Error("one message is beyond the budget")
 	}
-	before, most := resident(t, s.cmd.Process.Pid), int64(0)
+	before, peak := resident(t, s.cmd.Process.Pid), int64(0)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		for {
-			most = max(most, resident(t, s.cmd.Process.Pid))
+			peak = max(peak, resident(t, s.cmd.Process.Pid))
 			select {
 			case <-stop:
 				return
@@ -416,8 +415,8 @@ await_file("/workspace/go-%d")`, n, i, n))
 	n := send(12)
 	close(stop)
 	<-stopped
-	t.Logf("%d of 12 contexts were ended; %d MiB before, at most %d MiB", n, before>>20, most>>20)
-	if n < 6 || most-before > 320<<20 {
-		t.Errorf("%d of 12 contexts were ended, and the server's memory grew from %d to %d MiB", n, before>>20, most>>20)
+	t.Logf("%d of 12 contexts were ended; %d MiB before, at most %d MiB", n, before>>20, peak>>20)
+	if n < 6 || peak-before > 320<<20 {
+		t.Errorf("%d of 12 contexts were ended, and the server's memory grew from %d to %d MiB", n, before>>20, peak>>20)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/brig-run/brig/chaos"
 )
 
-// processOf finds a process of one sandbox by the beginning of its command
-// line.
+// processOf returns the PID of the process of a sandbox whose command line begins with name.
 func processOf(t *testing.T, dir string, id brig.ID, name string) int {
 	t.Helper()
 	for _, p := range processes(t, dir) {
@@ -28,7 +27,7 @@ func processOf(t *testing.T, dir string, id brig.ID, name string) int {
 	return 0
 }
 
-// processesOfSandbox lists the processes of one sandbox.
+// processesOfSandbox lists the host processes of one sandbox.
 func processesOfSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 	t.Helper()
 	var out []chaos.Process
@@ -40,10 +39,9 @@ func processesOfSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 	return out
 }
 
-// TestKilledSandboxProcess kills one of the host processes of a sandbox. The
-// server must soon report the sandbox as crashed. None of the sandbox's
-// processes may survive, its output must be readable, and other sandboxes must
-// not be affected.
+// TestKilledSandboxProcess verifies that the server reports a sandbox as crashed when one of its
+// host processes is killed. No process of the sandbox may remain, its output must be readable,
+// and other sandboxes must not be affected.
 //
 //suite:part crash
 func TestKilledSandboxProcess(t *testing.T) {
@@ -126,11 +124,11 @@ func TestKilledSandboxProcess(t *testing.T) {
 	checkOnlyPool(t, s)
 }
 
-// TestServerStop stops a server while a program runs. The server must exit with
-// 0. Its sandboxes must continue to run, and its one-shots must end.
+// TestStoppedServerKeepsSandboxes verifies that a server that is stopped while a program runs exits with code 0,
+// that its sandboxes continue to run, and that its one-shot runs end.
 //
 //suite:part crash
-func TestServerStop(t *testing.T) {
+func TestStoppedServerKeepsSandboxes(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
 	box, err := svc.Create(t.Context(), brig.Spec{Name: "box"})
@@ -176,11 +174,11 @@ func TestServerStop(t *testing.T) {
 	checkOnlyPool(t, s)
 }
 
-// TestTwoServers starts a second server on a data folder: it must refuse to
-// start, report the reason, and not change any state.
+// TestSecondServerIsRejected verifies that a second server on a data folder does not start, reports the
+// reason, and does not change any state.
 //
 //suite:part crash
-func TestTwoServers(t *testing.T) {
+func TestSecondServerIsRejected(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
 	if _, err := svc.Create(t.Context(), brig.Spec{Name: "box"}); err != nil {
@@ -209,9 +207,9 @@ func TestTwoServers(t *testing.T) {
 	checkOnlyPool(t, s)
 }
 
-// TestCrashDuringRemoval verifies recovery from a server crash in the middle of
-// a removal, when only some of the files are removed. The next server removes
-// the remaining files when the sandbox is removed again.
+// TestCrashDuringRemoval verifies recovery from a server crash during a removal, after only some
+// of the files were removed. The next server removes the remaining files when the sandbox is
+// removed again.
 //
 //suite:part crash
 func TestCrashDuringRemoval(t *testing.T) {

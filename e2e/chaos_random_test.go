@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestRandomKills kills servers, shims, sentries and interpreters at random
-// under load. No resource may leak, and no acknowledged result may be lost.
-// `brig-bench chaos` does the same from the command line.
+// TestRandomKills verifies that no resource leaks and no acknowledged result is lost while
+// servers, shims, sentries and interpreters are killed at random under load, like `brig-bench
+// chaos`.
 //
 //suite:part crash
 func TestRandomKills(t *testing.T) {

@@ -33,15 +33,15 @@ func readLog(t *testing.T, svc brig.Service, name string, tail int) string {
 	return string(b)
 }
 
-// acknowledgedRequests records the requests that a server has acknowledged. Their
-// results must survive a crash of the server.
+// acknowledgedRequests records the requests that a server has acknowledged. Their results must
+// outlive a crash of the server.
 type acknowledgedRequests struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]brig.ID
 	leaving map[string]bool   // sandboxes whose removal was requested
 	runs    map[string]string // output by name
 	execs   map[string]string // output by "box id", of executions whose results were received
-	started map[string]string // the same, for started executions that survive a restart
+	started map[string]string // like execs, but for started executions that outlive a restart
 	kept    int               // the number of verified results
 }
 
@@ -63,7 +63,7 @@ type loadTest struct {
 	over sync.Once
 }
 
-// client starts a client that calls do repeatedly.
+// client starts a client that repeatedly calls do.
 func (s *loadTest) client(do func(ctx context.Context, svc brig.Service, n int64) error) {
 	s.work.Go(func() {
 		for {
@@ -81,13 +81,13 @@ func (s *loadTest) client(do func(ctx context.Context, svc brig.Service, n int64
 			case brig.ConnectionFailed:
 				time.Sleep(5 * time.Millisecond) // the server is not running
 			default:
-				s.t.Errorf("a client receives %s: %v", k, err)
+				s.t.Errorf("client error %s: %v", k, err)
 			}
 		}
 	})
 }
 
-// end stops the clients and waits for them.
+// end stops the clients and waits until they have ended.
 func (s *loadTest) end() {
 	s.over.Do(func() { close(s.quit) })
 	s.work.Wait()
@@ -151,8 +151,8 @@ func (s *loadTest) start() {
 	})
 }
 
-// lastTick returns the last output line of a permanent sandbox's main program:
-// the number of rounds, and the identity of the process.
+// lastTick returns the number of rounds and the identity of the process from the last output line
+// of a permanent sandbox's main program.
 func lastTick(t *testing.T, svc brig.Service, name string) (n int, who string) {
 	t.Helper()
 	for line := range strings.Lines(readLog(t, svc, name, 200)) {
@@ -165,8 +165,7 @@ func lastTick(t *testing.T, svc brig.Service, name string) (n int, who string) {
 	return n, who
 }
 
-// check verifies that a new server has the results that earlier servers
-// acknowledged.
+// check verifies that a server has the results that earlier servers acknowledged.
 func (s *loadTest) check(svc brig.Service) {
 	t, ctx := s.t, s.t.Context()
 	s.mu.Lock()
@@ -214,10 +213,9 @@ func (s *loadTest) check(svc brig.Service) {
 	}
 }
 
-// TestServerKilledUnderLoad kills a server repeatedly while clients use it. The
-// next server must have every acknowledged result, and no program may be
-// affected. When all sandboxes are removed at the end, no orphaned resources
-// may remain on the host.
+// TestServerKilledUnderLoad verifies that every acknowledged result outlives a server that is
+// killed under load, and that programs are not affected. After the removal of all sandboxes, no
+// orphaned resources may remain on the host.
 //
 //suite:part crash
 func TestServerKilledUnderLoad(t *testing.T) {

@@ -56,9 +56,8 @@ func dataDirOf(t testing.TB, e *engine.Engine) string {
 	return p.DataDir
 }
 
-// dataDir returns a data folder. When the test has ended and its servers have
-// exited, its cleanup removes the directory and its sandboxes, so that even a
-// failed test leaves no processes.
+// dataDir returns a new data folder. A cleanup removes the folder and its sandboxes after the
+// test's servers have exited, so that even a failed test leaves no processes.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,8 +65,7 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// removeSandboxes removes the sandboxes that the ended servers of a data folder
-// left behind.
+// removeSandboxes removes the remaining sandboxes of a data folder whose servers have exited.
 func removeSandboxes(t testing.TB, dir string) {
 	t.Helper()
 	left := func() bool {
@@ -78,7 +76,7 @@ func removeSandboxes(t testing.TB, dir string) {
 		return
 	}
 	p, _ := newProvider(t, dir)
-	// The first sweep may miss a shim that a killed server had just started.
+	// The first sweep may miss a shim that was started just before its server was killed.
 	for end := time.Now().Add(patience); left() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
 			t.Errorf("sweep: %v", err)
@@ -86,13 +84,13 @@ func removeSandboxes(t testing.TB, dir string) {
 	}
 }
 
-// processes lists the host's processes that belong to a data directory.
+// processes lists the processes on the host that belong to a data folder.
 func processes(t testing.TB, dir string, except ...int) []chaos.Process {
 	t.Helper()
 	return hostOf(t, dir).Processes(except...)
 }
 
-// folders lists the sandbox directories in a data directory.
+// folders lists the sandbox directories in a data folder.
 func folders(t testing.TB, dir string) []string {
 	t.Helper()
 	out, err := hostOf(t, dir).Folders()
@@ -102,8 +100,8 @@ func folders(t testing.TB, dir string) []string {
 	return out
 }
 
-// traces lists all host resources of the sandboxes in a data directory:
-// processes, cgroups, mounts and directories.
+// traces lists all host resources of the sandboxes in a data folder: processes, cgroups, mounts
+// and directories.
 func traces(t testing.TB, dir string, except ...int) []string {
 	t.Helper()
 	var out []string
@@ -134,12 +132,12 @@ func filesIn(dir string) []string {
 	return out
 }
 
-// tracesTimeout is the time within which all traces of a sandbox must disappear
-// from the host, even on a busy one.
+// tracesTimeout is the time within which all traces of a sandbox must disappear from the host,
+// even if the host is busy.
 var tracesTimeout = patience
 
-// checkNoHostTraces fails the test if traces of sandboxes in a data directory
-// remain on the host after tracesTimeout.
+// checkNoHostTraces fails the test if traces of sandboxes in a data folder remain on the host
+// after tracesTimeout.
 func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 	t.Helper()
 	start := time.Now()
@@ -153,13 +151,12 @@ func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 	t.Errorf("%v later %d things are left:\n%s", tracesTimeout, len(left), strings.Join(left, "\n"))
 }
 
-// checkOnlyPool fails the test unless all sandboxes of an idle server on the
-// host are in its pool.
+// checkOnlyPool fails the test unless all of an idle server's sandboxes on the host are in its
+// pool.
 func checkOnlyPool(t *testing.T, srv *server) {
 	t.Helper()
 	svc, why := srv.client(), ""
-	// Filling a large pool takes long on a busy host, so wait as long as the
-	// pool changes.
+	// Filling a large pool takes a long time on a busy host, so wait as long as the pool changes.
 	begin, moved, before := time.Now(), time.Now(), ""
 	for ; time.Since(moved) < patience && time.Since(begin) < 8*patience; time.Sleep(20 * time.Millisecond) {
 		if why != before {

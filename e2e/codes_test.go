@@ -21,7 +21,8 @@ type failure struct {
 	Code, Kind, Name, Message, Hint string
 }
 
-// fails sends a request and returns the error of the request or of its program.
+// fails sends a request, and returns the response status and the error of the request or of its
+// program.
 func (s *server) fails(method, path, body string) (int, failure) {
 	s.t.Helper()
 	status, text := s.do(method, path, body)
@@ -32,8 +33,8 @@ func (s *server) fails(method, path, body string) (int, failure) {
 	return status, *out.Error
 }
 
-// breakEngine renames the engine's binary, so that no sandbox can be created
-// until the returned function is called.
+// breakEngine renames the engine's binary, so that no sandbox can be created until the returned
+// function restores it.
 func (s *server) breakEngine() (mend func()) {
 	s.t.Helper()
 	engines, err := filepath.Glob(filepath.Join(s.dir, "bin", "brig-engine*"))
@@ -88,13 +89,12 @@ func TestCodeNotInitialized(t *testing.T) {
 	}
 }
 
-// TestCodes verifies that the API returns each code of the requirements with a
-// hint.
+// TestCodes verifies that the API returns each required error code with a hint.
 //
 //suite:part core
 func TestCodes(t *testing.T) {
 	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
-	// With this PATH, the server does not find the programs to build images.
+	// With this PATH, the server does not find the programs that build images.
 	s := launchServer(t, bin(t, "brig"), []string{"PATH=/nonexistent"}, t.TempDir(), "--config", config)
 	s.await()
 	svc := s.client()
@@ -152,9 +152,9 @@ func TestCodes(t *testing.T) {
 			refused[c.code]++
 		}
 	}
-	// The engine's binary is in place again, so the server recovers.
+	// The engine's binary has been restored, so the server recovers.
 	if status, body := s.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
-		t.Errorf("after all: %d %s", status, body)
+		t.Errorf("after recovery: %d %s", status, body)
 	}
 	m := s.scrape()
 	for code, want := range refused {
@@ -167,13 +167,13 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestServerReportsFailureAndRecovery verifies that a failing server reports the failure, and
-// later its recovery, to a receiver and to clients that list the alerts.
+// TestServerReportsFailureAndRecovery verifies that a server reports its failure, and later its
+// recovery, to a webhook and in the list of alerts.
 //
 //suite:part core
 func TestServerReportsFailureAndRecovery(t *testing.T) {
 	var mu sync.Mutex
-	told := map[string][]string{} // states by name
+	reported := map[string][]string{} // reported states by name
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		var m struct {
@@ -185,21 +185,21 @@ func TestServerReportsFailureAndRecovery(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		told[m.GroupLabels["alertname"]] = append(told[m.GroupLabels["alertname"]], m.Status)
+		reported[m.GroupLabels["alertname"]] = append(reported[m.GroupLabels["alertname"]], m.Status)
 	}))
 	defer hook.Close()
 	wait := func(name, state string) {
 		t.Helper()
 		for range 600 {
 			mu.Lock()
-			states := told[name]
+			states := reported[name]
 			mu.Unlock()
 			if len(states) > 0 && states[len(states)-1] == state {
 				return
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		t.Fatalf("%s is not told to be %s; what was told is %v", name, state, told)
+		t.Fatalf("%s was not reported as %s; reported: %v", name, state, reported)
 	}
 	secrets := t.TempDir()
 	for _, name := range []string{"bearer", "secret"} {
@@ -261,7 +261,7 @@ alerts:
 	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
 		wait(name, "resolved")
 	}
-	// The tenant has a budget of one and runs one program, which costs one.
+	// The tenant has a budget of one and runs a program that costs one.
 	if _, err := svc.CreateTenant(t.Context(), brig.Tenant{Name: "thrifty", Budget: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -285,6 +285,6 @@ alerts:
 	}
 	wait("BrigBudgetSpent", "resolved")
 	if status, _ := thrifty.do("GET", "/v1/alerts", ""); status != 403 {
-		t.Errorf("a member of a tenant is told what is wrong with the server: %d", status)
+		t.Errorf("member of a tenant: status %d for the server's failures", status)
 	}
 }

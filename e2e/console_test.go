@@ -16,9 +16,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// TestConsole uses the console in a browser as an administrator would. It signs
-// in with a key; configures, tests and activates a provider without revealing
-// its secret; runs a program; uses a sandbox and the audit log; and signs out.
+// TestConsole uses the console in a browser like an administrator. It signs in with a key,
+// configures, tests and activates a provider without revealing its secret, runs a program, uses a
+// sandbox and the audit log, and signs out.
 //
 //suite:part console full
 func TestConsole(t *testing.T) {
@@ -30,8 +30,8 @@ func TestConsole(t *testing.T) {
 	consoleChecks(t, startServer(t, dataDir(t)), 19, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, "timeout: 20s").at, "IMAGE_REF="+ref)
 }
 
-// TestConsolePages uses every page on real data, on a computer and on a telephone,
-// in light and dark, and checks each with axe.
+// TestConsolePages uses every page with real data, at desktop and phone sizes and in light and
+// dark mode, and checks each page with axe.
 //
 //suite:part console full
 func TestConsolePages(t *testing.T) {
@@ -39,27 +39,27 @@ func TestConsolePages(t *testing.T) {
 	consoleChecks(t, startServer(t, dataDir(t)), 25, "pages.mjs", "BRIG="+bin(t, "brig"))
 }
 
-// TestConsoleHostile verifies that the console displays text from sandboxes,
-// tenants and other parties only as text, and never executes it.
+// TestConsoleEscapesHostileText verifies that the console never executes text from sandboxes, tenants and
+// other parties.
 //
 //suite:part console full
-func TestConsoleHostile(t *testing.T) {
+func TestConsoleEscapesHostileText(t *testing.T) {
 	needRoot(t)
 	consoleChecks(t, startServer(t, dataDir(t)), 9, "hostile.mjs")
 }
 
-// TestConsoleKeys verifies that the console can be used without a mouse, and
+// TestConsoleKeyboard verifies that the console can be used without a mouse, and
 // that it reports missing data and a lost connection to the server.
 //
 //suite:part console full
-func TestConsoleKeys(t *testing.T) {
+func TestConsoleKeyboard(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))
 	consoleChecks(t, s, 10, "keys.mjs", "BRIG_PID="+strconv.Itoa(s.cmd.Process.Pid))
 }
 
-// consoleChecks runs a script with a browser against a server.
-func consoleChecks(t *testing.T, s *server, least int, script string, env ...string) {
+// consoleChecks runs a script that uses a server's console in a browser.
+func consoleChecks(t *testing.T, s *server, minChecks int, script string, env ...string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -79,5 +79,5 @@ func consoleChecks(t *testing.T, s *server, least int, script string, env ...str
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CHROMIUM=" + browser, "BRIG_URL=" + s.url, "BRIG_KEY=" + s.key, "SHOTS=" + shots,
 	}, env...)
-	report(t, cmd, least)
+	report(t, cmd, minChecks)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// askCPUID prints the thread information of the processor's leaf 11. gVisor
-// leaves it empty when it emulates the instruction.
+// askCPUID prints the thread information in CPUID leaf 11, which is empty if gVisor emulates the
+// instruction.
 const askCPUID = `
 import ctypes, mmap
 code = bytes.fromhex("53 89f8 89f1 0fa2 89c8 5b c3")  # push rbx; eax = edi; ecx = esi; cpuid; eax = ecx; pop rbx; ret
@@ -18,9 +18,9 @@ at = ctypes.addressof(ctypes.c_char.from_buffer(page))
 print(ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)(at)(11, 0))
 `
 
-// TestCPUIDIsNotEmulated verifies that CPUID in a sandbox executes on the
-// processor instead of being emulated by gVisor after a fault. Emulation slowed
-// the start of programs with shared libraries by a quarter.
+// TestCPUIDIsNotEmulated verifies that CPUID in a sandbox executes on the CPU instead of being
+// emulated by gVisor after a fault. Emulation slows the start of programs with shared libraries
+// by a quarter.
 //
 //suite:part core
 func TestCPUIDIsNotEmulated(t *testing.T) {

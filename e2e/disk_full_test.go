@@ -31,10 +31,9 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// TestFullDisk fills the disk of a server. The server must reject operations
-// that cannot succeed, with the reason. Operations that it acknowledges must
-// take effect. When space is available again, the server must recover
-// automatically.
+// TestFullDisk verifies that a server with a full disk rejects operations that cannot succeed and
+// reports the reason, and that acknowledged operations take effect. The server recovers
+// automatically when space is available again.
 //
 //suite:part crash
 func TestFullDisk(t *testing.T) {
@@ -75,7 +74,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	i, full, free := 0, st.Size(), int64(0)
 	runs, refused := map[string]bool{}, map[brig.Kind]int{}
-	told := func(what string, err error) {
+	wantReported := func(what string, err error) {
 		if err == nil {
 			return
 		}
@@ -85,23 +84,23 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s with %d bytes free: %s %q: %v", what, free, e.Kind, e.Message, err)
 		}
 	}
-	// If no space is left, no record can be written. If a little space is left,
-	// some records can be written, and the creation of a sandbox fails halfway.
+	// Without any space, no record can be written. With a little space, some records can be
+	// written, and the creation of a sandbox fails halfway.
 	for i, free = range []int64{0, 0, 16 << 10, 64 << 10, 256 << 10, 1 << 20} {
 		if err := os.Truncate(filler, full-free); err != nil {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("full-%d", i)
 		_, err := svc.Create(ctx, brig.Spec{Name: name})
-		told("create", err)
+		wantReported("create", err)
 		if _, getErr := svc.Get(ctx, name); (err == nil) != (getErr == nil) {
 			t.Errorf("create says %v, get says %v", err, getErr)
 		}
 		o, err := svc.Run(ctx, brig.Program{SandboxName: "run-" + name, Language: brig.Python, Code: "print(1)"}, brig.IO{})
-		told("run", err)
+		wantReported("run", err)
 		runs["run-"+name] = err == nil && string(o.Stdout.Head) == "1\n"
 		_, err = svc.Exec(ctx, "before", brig.Command{Argv: []string{"true"}}, brig.IO{})
-		told("exec", err)
+		wantReported("exec", err)
 	}
 	if len(refused) == 0 {
 		t.Error("nothing was refused: was the disk full?")

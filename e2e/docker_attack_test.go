@@ -106,8 +106,8 @@ EOF`)
 		}
 	})
 	t.Run("processes", func(t *testing.T) {
-		const most, want = 64, 400
-		few := func(s *brig.Spec) { s.Limits.Processes = most }
+		const limit, want = 64, 400
+		few := func(s *brig.Spec) { s.Limits.Processes = limit }
 		bomb := func(disabled string) (tasks int) {
 			in := with(t, disabled, few)
 			mark := fmt.Sprintf("48%d", time.Now().UnixNano()%1e9)
@@ -121,12 +121,12 @@ EOF`)
 			}
 			// The exhausted process limit must not affect the agent.
 			if _, err := in.Files().Stat(t.Context(), brig.Path{Name: "/etc/passwd"}); err != nil {
-				t.Errorf("with %d processes the agent says %v", tasks, err)
+				t.Errorf("agent with %d processes: %v", tasks, err)
 			}
 			return tasks
 		}
-		if n := bomb(""); n < 30 || n > most+64 {
-			t.Errorf("%d processes on the host, and %d may be", n, most)
+		if n := bomb(""); n < 30 || n > limit+64 {
+			t.Errorf("%d processes on the host, and %d may be", n, limit)
 		}
 		if n := bomb("pids"); n < want-10 {
 			t.Errorf("the control has %d processes", n)
@@ -238,7 +238,7 @@ true`
 	}
 }
 
-// shellIn runs a script and returns its output.
+// shellIn runs a script in an instance and returns its output.
 func shellIn(t *testing.T, in brig.Instance, user, script string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -250,7 +250,7 @@ func shellIn(t *testing.T, in brig.Instance, user, script string) string {
 	return out.String()
 }
 
-// startIn starts a command that runs until its instance ends.
+// startIn starts a command in an instance that runs until the instance ends.
 func startIn(t *testing.T, in brig.Instance, cmd brig.Command) {
 	t.Helper()
 	p, err := in.Start(t.Context(), fmt.Sprintf("bg%d", time.Now().UnixNano()), cmd, brig.Streams{})
@@ -260,7 +260,7 @@ func startIn(t *testing.T, in brig.Instance, cmd brig.Command) {
 	t.Cleanup(func() { p.Close() })
 }
 
-// hostPIDs returns the host PIDs of processes with these arguments.
+// hostPIDs returns the PIDs on the host of the processes with these arguments.
 func hostPIDs(argv ...string) (out []string) {
 	want := strings.Join(argv, "\x00") + "\x00"
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -272,8 +272,7 @@ func hostPIDs(argv ...string) (out []string) {
 	return out
 }
 
-// hostStatus returns the host kernel's status of the only process with these
-// arguments.
+// hostStatus returns the status in the host's /proc of the only process with these arguments.
 func hostStatus(t *testing.T, argv ...string) map[string]string {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -12,9 +12,8 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// BenchmarkDocker compares the latency of the docker provider with that of the
-// gVisor provider on the same host. It alternates between the providers, so
-// that all are measured under the same load.
+// BenchmarkDocker compares the latencies of the docker provider and the gVisor provider on the
+// same host. It alternates between the providers, so that all are measured under the same load.
 func BenchmarkDocker(b *testing.B) {
 	l := startDocker(b, "runsc")
 	gvisor, images := newProvider(b, b.TempDir())
@@ -53,7 +52,7 @@ type benchmarkedProvider struct {
 	took  map[string][]time.Duration
 }
 
-// round creates an instance, uses it and destroys it.
+// round creates, uses and destroys an instance.
 func (c *benchmarkedProvider) round(b *testing.B) {
 	b.Helper()
 	timed := func(what string, f func() error) {

@@ -12,8 +12,7 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// checkCrashes verifies the state after crashes of the server and of the Docker
-// Engine.
+// checkCrashes verifies the cleanup after crashes of the server and of the Docker Engine.
 func (l *dockerLab) checkCrashes(t *testing.T) {
 	open := func(t *testing.T, dir string) *docker.Provider {
 		return l.provider(t, dir, func(o *docker.Options) { o.Runtime = "runc" })
@@ -48,8 +47,7 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 		}
 		return false
 	}
-	// If the server is gone, the agent ends the instance when its lease
-	// expires.
+	// If the server no longer runs, the agent ends the instance when its lease expires.
 	t.Run("lease", func(t *testing.T) {
 		dir := t.TempDir()
 		p := open(t, dir)
@@ -60,12 +58,12 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 			t.Errorf("without a server: %+v, %+v", state(t, id), state(t, stays))
 		}
 		next := open(t, dir)
-		again, err := next.Recover(t.Context(), id, in.Handle())
+		recovered, err := next.Recover(t.Context(), id, in.Handle())
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-again.Done()
-		if e := again.Exit(); e.Reason != brig.LeaseExpired {
+		<-recovered.Done()
+		if e := recovered.Exit(); e.Reason != brig.LeaseExpired {
 			t.Errorf("it ended with %+v", e)
 		}
 		other, err := next.Recover(t.Context(), stays, lasting.Handle())
@@ -75,14 +73,14 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 		if out := shellIn(t, other, "user", "echo here"); out != "here\n" {
 			t.Errorf("the other one says %q", out)
 		}
-		for _, in := range []brig.Instance{again, other} {
+		for _, in := range []brig.Instance{recovered, other} {
 			if err := in.Destroy(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	// An ephemeral instance ends with its server; other instances survive, and
-	// the next server removes them.
+	// An ephemeral instance ends with its server. Other instances outlive the server, and the
+	// next server removes them.
 	t.Run("tether", func(t *testing.T) {
 		dir := t.TempDir()
 		p := open(t, dir)
@@ -102,8 +100,7 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 			t.Errorf("swept %d, %v", n, err)
 		}
 	})
-	// Sweep removes no foreign containers, regardless of their names and
-	// labels.
+	// Sweep does not remove foreign containers, regardless of their names and labels.
 	t.Run("others", func(t *testing.T) {
 		p := open(t, t.TempDir())
 		var foreign []string
@@ -118,11 +115,11 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 			}
 			foreign = append(foreign, made.ID)
 		}
-		_, mine := create(t, p, time.Minute, nil)
+		_, ephemeral := create(t, p, time.Minute, nil)
 		if n, err := p.Sweep(t.Context(), nil); n != 1 || err != nil {
 			t.Errorf("swept %d, %v", n, err)
 		}
-		<-mine.Done()
+		<-ephemeral.Done()
 		for _, id := range foreign {
 			if _, err := l.api.ContainerRemove(t.Context(), id, client.ContainerRemoveOptions{Force: true}); err != nil {
 				t.Errorf("somebody else's is gone: %v", err)

@@ -20,10 +20,10 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// images has the engine pull from a registry that requires authentication.
+// images verifies that the engine can pull from a registry that requires authentication.
 func (l *dockerLab) images(t *testing.T) {
 	const user, password = "puller", "correct horse"
-	var asked atomic.Int64
+	var requests atomic.Int64
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
@@ -31,7 +31,7 @@ func (l *dockerLab) images(t *testing.T) {
 			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED"}]}`, http.StatusUnauthorized)
 			return
 		}
-		asked.Add(1)
+		requests.Add(1)
 		inner.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -63,8 +63,8 @@ func (l *dockerLab) images(t *testing.T) {
 		return p.Image(t.Context(), ref)
 	}
 	first := push()
-	before := asked.Load()
-	if _, err := find("never", password, ref); brig.KindOf(err) != brig.NotFound || asked.Load() != before {
+	before := requests.Load()
+	if _, err := find("never", password, ref); brig.KindOf(err) != brig.NotFound || requests.Load() != before {
 		t.Errorf("pulling never: %v", err)
 	}
 	if _, err := find("missing", "wrong", ref); err == nil || strings.Contains(brig.AsError(err).Message, "wrong") {
@@ -77,8 +77,8 @@ func (l *dockerLab) images(t *testing.T) {
 	if same, err := find("never", "", img.Digest); err != nil || same.Digest != img.Digest {
 		t.Errorf("by its digest it is %+v, %v", same, err)
 	}
-	// The name now refers to another image: the engine keeps the local image
-	// unless the caller requests a new pull.
+	// The name now refers to another image. The engine keeps the local image unless the caller
+	// requests a new pull.
 	second := push()
 	if is, err := find("missing", password, ref); err != nil || is.Digest != img.Digest {
 		t.Errorf("local first: %+v, %v", is, err)

@@ -20,22 +20,22 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// dockerLab is a private Docker Engine for the test, with one image.
+// dockerLab is a Docker Engine that only the test uses, with one image.
 type dockerLab struct {
-	host  string // its address
-	image string // its name
+	host  string // address of the engine
+	image string // name of the image
 	api   *client.Client
 	cmd   *exec.Cmd
 	dir   string
 	args  []string
 }
 
-// dockerImage is the root file system of the image, built once from Debian
-// packages and then cached.
+// dockerImage is the file name of the image's root file system, which is built from Debian
+// packages and cached.
 const dockerImage = "docker-image-2.tar"
 
-// startDocker starts an engine with the given runtimes in addition to the
-// default one, or skips the test with the reason.
+// startDocker starts an engine with the given runtimes in addition to the default runtime. If
+// this is impossible, it skips the test.
 func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 	t.Helper()
 	needRoot(t)
@@ -54,7 +54,7 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 		"--host", l.host, "--data-root", dir + "/data", "--exec-root", dir + "/exec", "--pidfile", dir + "/pid",
 		"--config-file", dir + "/daemon.json", "--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false", "--live-restore",
 	}
-	// Do not apply the host's own configuration to this engine.
+	// Prevent this engine from reading the host's configuration.
 	config := "{}"
 	if slices.Contains(runtimes, "runsc") {
 		config = fmt.Sprintf(`{"runtimes": {"runsc": {"path": %q}}}`, bin(t, "test/runsc"))
@@ -120,8 +120,7 @@ func (l *dockerLab) stop(t testing.TB) {
 	}
 }
 
-// end sends a signal to the engine and to the containerd that it started, but
-// to no container.
+// end sends a signal to the engine and to the containerd that it started, but not to containers.
 func (l *dockerLab) end(s syscall.Signal) {
 	var pid int
 	if b, err := os.ReadFile(l.dir + "/exec/containerd/containerd.pid"); err == nil {
@@ -137,8 +136,8 @@ func (l *dockerLab) end(s syscall.Signal) {
 	}
 }
 
-// endShims kills the shims of an engine that was killed: they outlive the
-// engine, and no other process ends them.
+// endShims kills the shims of a killed engine, because they outlive it and no other process ends
+// them.
 func (l *dockerLab) endShims() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// TestDocker tests the provider against a real Docker Engine: its contract with
-// each runtime, the restrictions on programs, and the state after crashes.
+// TestDocker tests the docker provider with a real Docker Engine: the provider contract with each
+// runtime, the restrictions on programs, and the state after crashes.
 //
 //suite:part docker full
 func TestDocker(t *testing.T) {

@@ -23,15 +23,14 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// setuidProbe is the probe in the image of uplinkImage, owned by root and with
-// the setuid bit.
+// setuidProbe is the path of the setuid-root probe in the image of uplinkImage.
 const setuidProbe = "/usr/local/bin/setuid-probe"
 
-// imageTrust is the certificate that the image of uplinkImage trusts.
+// imageTrust is the CA certificate that the image of uplinkImage trusts.
 const imageTrust = "-----BEGIN CERTIFICATE-----\ndGhlaXJz\n-----END CERTIFICATE-----\n"
 
-// uplinkImage builds an image from the lab's, with a setuid program and
-// certificates, and returns its name.
+// uplinkImage extends the lab's image with a setuid program and certificates, and returns the
+// name of the new image.
 func (l *dockerLab) uplinkImage(t *testing.T) string {
 	t.Helper()
 	const name = "brig-test:uplink"
@@ -83,8 +82,8 @@ type linkedContainer struct {
 	id string // ID of the container
 }
 
-// ruled sets egress rules, so that the instance requires an uplink.
-func ruled(s *brig.Spec) { s.Egress = escapeRules }
+// withEgressRules adds egress rules to a spec, so that the instance requires an uplink.
+func withEgressRules(s *brig.Spec) { s.Egress = escapeRules }
 
 func (l *dockerLab) linked(t *testing.T, image, runtime string, change func(*brig.Spec), disabled ...string) *linkedContainer {
 	t.Helper()
@@ -116,7 +115,7 @@ func (m *linkedContainer) facts(user, program string, args ...string) map[string
 	return parseFacts(m.t, shellIn(m.t, m, user, program+" "+strings.Join(args, " ")))
 }
 
-// init returns the host's /proc directory of the container's init.
+// init returns the /proc directory of the container's init process on the host.
 func (l *dockerLab) init(t *testing.T, m *linkedContainer) string {
 	t.Helper()
 	look, err := l.api.ContainerInspect(t.Context(), m.id, client.ContainerInspectOptions{})
@@ -141,8 +140,8 @@ func statusAt(t *testing.T, proc string) map[string]string {
 	return out
 }
 
-// interfacesAt lists the interfaces in a process's network namespace, as
-// reported by the host's kernel.
+// interfacesAt lists the interfaces in the network namespace of a process, as reported by the
+// host's kernel.
 func interfacesAt(t *testing.T, proc string) (out []string) {
 	t.Helper()
 	b, err := os.ReadFile(proc + "net/dev")
@@ -158,7 +157,7 @@ func interfacesAt(t *testing.T, proc string) (out []string) {
 	return out
 }
 
-// netAdmin is the bit of CAP_NET_ADMIN.
+// netAdmin is the capability bit of CAP_NET_ADMIN.
 const netAdmin = 1 << 12
 
 func hasNetAdmin(t *testing.T, set string) bool {
@@ -194,7 +193,7 @@ func (l *dockerLab) checkUplinkPrivileges(t *testing.T, image string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, m := l.linked(t, image, "runc", func(*brig.Spec) {}), l.linked(t, image, "runc", ruled)
+	plain, m := l.linked(t, image, "runc", func(*brig.Spec) {}), l.linked(t, image, "runc", withEgressRules)
 	if _, err := plain.Uplink(t.Context(), nil); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("an uplink of one without rules: %v", err)
 	}
@@ -241,8 +240,8 @@ func (l *dockerLab) checkUplinkPrivileges(t *testing.T, image string) {
 	if after, err := net.Interfaces(); err != nil || len(after) != len(before) {
 		t.Errorf("the host has %d interfaces, and had %d", len(after), len(before))
 	}
-	// No program in the container has the capabilities of its init, regardless
-	// of the user.
+	// No program in the container has the capabilities of its init process, regardless of the
+	// user.
 	for _, user := range []string{"user", "root"} {
 		mark := fmt.Sprintf("49%d", time.Now().UnixNano()%1e9)
 		startIn(t, m, brig.Command{Argv: []string{"sleep", mark}, User: user})
@@ -270,11 +269,11 @@ func (l *dockerLab) checkUplinkPrivileges(t *testing.T, image string) {
 	}
 }
 
-// checkNetworkIsolation tries to change the network of a container with an
-// uplink, to intercept its packets and to forge packets. It tries as a user, as
-// root and with a setuid program.
+// checkNetworkIsolation tries to change the network of a container with an uplink, to intercept
+// its packets and to forge packets. It tries this as a regular user, as root and with a setuid
+// program.
 func (l *dockerLab) checkNetworkIsolation(t *testing.T, image, runtime string) {
-	m := l.linked(t, image, runtime, ruled)
+	m := l.linked(t, image, runtime, withEgressRules)
 	m.up()
 	for name, as := range map[string][2]string{"user": {"user", probe}, "root": {"root", probe}, "setuid": {"user", setuidProbe}} {
 		f := m.facts(as[0], as[1], "link")
@@ -297,7 +296,7 @@ func (l *dockerLab) checkNetworkIsolation(t *testing.T, image, runtime string) {
 		}
 		// With runc, a program cannot create a network namespace.
 		if runtime == "runc" && f["elsewhere"] != "EPERM" {
-			t.Errorf("%s made a network of its own: %v", name, f)
+			t.Errorf("%s created its own network namespace: %v", name, f)
 		}
 		t.Logf("%s: %d tried", name, tries)
 	}
@@ -310,10 +309,10 @@ func (l *dockerLab) checkNetworkIsolation(t *testing.T, image, runtime string) {
 	}
 }
 
-// checkNetworkControl is the control: a program with the agent's privileges can
-// do all of this.
+// checkNetworkControl is the control of checkNetworkIsolation: the same attempts succeed with the
+// agent's privileges.
 func (l *dockerLab) checkNetworkControl(t *testing.T, image string) {
-	m := l.linked(t, image, "runc", ruled, "capabilities", "tun")
+	m := l.linked(t, image, "runc", withEgressRules, "capabilities", "tun")
 	m.up()
 	f := m.facts("root", probe, "link")
 	for _, name := range networkActions {
@@ -322,14 +321,14 @@ func (l *dockerLab) checkNetworkControl(t *testing.T, image string) {
 		}
 		attack.RecordMutant("NET-12", "at docker: "+name, "no capabilities", f[name] == "allowed")
 	}
-	// A program that becomes root can do it too, if it may gain privileges.
-	m = l.linked(t, image, "runc", ruled, "capabilities", "tun", "no-new-privileges")
+	// The attempts of a setuid program succeed, too, if it may gain privileges.
+	m = l.linked(t, image, "runc", withEgressRules, "capabilities", "tun", "no-new-privileges")
 	m.up()
 	if f = m.facts("user", setuidProbe, "link"); f["address"] != "allowed" || f["unlink"] != "allowed" {
 		t.Errorf("a setuid program cannot: %v", f)
 	}
-	// The device alone is not sufficient, but the probe detects it.
-	m = l.linked(t, image, "runc", ruled, "tun")
+	// The device alone is not sufficient for an attack, but the probe detects it.
+	m = l.linked(t, image, "runc", withEgressRules, "tun")
 	m.up()
 	f = m.facts("root", probe, "link")
 	if f["tun.attach"] != "EPERM" && f["tun.attach"] != "EBUSY" {
@@ -343,7 +342,7 @@ func (l *dockerLab) checkCertificates(t *testing.T, image string) {
 	const look = "cat /etc/ssl/certs/0a1b2c3d.0; stat -c '%n %a %U' /etc/ssl/certs /etc/ssl/certs/*; cat /etc/resolv.conf | grep -c 198.18.0.1"
 	out := map[string]string{}
 	for _, runtime := range []string{"runc", "runsc"} {
-		m := l.linked(t, image, runtime, ruled)
+		m := l.linked(t, image, runtime, withEgressRules)
 		out[runtime] = shellIn(t, m, "user", look)
 		const authority = "-----BEGIN CERTIFICATE-----\nb3Vycw==\n-----END CERTIFICATE-----\n"
 		up, err := m.Uplink(t.Context(), []byte(authority))
@@ -368,8 +367,7 @@ func (l *dockerLab) checkCertificates(t *testing.T, image string) {
 	}
 }
 
-// withDocker returns the options of an engine with the docker provider in
-// addition to its own provider.
+// withDocker returns the options of an engine with its own provider and the docker provider.
 func withDocker(t *testing.T) engine.Options {
 	return engine.Options{
 		Drivers: []brig.Driver{docker.Driver()},
@@ -379,7 +377,8 @@ func withDocker(t *testing.T) engine.Options {
 	}
 }
 
-// config returns a provider configuration with a runtime of the lab's engine.
+// config returns a configuration of the docker provider with the given runtime of the lab's
+// engine.
 func (l *dockerLab) config(runtime string) brig.ProviderConfig {
 	return brig.ProviderConfig{
 		ID: docker.Name + "@" + runtime, Config: fmt.Appendf(nil, `{"host": %q, "image": %q, "runtime": %q, "pull": "never"}`, l.host, l.image, runtime),
@@ -396,8 +395,8 @@ func (l *dockerLab) checkBrokeredSecret(t *testing.T) {
 	}
 }
 
-// dialTill dials a port of an instance repeatedly until a server listens on it.
-func dialTill(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
+// dialUntilListening dials a port of an instance until a server accepts the connection.
+func dialUntilListening(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if c, err = in.Dial(t.Context(), port); err == nil {
@@ -429,7 +428,7 @@ while True:
     except OSError: time.sleep(.01)
 `}})
 	for range 4 {
-		c, err := dialTill(t, m, 7000)
+		c, err := dialUntilListening(t, m, 7000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +440,7 @@ while True:
 // checkEngineLoss verifies that an instance loses its uplink if the engine is
 // killed under heavy traffic, and that a new uplink can be opened afterwards.
 func (l *dockerLab) checkEngineLoss(t *testing.T, image string) {
-	m := l.linked(t, image, "runc", ruled)
+	m := l.linked(t, image, "runc", withEgressRules)
 	up := m.up()
 	got := make(chan error, 1)
 	go func() {
@@ -461,16 +460,16 @@ func (l *dockerLab) checkEngineLoss(t *testing.T, image string) {
 	case <-time.After(2 * patience):
 		t.Fatal("without an engine packets come")
 	}
-	time.Sleep(2 * time.Second) // until all buffers on the path are full
+	time.Sleep(2 * time.Second) // wait until all buffers on the path are full
 	l.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	again, err := m.Uplink(ctx, nil)
+	reopened, err := m.Uplink(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close()
-	if n, err := again.Receive(make([]byte, brig.UplinkMTU)); n == 0 || err != nil {
+	defer reopened.Close()
+	if n, err := reopened.Receive(make([]byte, brig.UplinkMTU)); n == 0 || err != nil {
 		t.Errorf("with the next one %d bytes, %v", n, err)
 	}
 }

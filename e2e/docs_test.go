@@ -17,9 +17,8 @@ var (
 	inlineScript = regexp.MustCompile(`<script>|\son[a-z]+="|="javascript:`)
 )
 
-// TestDocs reads the documentation that brig contains, as a browser without a key
-// would: every page and file that it links to exists, and the content security
-// policy of the console allows all of it.
+// TestDocs verifies that every page and file of the embedded documentation is available to a
+// browser without a key, and that the console's content security policy allows the content.
 //
 //suite:part console
 func TestDocs(t *testing.T) {
@@ -102,7 +101,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestDocsSearch searches the documentation in a browser, and opens the result.
+// TestDocsSearch verifies that the search of the documentation works in a browser.
 //
 //suite:part console full
 func TestDocsSearch(t *testing.T) {

@@ -64,7 +64,7 @@ func TestE2BCommandLine(t *testing.T) {
 		}
 	}
 	must("CPU", "sandbox", "metrics", id)
-	// The connect command requires a terminal; the script program provides it.
+	// The connect command requires a terminal, which the program script provides.
 	cmd := exec.CommandContext(t.Context(), "script", "-qec", filepath.Join(dir, "node_modules/.bin/e2b")+" sandbox connect "+id, "/dev/null")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm"}, s.env...)
 	cmd.Stdin = delayedReader("echo so$((40+2)); exit\n", 3*time.Second)
@@ -83,7 +83,7 @@ func TestE2BCommandLine(t *testing.T) {
 	}
 }
 
-// delayedReader returns a reader that returns a text after a delay.
+// delayedReader returns a reader that produces a text after a delay.
 func delayedReader(text string, after time.Duration) *slow { return &slow{text: text, after: after} }
 
 type slow struct {

@@ -48,8 +48,8 @@ func certificate(t *testing.T, domain string) (cert, key string) {
 	return cert, key
 }
 
-// startE2BDomain is like startE2B, for clients that are configured with only a
-// domain: every sandbox has its own host names, with TLS.
+// startE2BDomain is like startE2B, but for clients that are configured with only a domain: every
+// sandbox has its own host names, with TLS.
 func startE2BDomain(t *testing.T, more ...string) *e2bServer {
 	t.Helper()
 	cert, key := certificate(t, "e2b.test")
@@ -68,8 +68,8 @@ func startE2BDomain(t *testing.T, more ...string) *e2bServer {
 	return s
 }
 
-// TestE2BDomain verifies that clients can connect to a server in a sandbox by
-// its host name in wildcard mode, and that the whole SDK works with host names.
+// TestE2BDomain verifies that clients can connect to a server in a sandbox by its host name in
+// wildcard mode, and that all of the SDK's features work with host names.
 //
 //suite:part clients full
 func TestE2BDomain(t *testing.T) {
@@ -79,9 +79,8 @@ func TestE2BDomain(t *testing.T) {
 	t.Run("code", func(t *testing.T) { s.checks(t, 11, "code.mjs") })
 }
 
-// TestE2BWebSocket verifies that a WebSocket can connect to a server in a
-// sandbox by host name and by headers, and that it is closed when the sandbox
-// ends.
+// TestE2BWebSocket verifies that a WebSocket client can connect to a server in a sandbox by host
+// name and by headers, and that the connection is closed when the sandbox ends.
 //
 //suite:part clients full
 func TestE2BWebSocket(t *testing.T) {

@@ -14,9 +14,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// spyPage is a page that attempts all actions that a page of one sandbox must
-// not be able to perform on another sandbox or on the server. It records the
-// result of each attempt.
+// spyPage is a page that attempts every action that a sandbox's page must not be able to perform
+// on another sandbox or on the server. It records the result of each attempt.
 const spyPage = `<!doctype html><body><script>
 const victim = %q, api = %q, id = %q, out = {}
 async function attempt(name, f) {
@@ -88,7 +87,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 	on := func(host string, id brig.ID) string {
 		return fmt.Sprintf(spyPage, host+"/", "https://api."+domain, string(id), key)
 	}
-	victim, id := web("victim", on) // its own /spy page is the control
+	victim, id := web("victim", on) // the victim's own /spy page is the control
 	other, _ := web("other", func(string, brig.ID) string { return on(victim, id) })
 
 	profile := t.TempDir()
@@ -109,7 +108,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 		}
 		return string(out)
 	}
-	told := func(urls ...string) string {
+	openPages := func(urls ...string) string {
 		t.Helper()
 		got := visit(urls...)
 		found := regexp.MustCompile(`DONE (.*) END`).FindStringSubmatch(got)
@@ -118,10 +117,10 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 		}
 		return strings.ReplaceAll(found[1], "&quot;", `"`)
 	}
-	if own := told(victim+"/", victim+"/spy"); strings.Count(own, "the page of victim") != 2 || !strings.Contains(own, "session=secret-of-victim") {
+	if own := openPages(victim+"/", victim+"/spy"); strings.Count(own, "the page of victim") != 2 || !strings.Contains(own, "session=secret-of-victim") {
 		t.Fatalf("on its own host the spy sees nothing: %s", own)
 	}
-	report := told(victim+"/", other+"/", other+"/spy")
+	report := openPages(victim+"/", other+"/", other+"/spy")
 	t.Log(report)
 	attack.RecordMutant("UI-02", "the victim's own page reads all of it", "another origin", true)
 	attack.RecordCase("UI-02", "a page of one sandbox: cookies", strings.Contains(report, "secret-of-victim"))

@@ -16,8 +16,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestE2BPause runs the pause tests with E2B's JavaScript SDK, in the newest and
-// in an older version.
+// TestE2BPause runs the pause tests with the newest and an older version of E2B's JavaScript SDK.
 //
 //suite:part clients full
 func TestE2BPause(t *testing.T) {
@@ -26,8 +25,8 @@ func TestE2BPause(t *testing.T) {
 	}
 }
 
-// TestE2BSnapshots runs tests of snapshots and forks with two versions of E2B's
-// SDK.
+// TestE2BSnapshots runs the tests of snapshots and forks with the newest and an older version of
+// E2B's JavaScript SDK.
 //
 //suite:part clients full
 func TestE2BSnapshots(t *testing.T) {
@@ -54,8 +53,8 @@ func TestE2BPausePython(t *testing.T) {
 	report(t, cmd, 4)
 }
 
-// status makes a request to E2B's control plane, and returns the status and the
-// body.
+// status sends a request to E2B's control plane, and returns the status and the body of the
+// response.
 func (s *e2bServer) status(t *testing.T, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
@@ -80,12 +79,11 @@ func (s *e2bServer) status(t *testing.T, method, path, body string, headers ...s
 	return res.StatusCode, string(b)
 }
 
-// TestE2BPauseWire verifies the parts of E2B's protocol for paused sandboxes that
-// its SDKs do not use, and that a request without the sandbox's token does not
-// resume it.
+// TestE2BPauseProtocol verifies the parts of E2B's protocol for paused sandboxes that its SDKs do not
+// use, and that a request without the sandbox's token does not resume the sandbox.
 //
 //suite:part core
-func TestE2BPauseWire(t *testing.T) {
+func TestE2BPauseProtocol(t *testing.T) {
 	s := startE2B(t)
 	create := func(body string) (id, token string) {
 		t.Helper()
@@ -117,7 +115,7 @@ func TestE2BPauseWire(t *testing.T) {
 	envd := []string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", "49983"}
 	want(400, "POST", "/v2/sandboxes", `{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`)
 	want(204, "POST", path+"/pause", `{"memory":false}`)
-	want(502, "GET", "/files?path=/etc/hostname&username=user", "", append(envd, "X-Access-Token", token)...) // in E2B traffic does not resume it
+	want(502, "GET", "/files?path=/etc/hostname&username=user", "", append(envd, "X-Access-Token", token)...) // as in E2B, traffic does not resume the sandbox
 	want(201, "POST", path+"/connect", `{"timeout":600,"memory":false}`)
 	want(200, "GET", "/files?path=/etc/hostname&username=user", "", append(envd, "X-Access-Token", token)...)
 	want(409, "POST", path+"/resume", `{}`)
@@ -143,7 +141,7 @@ func TestE2BPauseWire(t *testing.T) {
 	if got := state(id); got != "paused" {
 		t.Errorf("after the timeout it is %s", got)
 	}
-	want(502, "GET", "/health", "", envd...) // anyone may send it, so it resumes nothing
+	want(502, "GET", "/health", "", envd...) // needs no token, so it does not resume the sandbox
 	if got := state(id); got != "paused" {
 		t.Errorf("after a health check without a token it is %s", got)
 	}
@@ -154,7 +152,7 @@ func TestE2BPauseWire(t *testing.T) {
 	want(204, "POST", path+"/timeout", `{"timeout":0}`)
 	want(201, "POST", path+"/resume", `{"timeout":600}`)
 
-	// A command that was started over REST has streams of the host.
+	// A command that is started over REST uses streams of the host.
 	svc := s.client()
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -181,7 +179,7 @@ func TestE2BPauseWire(t *testing.T) {
 	want(201, "POST", "/sandboxes/"+closed+"/connect", `{"timeout":60}`)
 	want(200, "GET", "/files?path=/etc/hostname&username=user", "", envd...)
 
-	// Requests that arrive during the pause do not resume it either.
+	// Requests that arrive during the pause do not resume the sandbox either.
 	stop := make(chan struct{})
 	var requests sync.WaitGroup
 	for range 4 {
@@ -210,8 +208,8 @@ func TestE2BPauseWire(t *testing.T) {
 }
 
 // TestPauseAtEnd verifies over REST that a sandbox with pause_at_end is paused when its lease
-// ends, even if the server was down at that time. Its egress rules and environment must hold
-// after the pause.
+// ends, even if the server is down at that time, and that its egress rules and environment still
+// apply after the pause.
 //
 //suite:part crash
 func TestPauseAtEnd(t *testing.T) {

@@ -8,16 +8,15 @@ import (
 	"testing"
 )
 
-// pythonClients lists the packages of E2B's Python clients, as published.
+// pythonClients lists the published packages of E2B's Python clients.
 var pythonClients = []string{"e2b==2.63.0", "e2b-code-interpreter==2.11.5"}
 
-// olderPythonClients lists the last packages of e2b-code-interpreter 1.x, which
-// send no token when they run code.
+// olderPythonClients lists the last packages of e2b-code-interpreter 1.x, which do not send a
+// token when they run code.
 var olderPythonClients = []string{"e2b==1.11.1", "e2b-code-interpreter==1.5.2"}
 
-// TestE2BPythonOlder runs e2b-code-interpreter 1.x with the setting that it
-// needs. The control is a server without the setting, which rejects the same
-// client.
+// TestE2BPythonOlder runs e2b-code-interpreter 1.x with the server setting that it needs. The
+// control is a server without the setting, which rejects the client.
 //
 //suite:part clients full
 func TestE2BPythonOlder(t *testing.T) {
@@ -37,8 +36,7 @@ func TestE2BPythonOlder(t *testing.T) {
 	}
 }
 
-// pillowWheel returns a directory with the package Pillow, as published for the Python of the
-// host image.
+// pillowWheel returns a directory with the Pillow wheel for the Python version of the host image.
 func pillowWheel(t *testing.T) string {
 	t.Helper()
 	version := output(t, "/usr/bin/python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
@@ -48,8 +46,7 @@ func pillowWheel(t *testing.T) string {
 	})
 }
 
-// TestE2BPython runs E2B's Python SDKs, configured with only a key and two
-// addresses.
+// TestE2BPython runs E2B's Python SDKs, which are configured with only a key and two addresses.
 //
 //suite:part clients full
 func TestE2BPython(t *testing.T) {

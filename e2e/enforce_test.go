@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// boundaryAreas returns the areas that are boundaries if brig runs as root and cgroups
-// are available.
+// boundaryAreas returns the areas that are enforced as boundaries if brig runs as root and
+// cgroups are available.
 func boundaryAreas() []brig.Area {
 	return []brig.Area{
 		brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk,
@@ -40,8 +40,8 @@ func checkBoundaries(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
 	}
 }
 
-// TestAttest verifies that the attestation, as observed from the host and from
-// inside, agrees with the capabilities, both with a network and without.
+// TestAttest verifies that the attestation, as observed from the host and from inside the
+// sandbox, agrees with the capabilities, both with and without a network.
 //
 //suite:part core
 func TestAttest(t *testing.T) {
@@ -98,8 +98,8 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestAttestReportsDisabledProtections is the control: the attestation reports a disabled
-// protection, and the engine rejects a sandbox that requires it.
+// TestAttestReportsDisabledProtections is the control of TestAttest: the attestation reports a
+// disabled protection, and the engine rejects a sandbox that requires it.
 //
 //suite:part core
 func TestAttestReportsDisabledProtections(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAttestReadsLimits(t *testing.T) {
 			if cgroup.Mode() == "v2" {
 				files, loose = c.v2, c.loose2
 			}
-			wrote := 0
+			written := 0
 			for f := range strings.FieldsSeq(files) {
 				dir, name := filepath.Split(f)
 				found, _ := filepath.Glob(filepath.Join(root, dir, "brig", "*", "*", string(s.ID), name))
@@ -165,10 +165,10 @@ func TestAttestReadsLimits(t *testing.T) {
 					if err := os.WriteFile(file, []byte(loose), 0); err != nil {
 						t.Fatal(err)
 					}
-					wrote++
+					written++
 				}
 			}
-			if wrote == 0 {
+			if written == 0 {
 				t.Fatalf("no %s of the sandbox's cgroup", files)
 			}
 			if s, err = e.Attest(ctx, "box"); err != nil {
@@ -182,8 +182,7 @@ func TestAttestReadsLimits(t *testing.T) {
 	}
 }
 
-// TestAttestAfterRestart verifies that a server that recovers a sandbox can
-// still inspect it.
+// TestAttestAfterRestart verifies that a server can inspect a sandbox that it recovered.
 //
 //suite:part core
 func TestAttestAfterRestart(t *testing.T) {
@@ -210,10 +209,9 @@ func TestAttestAfterRestart(t *testing.T) {
 	}
 }
 
-// TestRootlessEnforcement verifies enforcement without root, where memory is
-// only measured and CPUs are limited to whole processors. The capabilities and
-// the attestation must report the gaps, and the engine must reject requirements
-// that are not met.
+// TestRootlessEnforcement verifies enforcement without root, where memory is only measured and
+// CPU limits are whole numbers. The capabilities and the attestation report the gaps, and the
+// engine rejects requirements that are not met.
 //
 //suite:part install with=rootless
 func TestRootlessEnforcement(t *testing.T) {

@@ -11,13 +11,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestExamples runs every example unmodified and checks that it prints the
-// documented output.
+// TestExamples verifies that every example, unmodified, prints the documented output.
 //
 //suite:part clients full
 func TestExamples(t *testing.T) {
 	needRoot(t)
-	if os.Getenv("BRIG_LAB") == "" { // the test is not in the lab, which has no network
+	if os.Getenv("BRIG_LAB") == "" { // outside the lab, which has no network
 		t.Setenv("PYTHONPATH", pythonPackage(t))
 		t.Setenv("BRIG_EXAMPLES", builtExamples(t))
 	}
@@ -32,7 +31,7 @@ func TestExamples(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		argv []string
-		part bool // compare only the end: the rest depends on timing
+		part bool // compare only the end, because the rest depends on timing
 		want string
 	}{
 		{"analysis", []string{"python3", "-B", "../examples/python/analysis.py", figures}, false,
@@ -84,7 +83,7 @@ func builtExamples(t *testing.T) string {
 	return dir
 }
 
-// project returns the directory of a repository whose test fails.
+// project returns the directory of a git repository with a failing test.
 func project(t *testing.T) string {
 	t.Helper()
 	return bareRepository(t, `printf 'def add(a, b):\n    return a - b\n' > sums.py

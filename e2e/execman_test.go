@@ -18,13 +18,13 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// verdict is a row of the table in the COMPAT.md of the executor manager API.
+// verdict is a row of the verdict table in COMPAT.md of the executor manager API.
 type verdict struct{ when, status, exit, printed string }
 
 // ownExit represents the program's own exit code in the table.
 const ownExit = "its own"
 
-// verdicts reads the table of COMPAT.md, keyed by its first column.
+// verdicts returns the key of the rows of the table in COMPAT.md, keyed by the first column.
 func verdicts(t *testing.T) map[string]verdict {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "api", "execman", "COMPAT.md"))
@@ -56,10 +56,10 @@ type verdictCase struct {
 	name           string
 	to             string // the row
 	language, code string
-	exit           int    // the program's exit code, if the row shows it
+	exit           int    // the program's exit code, if the row contains it
 	stdout, stderr string // stdout is exact; stderr is a substring
-	// narrow selects a server that runs one program at a time, has a long
-	// timeout, and screens code.
+	// narrow selects the server that runs one program at a time, has a long timeout, and screens
+	// code.
 	narrow bool
 	before func(*execmanServerAPI, *testing.T)
 }
@@ -115,9 +115,9 @@ var verdictCases = []verdictCase{
 	{name: "too long", to: unforeseen, language: "python", code: "def main(name):\n    return 1\n" + strings.Repeat("#", 16<<20), stderr: "too long"},
 }
 
-// TestExecmanVerdicts tests each row of the executor manager's table with
-// programs that produce it, on servers that serve this API on a separate
-// address. It fails if a row has no program or a program produces no row.
+// TestExecmanVerdicts verifies each row of the executor manager's table with programs that
+// produce it, on servers that serve this API at a separate address. It fails if a row has no
+// program, or if the result of a program matches no row.
 //
 //suite:part clients full
 func TestExecmanVerdicts(t *testing.T) {
@@ -168,8 +168,8 @@ func TestExecmanVerdicts(t *testing.T) {
 	}
 }
 
-// TestExecmanArtifacts verifies that a program's artifacts are returned to its
-// caller, and that it leaves no state for the next program.
+// TestExecmanArtifacts verifies that a program's artifacts are returned to its caller, and that
+// no state remains for the next program.
 //
 //suite:part clients
 func TestExecmanArtifacts(t *testing.T) {
@@ -194,7 +194,7 @@ type execmanServerAPI struct {
 	*server
 }
 
-// fill has a program occupy the server's only slot until the test ends.
+// fill occupies the server's only slot with a program until the test ends.
 func (d *execmanServerAPI) fill(t *testing.T) {
 	done := make(chan *v1.ExecmanResult, 1)
 	go func() {
@@ -240,7 +240,7 @@ func (d *execmanServerAPI) exhaustRateLimit(t *testing.T) {
 // execmanTenant is the tenant for which the API runs programs.
 const execmanTenant = "ragflow"
 
-// execmanServer starts a server with the executor manager's API.
+// execmanServer starts a server with the executor manager API.
 func execmanServer(t *testing.T, more string) *execmanServerAPI {
 	t.Helper()
 	dir := dataDir(t)
@@ -262,8 +262,8 @@ func execmanServer(t *testing.T, more string) *execmanServerAPI {
 	return &execmanServerAPI{at, stopServer(t, startServer(t, dir, "--config", file))}
 }
 
-// stopServer stops the server and its pool before the server's directory is
-// removed.
+// stopServer stops the server and its pool at the end of the test, before the server's data
+// folder is removed.
 func stopServer(t *testing.T, s *server) *server {
 	t.Cleanup(func() {
 		if err := s.stop(); err != nil {
@@ -273,7 +273,7 @@ func stopServer(t *testing.T, s *server) *server {
 	return s
 }
 
-// run runs a program and returns its result, or nil if there was no response.
+// run runs a program and returns its result, or nil if no response arrived.
 func (d *execmanServerAPI) run(t *testing.T, language, code, arguments string) *v1.ExecmanResult {
 	t.Helper()
 	body := fmt.Sprintf(`{"code_b64":%q,"language":%q,"arguments":%s}`, base64.StdEncoding.EncodeToString([]byte(code)), language, arguments)

@@ -16,8 +16,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestNoFailpointsInProduction verifies that production binaries contain no
-// failpoints.
+// TestNoFailpointsInProduction verifies that production binaries do not contain failpoints.
 //
 //suite:part crash
 func TestNoFailpointsInProduction(t *testing.T) {
@@ -32,7 +31,7 @@ func TestNoFailpointsInProduction(t *testing.T) {
 	}
 }
 
-// ledger records the results that the clients received, for one failpoint.
+// ledger records the results that clients received while one failpoint was armed.
 type ledger struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]*brig.Sandbox
@@ -44,7 +43,7 @@ type ledger struct {
 	failed  []string
 }
 
-func newAccount() *ledger {
+func newLedger() *ledger {
 	return &ledger{
 		boxes: map[string]*brig.Sandbox{}, gone: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, set: map[string]bool{},
@@ -62,8 +61,8 @@ func (a *ledger) note(err error, f func()) error {
 	return err
 }
 
-// load calls all operations of a server in three concurrent sequences, and
-// stops each sequence at its first failure.
+// load calls all operations of a server in three concurrent sequences. Each sequence stops at its
+// first failure.
 func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 	var work sync.WaitGroup
 	work.Go(func() { _ = a.lifecycle(ctx, svc, "life-"+round) })
@@ -78,7 +77,7 @@ func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 	work.Wait()
 }
 
-// lifecycle takes a sandbox through its whole life cycle.
+// lifecycle creates, uses and removes a sandbox.
 func (a *ledger) lifecycle(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name})
 	if a.note(err, func() { a.boxes[name] = box }) != nil {
@@ -100,7 +99,7 @@ func (a *ledger) lifecycle(ctx context.Context, svc brig.Service, name string) e
 	return a.note(err, func() { a.gone[name] = box.ID })
 }
 
-// createPersistent creates a sandbox with a program and a variable, and keeps it.
+// createPersistent creates a sandbox with a program and a variable, and does not remove it.
 func (a *ledger) createPersistent(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name, Command: &brig.Command{Argv: []string{"sleep", "600"}}})
 	if a.note(err, func() { a.boxes[name] = box }) != nil {
@@ -118,9 +117,8 @@ func (a *ledger) createPersistent(ctx context.Context, svc brig.Service, name st
 	return a.note(err, func() {})
 }
 
-// check verifies that a server has the results that an earlier server
-// acknowledged. If mortal is set, sandboxes may have ended because their shims
-// were killed.
+// check verifies that a server has the results that earlier servers acknowledged. If mortal is
+// set, sandboxes may have ended because their shims were killed.
 func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 	t.Helper()
 	ctx := t.Context()
@@ -145,7 +143,7 @@ func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 		case a.leaving[name] && (err == nil || brig.KindOf(err) == brig.NotFound):
 			// Both outcomes are valid for a sandbox that is being removed.
 		case err != nil || box.ID != made.ID:
-			t.Errorf("%s was made and is %+v, %v", name, box, err)
+			t.Errorf("%s was created, and is now %+v, %v", name, box, err)
 		case mortal && box.State == brig.Ended:
 			if box.Exit == nil || box.Exit.Reason != brig.Crashed {
 				t.Errorf("%s has died and is said to be %+v", name, box.Exit)
@@ -163,7 +161,7 @@ func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 	}
 }
 
-// crashingServer is a server that failpoints kill, and its data folder.
+// crashingServer is a server that is killed by failpoints, with its data folder.
 type crashingServer struct {
 	t                         *testing.T
 	binary, dir, rules, marks string
@@ -201,7 +199,7 @@ func (c *crashingServer) arm(rules string) {
 	}
 }
 
-// clearMarks lets processes act at every failpoint again.
+// clearMarks rearms the failpoints that processes have already reached.
 func (c *crashingServer) clearMarks(t *testing.T) {
 	t.Helper()
 	os.RemoveAll(c.marks)
@@ -222,18 +220,17 @@ func (c *crashingServer) visited(point string, within time.Duration) bool {
 	}
 }
 
-// TestCrashAtEveryPoint crashes a process at every failpoint, each of which
-// follows a commit or an action. At small size, it tests a dozen failpoints
-// that change with the ISO week. Regardless of which process crashes, the next
-// server must have the acknowledged results, and no traces of unacknowledged
-// ones may remain.
+// TestCrashAtEveryPoint crashes a process at every failpoint, each of which follows a commit or
+// an action. The next server must have the acknowledged results, and no traces of unacknowledged
+// results may remain. At small size, the test uses a dozen failpoints that change with the ISO
+// week.
 //
 //suite:part crash
 func TestCrashAtEveryPoint(t *testing.T) {
-	// The pool has exactly two sandboxes, for one hit each.
+	// The pool has exactly two sandboxes, each of which reaches a failpoint once.
 	c := startCrashingServer(t, "pool: {size: 2, memory: 64MiB}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
-		// TestWorkspaceCrash, TestPauseCrash, TestForkCrash and TestBootCrash have the others.
+		// TestWorkspaceCrash, TestPauseCrash, TestForkCrash and TestBootCrash cover the others.
 		area, _, _ := strings.Cut(p.Name, ".")
 		return area == "workspace" || isPausePoint(p.Name) || area == "fork" || area == "boot"
 	})
@@ -254,7 +251,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag string) {
 	c.clearMarks(t)
 	c.srv.t = t
-	svc, a := c.srv.client(), newAccount()
+	svc, a := c.srv.client(), newLedger()
 	rule := point + "=crash"
 	if strings.HasPrefix(point, "store.") {
 		rule += fmt.Sprintf("(%d)", 3+4*round)
@@ -274,9 +271,9 @@ func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag stri
 		c.arm(rule)
 		a.load(ctx, svc, tag)
 	}
-	// Background actions may reach the failpoint later.
+	// A background action may reach the failpoint only later.
 	if !c.visited(point, 2*patience) {
-		t.Errorf("nothing came by: %v: %s", a.failed, c.srv.errs)
+		t.Errorf("the failpoint was not reached: %v: %s", a.failed, c.srv.errs)
 	}
 	c.arm("")
 	c.srv.kill()

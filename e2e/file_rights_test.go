@@ -21,8 +21,7 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// fileRightsLab is a sandbox of E2B's API that a viewer and a member access with
-// every API.
+// fileRightsLab is a sandbox of E2B's API that a viewer and a member access through every API.
 type fileRightsLab struct {
 	*e2bServer
 	c              *client.Client
@@ -42,18 +41,17 @@ type way struct {
 	changes, shows bool
 }
 
-// canaryOfRoot is the content of secret.txt.
-const canaryOfRoot = "canary-of-root-7f3a"
+// rootCanary is the content of secret.txt.
+const rootCanary = "canary-of-root-7f3a"
 
-// TestRootFilesAreProtected verifies that callers cannot read, list, watch,
-// change or replace a path of root in the sandbox through any API. The
-// exception is a caller that may run commands as root and requests root. The
-// control is the same call on a directory of the user, which succeeds.
+// TestRootFilesAreProtected verifies that no API lets callers read, list, watch, change or
+// replace a path of root in the sandbox. The exception is a caller that may run commands as root
+// and requests root. The control is the same call on a directory of the user, which succeeds.
 //
 //suite:part hostile
 func TestRootFilesAreProtected(t *testing.T) {
 	l := newRightsLab(t)
-	before := map[string]string{} // empty if the fixtures must be created again
+	before := map[string]string{} // empty if the fixtures must be recreated
 	for _, w := range l.ways() {
 		t.Run(w.name, func(t *testing.T) {
 			for _, dir := range []string{"/closed", "/tmp/open"} {
@@ -64,25 +62,25 @@ func TestRootFilesAreProtected(t *testing.T) {
 					before[dir] = l.look(t, dir)
 				}
 				answer, refused := w.do(t, dir)
-				changed, shown := l.look(t, dir) != before[dir], strings.Contains(answer, canaryOfRoot)
+				changed, revealed := l.look(t, dir) != before[dir], strings.Contains(answer, rootCanary)
 				if changed || w.changes {
 					clear(before)
 				}
-				if dir == "/closed" && (!refused || changed || shown) {
-					t.Errorf("what is root's: refused %v, changed %v, shown %v: %s", refused, changed, shown, answer)
+				if dir == "/closed" && (!refused || changed || revealed) {
+					t.Errorf("what is root's: refused %v, changed %v, shown %v: %s", refused, changed, revealed, answer)
 				}
-				if dir == "/tmp/open" && (refused || changed != w.changes || w.shows && !shown) {
-					t.Errorf("the control: refused %v, changed %v, shown %v: %s", refused, changed, shown, answer)
+				if dir == "/tmp/open" && (refused || changed != w.changes || w.shows && !revealed) {
+					t.Errorf("the control: refused %v, changed %v, shown %v: %s", refused, changed, revealed, answer)
 				}
 			}
 		})
 	}
 	l.createFixtures(t)
 	path := "/files/content?user=root&path=/closed/secret.txt"
-	if answer, refused := l.rest(t, l.viewer, "GET", path, ""); !refused || strings.Contains(answer, canaryOfRoot) {
+	if answer, refused := l.rest(t, l.viewer, "GET", path, ""); !refused || strings.Contains(answer, rootCanary) {
 		t.Errorf("a viewer as root: %s", answer)
 	}
-	if answer, refused := l.rest(t, l.member, "GET", path, ""); refused || !strings.Contains(answer, canaryOfRoot) {
+	if answer, refused := l.rest(t, l.member, "GET", path, ""); refused || !strings.Contains(answer, rootCanary) {
 		t.Errorf("a member as root: %s", answer)
 	}
 }
@@ -134,19 +132,18 @@ func (l *fileRightsLab) runAs(t *testing.T, user, script string) string {
 // file of the user.
 func (l *fileRightsLab) createFixtures(t *testing.T) {
 	t.Helper()
-	const fill = "rm -rf $d; mkdir -p $d/sub; echo " + canaryOfRoot + " >$d/secret.txt; "
+	const fill = "rm -rf $d; mkdir -p $d/sub; echo " + rootCanary + " >$d/secret.txt; "
 	l.runAs(t, "root", "d=/closed; "+fill+"chmod 700 $d; chmod 600 $d/secret.txt")
 	l.runAs(t, "user", "d=/tmp/open; "+fill+"rm -f /tmp/took; echo mine >/tmp/mine")
 }
 
-// look returns the state of the files in a directory and the content of
-// secret.txt.
+// look describes the files in a directory and the content of secret.txt.
 func (l *fileRightsLab) look(t *testing.T, dir string) string {
 	t.Helper()
 	return l.runAs(t, "root", "cd "+dir+" && find . -printf '%p %m %u %s\\n' | sort && cat secret.txt 2>&1 || true")
 }
 
-// send sends a request and reads the beginning of the response.
+// send sends a request and reads the start of the response.
 func (l *fileRightsLab) send(t *testing.T, method, path, body string, headers ...string) (string, int, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(body))
@@ -168,12 +165,12 @@ func (l *fileRightsLab) send(t *testing.T, method, path, body string, headers ..
 		return "", 0, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	most := int64(64 << 10)
+	limit := int64(64 << 10)
 	if strings.Contains(path, "/watch") || strings.HasSuffix(path, "/WatchDir") {
-		most = 5 // the stream does not end
+		limit = 5 // the stream does not end
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	if most == 5 && strings.HasSuffix(path, "/WatchDir") && len(b) == 5 {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if limit == 5 && strings.HasSuffix(path, "/WatchDir") && len(b) == 5 {
 		rest := make([]byte, binary.BigEndian.Uint32(b[1:]))
 		_, err = io.ReadFull(resp.Body, rest)
 		if b = append(b, rest...); b[0]&2 != 0 && bytes.Contains(b, []byte(`"error"`)) {
@@ -197,13 +194,13 @@ func (l *fileRightsLab) rest(t *testing.T, key, method, path, body string) (stri
 	return l.answer(t, method, "/v1/sandboxes/"+l.id+path, body, "Authorization", "Bearer "+key)
 }
 
-// envd sends a request to envd's address.
+// envd sends a request to the sandbox's envd.
 func (l *fileRightsLab) envd(t *testing.T, method, path, body string, headers ...string) (string, bool) {
 	t.Helper()
 	return l.answer(t, method, path, body, append([]string{"E2b-Sandbox-Id", l.id, "E2b-Sandbox-Port", "49983"}, headers...)...)
 }
 
-// cli runs the command line with a key.
+// cli runs the brig command with a key.
 func (l *fileRightsLab) cli(t *testing.T, key string, args ...string) (string, bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), bin(t, "brig"), args...)

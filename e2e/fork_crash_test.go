@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestForkCrash crashes the server or the shim at every failpoint of a fork. The next
-// server must find the original running with its variables, unless its shim died, and
-// only copies that work. No save and no other resources may remain on the host. At small
-// size, it tests a share of the failpoints.
+// TestForkCrash crashes the server or the shim at every failpoint of a fork. The next server must
+// find the original running with its variables, unless its shim was killed, and only working
+// copies. No save and no other resources may remain on the host. At small size, the test uses a
+// share of the failpoints.
 //
 //suite:part crash waits
 func TestForkCrash(t *testing.T) {
@@ -38,8 +38,8 @@ func TestForkCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// crashFork crashes a process at one failpoint. If filesOnly is set, the copies are made of
-// a sandbox that is paused with its files only, and stays paused.
+// crashFork crashes a process at one failpoint. If filesOnly is set, the original is paused with
+// its files only, and stays paused.
 func (c *crashingServer) crashFork(t *testing.T, point string, filesOnly bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -14,8 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// cellsOf runs a cell in a context of each sandbox, at the same time, and returns what
-// each printed.
+// cellsOf runs a cell concurrently in a context of each sandbox, and returns the output of each.
 func cellsOf(t *testing.T, ctx context.Context, svc brig.Service, boxes []*brig.Sandbox, contextID, source string) []string {
 	t.Helper()
 	out := make([]string, len(boxes))
@@ -37,15 +36,14 @@ func cellsOf(t *testing.T, ctx context.Context, svc brig.Service, boxes []*brig.
 	return out
 }
 
-// awaitPort returns a shell command that waits until a program in the sandbox listens on
-// a port.
+// awaitPort returns a shell command that waits until a program listens on a port of the sandbox.
 func awaitPort(port int) string {
 	return fmt.Sprintf("until (exec 3<>/dev/tcp/127.0.0.1/%d) 2>/dev/null; do sleep .05; done", port)
 }
 
-// TestFork verifies that copies of a sandbox have its variables, files, open files,
-// threads and processes, but their own ID and host name, and that neither the copies nor
-// the original see each other's changes. All of them end without a trace.
+// TestFork verifies that copies of a sandbox have its variables, files, open files, threads and
+// processes, but their own ID and host name. Changes in one sandbox are not visible in the
+// others, and no traces remain after the end of the sandboxes.
 //
 //suite:part core
 func TestFork(t *testing.T) {
@@ -100,12 +98,12 @@ func TestFork(t *testing.T) {
 			t.Errorf("the file of %s contains %q, want %d", box.Spec.Name, got, i)
 		}
 	}
-	again, err := e.Fork(ctx, copies[0].Spec.Name, brig.ForkSpec{TTL: time.Minute, Labels: map[string]string{"try": "b"}})
+	secondCopies, err := e.Fork(ctx, copies[0].Spec.Name, brig.ForkSpec{TTL: time.Minute, Labels: map[string]string{"try": "b"}})
 	if err != nil {
 		t.Fatalf("the copy of a copy: %v", err)
 	}
-	if got := runCell(t, ctx, e, again[0].Spec.Name, cx.ID, "print(x)"); got != "42" || again[0].Spec.Labels["try"] != "b" || time.Until(again[0].Expires) > time.Minute {
-		t.Errorf("the copy of a copy printed %q: %+v", got, again[0])
+	if got := runCell(t, ctx, e, secondCopies[0].Spec.Name, cx.ID, "print(x)"); got != "42" || secondCopies[0].Spec.Labels["try"] != "b" || time.Until(secondCopies[0].Expires) > time.Minute {
+		t.Errorf("the copy of a copy printed %q: %+v", got, secondCopies[0])
 	}
 	if _, err := e.Pause(ctx, copies[1].Spec.Name, brig.PauseOptions{}); err != nil {
 		t.Errorf("pause of a copy: %v", err)
@@ -113,7 +111,7 @@ func TestFork(t *testing.T) {
 	if got := runCell(t, ctx, e, copies[1].Spec.Name, cx.ID, "print(x)"); got != "42" {
 		t.Errorf("a resumed copy printed %q", got)
 	}
-	for _, box := range append(boxes, again...) {
+	for _, box := range append(boxes, secondCopies...) {
 		if err := e.Remove(ctx, box.Spec.Name); err != nil {
 			t.Error(err)
 		}
@@ -121,8 +119,8 @@ func TestFork(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// entropy is a server in a sandbox with its own random generators. It reseeds them
-// for a request to /watching if the generation has changed, and never otherwise.
+// entropy is a server in a sandbox with its own random generators. For a request to /watching, it
+// reseeds them if the generation has changed. For other requests, it never reseeds them.
 const entropy = `import http.server, os, random, ssl
 ssl.RAND_bytes(1)
 seen = None
@@ -146,9 +144,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(('127.0.0.1', 9000), Handler).serve_forever()
 `
 
-// TestForkRandomNumbers verifies that the interpreters of copies give different random numbers. A
-// program can do the same if it watches the generation file. The control is the same program that
-// does not watch it: its copies give the same numbers.
+// TestForkRandomNumbers verifies that the interpreters of copies return different random numbers,
+// and so does a program that watches the generation file. The control is the same program without
+// the watch, whose copies return the same numbers.
 //
 //suite:part hostile
 func TestForkRandomNumbers(t *testing.T) {
@@ -224,7 +222,7 @@ for i in range(600):
 	}
 }
 
-// wantDistinct fails the test if two values are the same. Each text has several values,
+// wantDistinct fails the test if two values are equal. Each text contains values that are
 // separated by spaces.
 func wantDistinct(t *testing.T, what string, texts []string) {
 	t.Helper()
@@ -243,8 +241,8 @@ func wantDistinct(t *testing.T, what string, texts []string) {
 	}
 }
 
-// TestUnsavableSandboxIsNotForked verifies that a sandbox with a program that cannot be saved, or whose
-// script for copies fails, is not forked and continues to run. Another tenant finds
+// TestUnsavableSandboxIsNotForked verifies that a sandbox with a program that cannot be saved, or
+// whose script for copies fails, is not forked and continues to run. Another tenant can access
 // neither the original nor a copy.
 //
 //suite:part hostile
@@ -296,9 +294,9 @@ func TestUnsavableSandboxIsNotForked(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestForkPausedCopy verifies that a paused copy keeps the state of the original at the
-// time of the fork, has no process on the host, and can be forked without being resumed.
-// Its copies, and the copy itself when it is resumed, have their own random numbers.
+// TestForkPausedCopy verifies that a paused copy keeps the state of the original at the time of
+// the fork, has no process on the host, and can be forked while it is paused. Its copies and,
+// once resumed, the copy itself return different random numbers.
 //
 //suite:part core
 func TestForkPausedCopy(t *testing.T) {

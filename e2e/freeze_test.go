@@ -7,12 +7,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestPause verifies that a sandbox with FreezeAfter uses no CPU while its
-// programs spin and no client uses it, and resumes when a client uses it. The
-// control is a sandbox without FreezeAfter.
+// TestIdleSandboxIsFrozen verifies that a sandbox with FreezeAfter uses no CPU time while no client uses it,
+// even if its programs are busy, and resumes when a client uses it. The control is a sandbox
+// without FreezeAfter.
 //
 //suite:part core
-func TestPause(t *testing.T) {
+func TestIdleSandboxIsFrozen(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)
@@ -29,7 +29,7 @@ func TestPause(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		before, end := cpuTime(t, dir, box.ID), time.Now().Add(patience)
 		time.Sleep(time.Second)
-		if after > 0 { // it may be frozen later than asked, because the machine is busy
+		if after > 0 { // on a busy machine, the sandbox may be frozen late
 			for cpuTime(t, dir, box.ID)-before > 50*time.Millisecond && time.Now().Before(end) {
 				before = cpuTime(t, dir, box.ID)
 				time.Sleep(time.Second)
@@ -53,11 +53,10 @@ func TestPause(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestPausedSandboxesEnd verifies that every method of ending a sandbox works
-// while it is frozen.
+// TestFrozenSandboxesCanBeEnded verifies that a frozen sandbox can be ended in every way.
 //
 //suite:part core
-func TestPausedSandboxesEnd(t *testing.T) {
+func TestFrozenSandboxesCanBeEnded(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	for name, end := range map[string]func(string) error{

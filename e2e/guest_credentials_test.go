@@ -20,9 +20,8 @@ import (
 	"github.com/brig-run/brig/api/e2b/envd"
 )
 
-// rawServer is a server in a sandbox whose response is the request, byte by
-// byte. It tries to set cookies of the console, first in an informational
-// response.
+// rawServer is a server in a sandbox that echoes the raw request. It tries to set cookies of the
+// console, first in an informational response.
 const rawServer = `
 import socket, threading
 s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.1", 8000)); s.listen(64)
@@ -39,8 +38,8 @@ def serve(c):
 while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 `
 
-// credentialLab is a server with two sandboxes, one of them closed, in which
-// rawServer runs, and every credential that the server accepts.
+// credentialLab is a server with two sandboxes that run rawServer, one of them closed, and every
+// kind of credential that the server accepts.
 type credentialLab struct {
 	*fileRightsLab
 	closed  struct{ SandboxID, EnvdAccessToken, TrafficAccessToken string }
@@ -79,8 +78,8 @@ func newCredentialLab(t *testing.T) *credentialLab {
 	return l
 }
 
-// requestWith returns a request that has a secret in every place, beside values
-// of the application, and every form of the secret in it.
+// requestWith returns a request that contains a secret in every possible place, next to values of
+// the application, and all encodings of the secret in the request.
 func requestWith(secret, signature string) (req *http.Request, forms []string) {
 	var escaped strings.Builder
 	for _, c := range []byte(secret) {
@@ -105,14 +104,14 @@ func requestWith(secret, signature string) (req *http.Request, forms []string) {
 	return req, []string{secret, escaped.String(), in64, inURL, "brig_session=", "csrf-of-the-session"}
 }
 
-// ownParts are the parts of requestWith that belong to the application.
+// ownParts are the parts of a requestWith request that belong to the application.
 var ownParts = []string{
 	"GET /own/", "/end?own=1", "own=2", "Bearer own\r\n", "X-Api-Key: own\r\n", "X-Access-Token: own\r\n", "X-Access-Token: own-too\r\n",
 	"X-Anything: own\r\n", "Cookie: own=1\r\n", "Cookie: own=2\r\n", "Sec-Websocket-Protocol: own.v1\r\n",
 }
 
-// exchange sends a request over a connection and returns the body of the
-// response, and all cookies that the responses set.
+// exchange sends a request over a connection, and returns the body of the response and all
+// cookies that were set.
 func exchange(conn net.Conn, req *http.Request) (body string, set []string, err error) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(2 * patience))
@@ -136,8 +135,8 @@ func exchange(conn net.Conn, req *http.Request) (body string, set []string, err 
 	}
 }
 
-// forwarded starts brig sandbox forward and returns its address.
-func (l *credentialLab) forwarded(t *testing.T) string {
+// startForward starts brig sandbox forward and returns its address.
+func (l *credentialLab) startForward(t *testing.T) string {
 	t.Helper()
 	line := newTalker(t, exec.CommandContext(t.Context(), bin(t, "brig"), "--data-dir", l.dir, "sandbox", "forward", l.id, "0:8000")).receive()
 	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "http://"), " ")
@@ -147,8 +146,8 @@ func (l *credentialLab) forwarded(t *testing.T) string {
 	return addr
 }
 
-// viaMCP sends a request with MCP's tool, whose headers have one value each, and
-// returns the body of the response.
+// viaMCP sends a request with the MCP tool, which supports one value per header, and returns the
+// body of the response.
 func (l *credentialLab) viaMCP(t *testing.T, req *http.Request) (string, error) {
 	t.Helper()
 	const version = "2026-07-28"
@@ -182,10 +181,10 @@ func (l *credentialLab) viaMCP(t *testing.T, req *http.Request) (string, error) 
 	return out.Result.StructuredContent.Text, nil
 }
 
-// A server in a sandbox receives no credential of Brig, over every way to its
-// port, wherever the client has put it and however it is encoded. It receives
-// the application's own values beside them. Control: the same request over a
-// connection of the client's own, which Brig does not look into, has all.
+// TestGuestReceivesNoCredentials verifies that a server in a sandbox never receives a credential
+// of Brig, regardless of the route to its port, the place in the request and the encoding. The
+// application's own values still arrive. The control is the same request over a raw connection,
+// which Brig does not inspect and which delivers the credentials.
 //
 //suite:part hostile
 func TestGuestReceivesNoCredentials(t *testing.T) {
@@ -200,7 +199,7 @@ func TestGuestReceivesNoCredentials(t *testing.T) {
 		}
 		return conn
 	}
-	local := l.forwarded(t)
+	local := l.startForward(t)
 	ways := map[string]func(*http.Request) (string, []string, error){
 		"by its host": func(r *http.Request) (string, []string, error) {
 			r.Host = "8000-" + l.id + ".e2b.test"
@@ -217,7 +216,7 @@ func TestGuestReceivesNoCredentials(t *testing.T) {
 		},
 		"by MCP": func(r *http.Request) (string, []string, error) {
 			got, err := l.viaMCP(t, r)
-			return got, []string{"own=early", "own=late"}, err // they reach no browser
+			return got, []string{"own=early", "own=late"}, err // these cookies do not reach a browser
 		},
 	}
 	signature := envd.Signature("/etc/hostname", "read", "user", l.token, 0)
@@ -236,7 +235,7 @@ func TestGuestReceivesNoCredentials(t *testing.T) {
 			}
 			for _, part := range ownParts {
 				if way != "by MCP" && !strings.Contains(got, part) { // MCP joins the values of a header
-					t.Errorf("%s, %s: the application misses %q: %s", name, way, part, got)
+					t.Errorf("%s, %s: the application did not receive %q: %s", name, way, part, got)
 				}
 			}
 			if !slices.Equal(set, []string{"own=early", "own=late"}) {
@@ -256,17 +255,17 @@ func TestGuestReceivesNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	l.closedPort(t, func(r *http.Request) (string, error) {
+	l.checkClosedPort(t, func(r *http.Request) (string, error) {
 		r.Host = "8000-" + l.closed.SandboxID + ".e2b.test"
 		got, _, err := exchange(dial(here), r)
 		return got, err
 	})
-	l.nothingInside(ctx, t)
+	l.checkNoCredentialsInside(ctx, t)
 }
 
-// closedPort tests that the application in a closed sandbox can use the header
-// X-Access-Token. Control: without the traffic token the port is closed.
-func (l *credentialLab) closedPort(t *testing.T, send func(*http.Request) (string, error)) {
+// checkClosedPort verifies that the application in a closed sandbox can use the header
+// X-Access-Token. The control is a request without the traffic token, which is rejected.
+func (l *credentialLab) checkClosedPort(t *testing.T, send func(*http.Request) (string, error)) {
 	t.Helper()
 	get := func(h http.Header) (string, error) {
 		return send(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: h})
@@ -285,10 +284,10 @@ func (l *credentialLab) closedPort(t *testing.T, send func(*http.Request) (strin
 	}
 }
 
-// nothingInside tests that no process in the sandbox has a credential in its
-// environment or its arguments. Control: one that a program gave itself is
-// found.
-func (l *credentialLab) nothingInside(ctx context.Context, t *testing.T) {
+// checkNoCredentialsInside verifies that no process in the sandbox has a credential in its
+// environment or arguments. The control is a program that passes a credential to itself, which
+// the search finds.
+func (l *credentialLab) checkNoCredentialsInside(ctx context.Context, t *testing.T) {
 	t.Helper()
 	all := l.runAs(t, "root", `export OWN=marker-of-the-test; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'; env`)
 	for name, secret := range l.secrets {

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guestMemory searches all data of a sandbox's guest from the host: its memory
-// and its writable files, both of which are open files of the sentry. It
-// returns the number of occurrences of each word.
+// guestMemory searches a guest's memory and writable files from the host, through the open files
+// of the sentry. It returns the number of occurrences of each word.
 func guestMemory(t *testing.T, dir string, words ...string) []int {
 	t.Helper()
-	found, looked := make([]int, len(words)), int64(0)
+	found, searched := make([]int, len(words)), int64(0)
 	for _, pid := range sandboxProcesses(dir) {
 		if role(pid) != "sentry" {
 			continue
@@ -36,26 +35,26 @@ func guestMemory(t *testing.T, dir string, words ...string) []int {
 			if err != nil {
 				t.Fatal(err)
 			}
-			looked += searchFile(t, f, words, found)
+			searched += searchFile(t, f, words, found)
 			f.Close()
 		}
 	}
-	if looked == 0 {
+	if searched == 0 {
 		t.Error("nothing of the guest was looked at")
 	}
 	return found
 }
 
-// searchFile adds the number of occurrences of each word in a sparse file to
-// found, and returns the number of bytes outside of its holes.
-func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked int64) {
+// searchFile adds the number of occurrences of each word in a sparse file to found, and returns
+// the number of bytes outside its holes.
+func searchFile(t *testing.T, f *os.File, words []string, found []int) (searched int64) {
 	t.Helper()
 	const overlap = 256 // longer than any word
 	buf := make([]byte, 1<<20)
 	for at := int64(0); ; {
 		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			return looked // the rest is a hole
+			return searched // the rest is a hole
 		}
 		to, err2 := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
 		if err := errors.Join(err, err2); err != nil {
@@ -69,12 +68,12 @@ func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked i
 			for i, w := range words {
 				found[i] += bytes.Count(buf[:n], []byte(w))
 			}
-			looked += int64(n)
+			searched += int64(n)
 			if at += int64(n); at < to && n > overlap {
 				at -= overlap
 			}
 			if n == 0 {
-				return looked // the file was truncated concurrently
+				return searched // the file was truncated concurrently
 			}
 		}
 	}

@@ -23,12 +23,13 @@ type command struct {
 	want []string
 }
 
-// fileBlock matches the first line of a block that is a file of its title.
+// fileBlock matches the first line of a block with the content of the file that is named by its
+// title.
 var fileBlock = regexp.MustCompile("^```[a-z]+ title=\"([a-z._-]+)\"$")
 
-// commands returns the commands of a page in docs. Every fenced block of a page
-// must be a console session, or a file with its name as the title, so that
-// everything on the page is run. The command for a file writes it.
+// commands returns the commands of a page in docs. Every fenced block of a page must be a console
+// session, or a file with its name as the title, so that no block remains untested. The command
+// for a file block writes the file.
 func commands(t *testing.T, page string) (list []command) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "docs", page))
@@ -70,9 +71,9 @@ func commands(t *testing.T, page string) (list []command) {
 	return list
 }
 
-// fits reports whether an output matches a page: "…" stands for any text in a
-// line, and on its own line for any lines.
-func fits(want []string, got string) bool {
+// matchesPage reports whether an output matches the output on a page, where "…" matches any text
+// within a line or, on its own line, any number of lines.
+func matchesPage(want []string, got string) bool {
 	if len(want) == 0 {
 		return true
 	}
@@ -89,7 +90,7 @@ func fits(want []string, got string) bool {
 	return regexp.MustCompile(b.String()).MatchString(got)
 }
 
-// TestGuideComparison tests the comparison of outputs with pages.
+// TestGuideComparison verifies the comparison of outputs with pages.
 //
 //suite:part core
 func TestGuideComparison(t *testing.T) {
@@ -111,22 +112,23 @@ func TestGuideComparison(t *testing.T) {
 		if c.want != "" {
 			want = strings.Split(c.want, "\n")
 		}
-		if fits(want, c.got) != c.ok {
+		if matchesPage(want, c.got) != c.ok {
 			t.Errorf("%q and %q: want %v", c.want, c.got, c.ok)
 		}
 	}
 }
 
-// guide runs a page's commands in one shell. The test's address replaces the
-// server's usual address, and replace is applied first. A command may fail only if the page shows its error.
+// guide runs a page's commands in one shell. First replace is applied, and then the test's
+// address replaces the server's usual address. A command may fail only if the page contains its
+// error.
 type guide struct {
 	page, addr string
 	list       []command         // default: the commands of the page
 	replace    []string          // pairs of old and new text
-	dir        string            // in which the commands run
-	env        []string          // in addition to the test's
+	dir        string            // the working directory of the commands
+	env        []string          // in addition to the test's environment
 	shell      []string          // the shell, and its wrapper
-	after      map[string]string // replacements of systemd and others: run after a command with this prefix
+	after      map[string]string // commands to run after a command with this prefix, in place of systemd and other services
 }
 
 const usualAddr = "127.0.0.1:2744"
@@ -148,7 +150,7 @@ func (g *guide) run(t *testing.T) {
 			}
 		}
 	}
-	script.WriteString("kill $(jobs -p); wait\n") // end a page's background processes before its folder is removed
+	script.WriteString("kill $(jobs -p); wait\n") // end the page's background processes before its folder is removed
 	file := filepath.Join(g.dir, "guide.sh")
 	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func (g *guide) run(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), g.shell[0], append(g.shell[1:], file)...)
 	cmd.Dir, cmd.Env = g.dir, append(os.Environ(), g.env...)
 	cmd.WaitDelay = time.Second
-	out, _ := cmd.CombinedOutput() // the commands' own exit codes count
+	out, _ := cmd.CombinedOutput() // the exit codes of the individual commands are checked below
 	rest := strings.ReplaceAll(string(out), g.addr, usualAddr)
 	for i, c := range list {
 		got, after, ok := strings.Cut(rest, fmt.Sprintf("\x01%d ", i))
@@ -165,20 +167,20 @@ func (g *guide) run(t *testing.T) {
 		}
 		code, after, _ := strings.Cut(after, "\n")
 		rest = after
-		shown := strings.Contains("\n"+strings.Join(c.want, "\n"), "\nbrig: ")
-		if (code != "0") != shown || !fits(c.want, got) {
+		wantError := strings.Contains("\n"+strings.Join(c.want, "\n"), "\nbrig: ")
+		if (code != "0") != wantError || !matchesPage(c.want, got) {
 			t.Errorf("%s:%d: %s\nexits with %s and says\n%s", g.page, c.line, c.text, code, got)
 		}
 	}
 }
 
-// freeAddr returns an address of this host that only this test uses.
+// freeAddr returns an unused address of this host.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 }
 
-// pages returns the pages of a folder of docs, apart from some.
+// pages returns the pages of a folder of docs, except the given ones.
 func pages(t *testing.T, folder string, but ...string) (list []string) {
 	t.Helper()
 	found, err := filepath.Glob("../docs/" + folder + "/*.md")
@@ -193,8 +195,8 @@ func pages(t *testing.T, folder string, but ...string) (list []string) {
 	return list
 }
 
-// TestGuides runs every command of the guides, on its own server. The test
-// of packages runs the guide for deployment.
+// TestGuides runs every command of each guide on a separate server, except the deployment guide,
+// which TestPackages runs.
 //
 //suite:part install full
 func TestGuides(t *testing.T) {
@@ -202,8 +204,8 @@ func TestGuides(t *testing.T) {
 	runPages(t, pages(t, "guides", "guides/deployment.md"))
 }
 
-// TestTutorials writes every file and runs every command of the tutorials. The
-// wheel is built beforehand.
+// TestTutorials writes every file and runs every command of the tutorials, with a wheel that is
+// built beforehand.
 //
 //suite:part install full
 func TestTutorials(t *testing.T) {
@@ -211,8 +213,8 @@ func TestTutorials(t *testing.T) {
 	runPages(t, pages(t, "tutorials"))
 }
 
-// runPages runs each page on its own server, in a folder that contains only
-// the wheel, if the page installs it.
+// runPages runs each page on its own server. The working directory contains the wheel if the page
+// installs it, and is empty otherwise.
 func runPages(t *testing.T, list []string) {
 	for _, page := range list {
 		t.Run(filepath.Base(page), func(t *testing.T) {
@@ -240,7 +242,7 @@ func runPages(t *testing.T, list []string) {
 	}
 }
 
-// TestErrorReferenceCoversCodes verifies that the reference explains each code.
+// TestErrorReferenceCoversCodes verifies that the error reference documents each code.
 //
 //suite:part core
 func TestErrorReferenceCoversCodes(t *testing.T) {

@@ -30,13 +30,13 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// bin returns the path of a built program.
+// bin returns the path of a program that was built for the tests.
 func bin(t testing.TB, name string) string {
 	t.Helper()
 	return testenv.Bin(t, name)
 }
 
-// needRoot skips a test that an unprivileged user cannot run.
+// needRoot skips the test if the user is not root.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,7 +53,7 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 	}
 	engine, shim := bin(t, "brig-engine"), bin(t, "brig-shim")
 	if disabled = slices.DeleteFunc(disabled, func(s string) bool { return s == "" }); len(disabled) > 0 {
-		// Only programs with failpoints have switches that disable protections.
+		// Only programs with failpoints can disable protections.
 		if !failpoint.Enabled {
 			t.Fatal("build the tests with -tags failpoints (make test-programs)")
 		}
@@ -84,7 +84,7 @@ func newEngine(t testing.TB, disabled ...string) (*engine.Engine, context.Contex
 	return engineWith(t, engine.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, disabled...)
 }
 
-// engineWith is like newEngine, with the given options.
+// engineWith is like newEngine, but with the given options.
 func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Engine, context.Context) {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	return e, ctx
 }
 
-// folderOf returns a store with workspaces in a directory.
+// folderOf returns a store that keeps workspaces in a directory.
 func folderOf(t testing.TB, dir string) *workspace.Store {
 	t.Helper()
 	objects, err := workspace.OpenDir(dir)
@@ -126,7 +126,7 @@ func folderOf(t testing.TB, dir string) *workspace.Store {
 	return workspace.New(objects, nil)
 }
 
-// keyring returns a keyring with a new key for secrets.
+// keyring returns a keyring with a new key that encrypts secrets.
 func keyring(t testing.TB) *seal.Keyring {
 	t.Helper()
 	k, err := seal.Open(t.Context(), seal.File{Path: filepath.Join(t.TempDir(), "master.key")})
@@ -155,7 +155,7 @@ type server struct {
 	errs *outputLog
 }
 
-// outputLog collects the output of a program. Callers may read it while the program runs.
+// outputLog collects the output of a program. It may be read while the program runs.
 type outputLog struct {
 	mu  sync.Mutex
 	all []byte
@@ -179,9 +179,9 @@ func (s *outputLog) Bytes() []byte {
 // String implements fmt.Stringer.
 func (s *outputLog) String() string { return string(s.Bytes()) }
 
-// startServer starts a server on a data folder and waits until it is ready. Its pool has one
-// sandbox unless the arguments say otherwise: to start and end the usual four takes longer
-// than most tests, and few use more than one.
+// startServer starts a server on a data folder and waits until it is ready. Unless the arguments
+// set the pool size, the pool has one sandbox, because starting and ending the default four takes
+// longer than most tests.
 func startServer(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
 	if !setsPool(t, args) {
@@ -192,8 +192,8 @@ func startServer(t testing.TB, dir string, args ...string) *server {
 	return s
 }
 
-// setsPool reports whether the arguments of a server, or the configuration that they name, set
-// the size of the pool.
+// setsPool reports whether the arguments of a server, or its configuration file, set the size of
+// the pool.
 func setsPool(t testing.TB, args []string) bool {
 	t.Helper()
 	if slices.Contains(args, "--pool") {
@@ -215,7 +215,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	t.Helper()
 	s := &server{t: t, dir: dir, errs: &outputLog{}}
 	programs := filepath.Join(dir, "bin")
-	if _, err := os.Stat(programs); err != nil { // otherwise an earlier server has filled it
+	if _, err := os.Stat(programs); err != nil { // if it exists, an earlier server has filled it
 		linkPrograms(unpackedPrograms(t), programs)
 	}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
@@ -238,8 +238,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 				t.Errorf("a shim panicked, %s", b)
 			}
 		}
-		// Skip the directory of another test, which may still be in use when
-		// this test ends.
+		// Skip the data folder of another test, which may still be in use when this test ends.
 		if own {
 			removeSandboxes(t, dir)
 		}
@@ -247,13 +246,13 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	return s
 }
 
-// panicLine matches a panic in the output of a server. The suite gives no second look to a
-// test that reports one.
+// panicLine matches a panic in the output of a server. The suite does not retry a test that
+// reports a panic.
 var panicLine = regexp.MustCompile(`(?m)^(panic: |fatal error: ).*|.*(handler panicked|panic serving).*`)
 
-// awaitOrphans waits until the ephemeral shims of a killed server have ended:
-// until then, they write to the test's directory, which is about to be removed.
-// Other sandboxes continue to run, and the owner of the data folder ends them.
+// awaitOrphans waits until the ephemeral shims of a killed server have exited, because they write
+// to the test's directory, which is about to be removed. Other sandboxes continue to run until
+// the owner of the data folder ends them.
 func (s *server) awaitOrphans() {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -289,7 +288,7 @@ func (s *server) await() {
 			PID int
 		}
 		if json.Unmarshal(b, &a) != nil || a.PID != s.cmd.Process.Pid {
-			continue // the announcement of an earlier server
+			continue // this is the announcement of an earlier server
 		}
 		key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 		if err != nil {
@@ -307,16 +306,16 @@ func (s *server) await() {
 	t.Fatalf("the server is not ready: %s", s.errs)
 }
 
-// unpackedPrograms returns a directory with the programs that servers have unpacked. Their names
-// contain their digests.
+// unpackedPrograms returns a directory with the programs that servers unpack. The file names
+// contain the digests.
 func unpackedPrograms(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(bin(t, "test/e2e.test")), "unpacked")
 }
 
-// linkPrograms links the unpacked programs of one directory into another one, so that a server
-// need not unpack 44 MiB, and the programs of all servers share their pages in memory. A server
-// unpacks missing programs, so errors do not matter.
+// linkPrograms creates links to the unpacked programs of one directory in another one. Servers
+// then need not unpack 44 MiB, and their programs share memory pages. Errors are ignored, because
+// a server unpacks missing programs.
 func linkPrograms(from, to string) {
 	files, _ := filepath.Glob(filepath.Join(from, "brig-*"))
 	if len(files) > 0 {
@@ -327,7 +326,7 @@ func linkPrograms(from, to string) {
 	}
 }
 
-// kill ends the server with SIGKILL and waits for it.
+// kill ends the server with SIGKILL and waits until it has exited.
 func (s *server) kill() {
 	if s.cmd.ProcessState == nil {
 		_ = s.cmd.Process.Kill()
@@ -335,7 +334,7 @@ func (s *server) kill() {
 	}
 }
 
-// stop ends the server with SIGTERM and waits for it.
+// stop ends the server with SIGTERM and waits until it has exited.
 func (s *server) stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	return s.cmd.Wait()
@@ -351,7 +350,8 @@ func (s *server) client() *client.Client {
 	return c
 }
 
-// do sends a raw request with the key, and returns status and body.
+// do sends a raw request with the server's key, and returns the status and the body of the
+// response.
 func (s *server) do(method, path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.url+path, strings.NewReader(body))

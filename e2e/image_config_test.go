@@ -19,10 +19,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestImageEntrypoint verifies that an image's entrypoint runs on request, as
-// the image specifies: in the image's directory, as the image's user, and with
-// the image's or the caller's arguments. Other commands run in the image's
-// directory, but not as its user.
+// TestImageEntrypoint verifies that an image's entrypoint runs on request in the image's
+// directory, as the image's user, and with the image's or the caller's arguments. Other commands
+// run in the image's directory, but not as the image's user.
 //
 //suite:part core
 func TestImageEntrypoint(t *testing.T) {
@@ -124,7 +123,7 @@ func TestImageEntrypoint(t *testing.T) {
 		}
 	}
 	box, err := e.Create(ctx, brig.Spec{Image: host + "/app:wrong", Entrypoint: true, TTL: time.Minute})
-	if err == nil { // the error occurs only when the program is executed in the sandbox
+	if err == nil { // the error occurs only when the program is started in the sandbox
 		for end := time.Now().Add(2 * patience); box.State != brig.Ended && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			if box, err = e.Get(ctx, string(box.ID)); err != nil {
 				t.Fatal(err)

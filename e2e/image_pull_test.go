@@ -25,8 +25,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// TestPulledImageRuns pushes an image to a registry, pulls it and runs its
-// programs in a sandbox, with the environment that the image sets.
+// TestPulledImageRuns verifies that the programs of an image that was pulled from a registry run
+// in a sandbox, with the environment that the image sets.
 //
 //suite:part core
 func TestPulledImageRuns(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPulledImageRuns(t *testing.T) {
 	pushImage(t, ref, v1.Config{Env: []string{"GREETING=from the image", "LD_PRELOAD=/nothing", "NAME=image"}, User: "app", WorkingDir: "/srv"},
 		layer(t, tar.Header{Name: "usr/bin/busybox", Mode: 0o755}, string(program), tar.Header{Name: "bin", Linkname: "usr/bin"}, "",
 			tar.Header{Name: "gone", Mode: 0o644}, "x", tar.Header{Name: "srv/x", Mode: 0o644}, ""),
-		// The upper layer writes through a link in the lower layer.
+		// The upper layer writes through a symbolic link in the lower layer.
 		layer(t, tar.Header{Name: "bin/sh", Linkname: "busybox"}, "", tar.Header{Name: "bin/echo", Linkname: "busybox"}, "",
 			tar.Header{Name: ".wh.gone", Mode: 0o644}, "", tar.Header{Name: "etc/motd", Mode: 0o644}, "hello\n"))
 
@@ -85,7 +85,8 @@ func TestPulledImageRuns(t *testing.T) {
 	}
 }
 
-// layer returns a layer of alternating headers and contents.
+// layer returns an image layer with the given entries, which are alternating headers and
+// contents.
 func layer(t *testing.T, entries ...any) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// fakeRelease is a signed release, served on loopback. Its program only prints
-// the version.
+// fakeRelease is a signed release that is served on loopback. Its program only prints the
+// version.
 type fakeRelease struct {
 	dir, key, secret string
 	url              string
@@ -25,7 +25,7 @@ type fakeRelease struct {
 
 const fakeVersion = "1.2.3"
 
-// minisign runs the tool that signs releases.
+// minisign runs minisign, which signs releases.
 func minisign(t *testing.T, args ...string) string {
 	t.Helper()
 	return output(t, bin(t, "test/minisign"), args...)
@@ -70,7 +70,7 @@ func newFakeRelease(t *testing.T) *fakeRelease {
 	return r
 }
 
-// newKey creates a key without a password, and returns its public part.
+// newKey creates a signing key without a password, and returns its public key.
 func newKey(t *testing.T, secret string) string {
 	t.Helper()
 	minisign(t, "-G", "-W", "-s", secret, "-p", secret+".pub")
@@ -110,8 +110,8 @@ func (r *fakeRelease) sign(t *testing.T, secret string) {
 // verifiers are the programs that install.sh can use to verify the signature.
 var verifiers = []string{"minisign", "openssl"}
 
-// install runs install.sh with one of the verifiers, and returns the output and
-// the installation directory.
+// install runs install.sh with the given verifier, and returns the output and the installation
+// directory.
 func (r *fakeRelease) install(t *testing.T, verifier string, env ...string) (string, string, error) {
 	t.Helper()
 	path, prefix := t.TempDir(), t.TempDir()
@@ -223,11 +223,11 @@ func TestInstallScriptRejects(t *testing.T) {
 	}
 }
 
-// TestVersionForms verifies how packages convert the output of git describe to
+// TestPackageVersions verifies that package builds convert the output of git describe to valid
 // version numbers.
 //
 //suite:part install
-func TestVersionForms(t *testing.T) {
+func TestPackageVersions(t *testing.T) {
 	for described, want := range map[string][2]string{
 		"v1.2.3":                  {"1.2.3", "1.2.3"},
 		"v1.2.3-rc.1":             {"1.2.3-rc.1", "1.2.3rc1"},

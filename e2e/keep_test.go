@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// diskUsed returns the disk usage of a directory, as du reports it.
+// diskUsed returns the disk usage of a directory as du would report it.
 func diskUsed(t *testing.T, dir string) (sum int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -35,9 +35,9 @@ func diskUsed(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// TestOutputsAreLimitedOnDisk has a member produce output as fast as possible,
-// and measures the size of the data folder on the host. The control is a server
-// with a configuration that keeps almost all outputs.
+// TestOutputsAreLimitedOnDisk verifies that the size of the data folder is bounded while a member
+// produces output as fast as possible. The control is a server that is configured to keep almost
+// all outputs.
 //
 //suite:part crash
 func TestOutputsAreLimitedOnDisk(t *testing.T) {
@@ -46,7 +46,7 @@ func TestOutputsAreLimitedOnDisk(t *testing.T) {
 		workers = 4
 		bound   = 8 << 20
 	)
-	rounds := testenv.Size(16, 40) // the control needs more output than the bound allows
+	rounds := testenv.Size(16, 40) // the control must produce more output than the limit allows
 	for name, bounded := range map[string]bool{"bounded": true, "control": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -64,7 +64,7 @@ func TestOutputsAreLimitedOnDisk(t *testing.T) {
 			if _, err := svc.Create(ctx, brig.Spec{Name: "loud", TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
-			empty, most := diskUsed(t, dir), int64(0)
+			empty, peak := diskUsed(t, dir), int64(0)
 			var work sync.WaitGroup
 			var mu sync.Mutex // guards most and last
 			var last string
@@ -77,17 +77,17 @@ func TestOutputsAreLimitedOnDisk(t *testing.T) {
 							return
 						}
 						mu.Lock()
-						most, last = max(most, diskUsed(t, dir)-empty), res.ExecID
+						peak, last = max(peak, diskUsed(t, dir)-empty), res.ExecID
 						mu.Unlock()
 					}
 				})
 			}
 			work.Wait()
-			t.Logf("%d MiB of output took at most %d KiB of the data folder", workers*rounds*each>>20, most>>10)
-			// Allow for the sandbox's log, which has two files of 8 MiB, and
-			// for one output in flight per worker.
-			if within := most <= bound+(16<<20)+workers*each*2+(4<<20); within != bounded {
-				t.Errorf("it took at most %d bytes of the disk", most)
+			t.Logf("%d MiB of output took at most %d KiB of the data folder", workers*rounds*each>>20, peak>>10)
+			// The tolerance covers the sandbox's log, which has two files of 8 MiB, and one
+			// output in flight per worker.
+			if within := peak <= bound+(16<<20)+workers*each*2+(4<<20); within != bounded {
+				t.Errorf("the maximum disk usage is %d bytes", peak)
 			}
 			x, err := svc.GetExec(ctx, "loud", last)
 			if err != nil || x.Stdout.Total != each || len(x.Stdout.Head)+len(x.Stdout.Tail) != each {

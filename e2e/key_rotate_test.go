@@ -10,9 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestFolderKeyRotation verifies that the keys of a data folder cannot revoke
-// themselves. Rotating a key must invalidate the old one immediately, and after
-// the server's next start.
+// TestFolderKeyRotation verifies that the keys of a data folder cannot revoke themselves, and
+// that a rotation invalidates the old key immediately and permanently.
 //
 //suite:part core
 func TestFolderKeyRotation(t *testing.T) {
@@ -54,8 +53,8 @@ func TestFolderKeyRotation(t *testing.T) {
 	if got := status(fresh); got != 200 {
 		t.Errorf("the new key: %d", got)
 	}
-	// A key that is not in a file can be revoked as usual, and the command line
-	// uses the new admin key.
+	// A key that is not stored in a file can be revoked as usual, and brig commands use the new
+	// admin key.
 	out := brigCommand(t, dir, "--json", "key", "create", "other", "--role", "viewer")
 	if !strings.Contains(out, "other") {
 		t.Errorf("a key of the new one's: %s", out)

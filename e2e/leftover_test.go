@@ -10,10 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestStoppedServersLeaveNoSandboxes verifies that a test that does not remove
-// its sandboxes leaves no running sandboxes, because the harness removes those
-// in its server's directory. The control has a directory that outlives the
-// test, as in tests that start several servers.
+// TestStoppedServersLeaveNoSandboxes verifies that the harness removes the running sandboxes in
+// the data folder of a test's server. The control uses a data folder that outlives the test, as
+// in tests that start several servers.
 //
 //suite:part core
 func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
@@ -39,8 +38,8 @@ func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
 	}
 }
 
-// sandboxesIn lists processes whose command lines contain paths of sandboxes in
-// a data folder. The directory itself may no longer exist.
+// sandboxesIn lists processes whose command lines contain paths of sandboxes in a data folder,
+// which may no longer exist.
 func sandboxesIn(dir string) (out []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {

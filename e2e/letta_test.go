@@ -32,8 +32,8 @@ func startLetta(t *testing.T, args ...string) *lettaServer {
 	return s
 }
 
-// checks runs one of the scripts in letta with Letta's published clients.
-func (s *lettaServer) checks(t *testing.T, least int, script string) {
+// checks runs a script in the directory letta with Letta's published clients.
+func (s *lettaServer) checks(t *testing.T, minChecks int, script string) {
 	t.Helper()
 	dir := npm(t, "letta")
 	harness, err := os.ReadFile("e2b/harness.mjs")
@@ -48,7 +48,7 @@ func (s *lettaServer) checks(t *testing.T, least int, script string) {
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LETTA_BASE_URL=" + s.url, "LETTA_API_KEY=" + s.key, "LETTA_RIVAL_KEY=" + s.rival,
 	}
-	report(t, cmd, least)
+	report(t, cmd, minChecks)
 }
 
 // TestLettaTools runs tools with Letta's clients on a server with gVisor.
@@ -56,8 +56,7 @@ func (s *lettaServer) checks(t *testing.T, least int, script string) {
 //suite:part clients
 func TestLettaTools(t *testing.T) { startLetta(t).checks(t, 13, "tools.mjs") }
 
-// TestLettaConfigs tests a tenant's tool configurations, variables and
-// sandboxes.
+// TestLettaConfigs verifies a tenant's tool configurations, variables and sandboxes.
 //
 //suite:part clients full
 func TestLettaConfigs(t *testing.T) { startLetta(t).checks(t, 8, "configs.mjs") }

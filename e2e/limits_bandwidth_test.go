@@ -16,12 +16,11 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestBandwidthIsExact verifies that a sandbox's bandwidth is within ten
-// percent of its limit, in each direction and in both directions at the same
-// time. It measures the traffic at a server.
+// TestBandwidthLimitIsExact verifies that a sandbox's bandwidth, measured at a server, is within ten
+// percent of its limit, in each direction and in both directions at the same time.
 //
 //suite:part egress full alone
-func TestBandwidthIsExact(t *testing.T) {
+func TestBandwidthLimitIsExact(t *testing.T) {
 	needRoot(t)
 	var up, down atomic.Int64 // bytes that the server has received and sent
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +34,7 @@ func TestBandwidthIsExact(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = c.(*net.TCPConn).SetWriteBuffer(128 << 10) // so that few bytes are in flight
+			_ = c.(*net.TCPConn).SetWriteBuffer(128 << 10) // limits the number of bytes in flight
 			go func() { defer c.Close(); _, _ = io.Copy(&passthroughWriter{n: &down, w: c}, endless{}) }()
 			go func() { _, _ = io.Copy(&passthroughWriter{n: &up, w: io.Discard}, c) }()
 		}
@@ -76,7 +75,7 @@ time.sleep(8)`, c.threads)
 				_, err := e.Exec(ctx, box.Spec.Name, brig.Command{Argv: []string{"python3", "-c", code}, Timeout: 30 * time.Second}, brig.IO{})
 				done <- err
 			}()
-			time.Sleep(2 * time.Second) // until the initial burst is over
+			time.Sleep(2 * time.Second) // wait until the initial burst is over
 			begin, wasUp, wasDown := time.Now(), up.Load(), down.Load()
 			time.Sleep(5 * time.Second)
 			took := time.Since(begin).Seconds()
@@ -85,11 +84,11 @@ time.sleep(8)`, c.threads)
 				t.Fatal(err)
 			}
 			if limit == 0 {
-				most := max(out, in)
-				t.Logf("without a bound, %s: %.2f MB/s", c.name, most/1e6)
-				attack.RecordMutant("NET-16", "bandwidth "+c.name, "the bound", most > 1.5*bound)
-				if most <= 1.5*bound {
-					t.Errorf("without a bound, %s: %.2f MB/s shows nothing", c.name, most/1e6)
+				fastest := max(out, in)
+				t.Logf("without a bound, %s: %.2f MB/s", c.name, fastest/1e6)
+				attack.RecordMutant("NET-16", "bandwidth "+c.name, "the bound", fastest > 1.5*bound)
+				if fastest <= 1.5*bound {
+					t.Errorf("without a bound, %s: %.2f MB/s shows nothing", c.name, fastest/1e6)
 				}
 				continue
 			}
@@ -111,7 +110,7 @@ time.sleep(8)`, c.threads)
 	}
 }
 
-// passthroughWriter is a writer that counts the bytes written to w.
+// passthroughWriter is a writer that writes to w and counts the bytes.
 type passthroughWriter struct {
 	n *atomic.Int64
 	w io.Writer

@@ -15,20 +15,19 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// deviation returns the deviation of a value from the expected one, in percent.
+// deviation returns the relative deviation of a value from the expected value, in percent.
 func deviation(got, want float64) float64 { return 100 * (got/want - 1) }
 
-// TestDiskIsExact verifies that a program can write as many bytes as the disk
-// limit, within one percent. It uses one large file and many small ones, and
-// repeats the test after their removal.
+// TestDiskLimitIsExact verifies that a program can write as many bytes as the disk limit allows,
+// within one percent: in one large file, in many small files, and again after their removal.
 //
 //suite:part core
-func TestDiskIsExact(t *testing.T) {
+func TestDiskLimitIsExact(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
 	for _, limit := range []int64{64 * brig.MiB, 256 * brig.MiB} {
 		m := newMachine(t, p, images, brig.ID(fmt.Sprintf("disk-%d", limit>>20)), func(s *brig.Spec) { s.Limits.Disk, s.Limits.Memory = limit, brig.GiB })
-		m.sh("user", "rm "+probe) // the probe counts against the limit, as all written data does
+		m.sh("user", "rm "+probe) // the probe counts against the limit, like all written data
 		for _, c := range []struct {
 			name, code string
 			tolerance  float64
@@ -76,11 +75,11 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 	}
 }
 
-// TestProcessorsAreExact verifies that busy threads receive the CPU time of
-// their sandbox's limit, within five percent.
+// TestCPULimitIsExact verifies that busy threads receive the CPU time that their sandbox's
+// limit allows, within five percent.
 //
 //suite:part core full alone
-func TestProcessorsAreExact(t *testing.T) {
+func TestCPULimitIsExact(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	for _, cpus := range []float64{0.5, 1, 1.5} {
@@ -98,8 +97,8 @@ func TestProcessorsAreExact(t *testing.T) {
 		throttled = throttledPeriods(t, dir, s.ID) - throttled
 		off := deviation(used, cpus)
 		t.Logf("%g processors: %.3f were used, %+.2f %%, held back in %d periods of 60", cpus, used, off, throttled)
-		// A value below the limit is only Brig's fault if the sandbox was
-		// throttled; otherwise the host was busy.
+		// A value below the limit is a failure only if the sandbox was throttled; otherwise the
+		// host was busy.
 		if off > 5 || off < -5 && throttled > 55 {
 			t.Errorf("%g processors: %+.2f %%", cpus, off)
 		}
@@ -131,18 +130,17 @@ func throttledPeriods(t *testing.T, dir string, id brig.ID) (n int) {
 	return 0
 }
 
-// preferCgroup raises the weight of a cgroup and its parents above that of all
-// other processes on the host during a measurement. Weights affect the
-// priority, but not the limit.
+// preferCgroup raises the weights of a cgroup and its parents above those of all other processes
+// on the host during a measurement. Weights do not affect the limit.
 func preferCgroup(t *testing.T, group string) {
 	t.Helper()
 	for ; group != "/" && group != "."; group = filepath.Dir(group) {
-		for file, most := range map[string]string{"/sys/fs/cgroup/cpu" + group + "/cpu.shares": "262144", "/sys/fs/cgroup" + group + "/cpu.weight": "10000"} {
+		for file, weight := range map[string]string{"/sys/fs/cgroup/cpu" + group + "/cpu.shares": "262144", "/sys/fs/cgroup" + group + "/cpu.weight": "10000"} {
 			was, err := os.ReadFile(file)
 			if err != nil {
 				continue
 			}
-			if err := os.WriteFile(file, []byte(most), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(weight), 0o600); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 			t.Cleanup(func() { _ = os.WriteFile(file, was, 0o600) })
@@ -166,9 +164,9 @@ func weightOf(t *testing.T, group string) (n int) {
 	return n
 }
 
-// TestDiskUsage verifies that the measured disk space follows the files of a sandbox: when
-// it writes and removes them, after a pause, and for the next server. The control is a
-// file in memory, which takes no disk space.
+// TestDiskUsage verifies that the measured disk usage follows the files of a sandbox when they
+// are written and removed, after a pause, and on the next server. The control is a file in tmpfs,
+// which uses no disk space.
 //
 //suite:part core
 func TestDiskUsage(t *testing.T) {
@@ -188,7 +186,7 @@ func TestDiskUsage(t *testing.T) {
 	want := func(when string, mib int64) {
 		t.Helper()
 		var got int64
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // gVisor frees space later
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // gVisor frees space with a delay
 			if got = measured(); got >= mib<<20 && got < (mib+8)<<20 {
 				return
 			}
@@ -219,7 +217,7 @@ func TestDiskUsage(t *testing.T) {
 	}
 }
 
-// e2b makes a call to E2B's API, and decodes the response.
+// e2b sends a request to E2B's API, and decodes the response into out.
 func (s *e2bServer) e2b(t *testing.T, method, path, body string, out any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))

@@ -34,10 +34,9 @@ type leftover struct {
 	dir    string // the parent of the test's temporary directories
 }
 
-// onCleanup registers a function that removes a resource from the host at the
-// end of a test, or when a signal ends the run. A signal ends a Go test without
-// calling its Cleanup functions, so that servers and sandboxes would continue
-// to run.
+// onCleanup registers a function that removes a resource from the host at the end of a test, or
+// when a signal ends the run. Without it, servers and sandboxes would outlive a signal, because
+// Go does not call Cleanup functions then.
 func onCleanup(t testing.TB, f func()) {
 	t.Helper()
 	l := &leftover{sync.OnceFunc(f), filepath.Dir(t.TempDir())}
@@ -52,9 +51,8 @@ func onCleanup(t testing.TB, f func()) {
 	})
 }
 
-// awaitSignal waits for a signal: from a user who interrupts the run, or from
-// the suite, which ends tests that hang. It then removes all resources of the
-// tests and exits.
+// awaitSignal waits for a signal from a user who interrupts the run, or from the suite, which
+// ends hanging tests. It then removes all resources of the tests and exits.
 func awaitSignal() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -80,8 +78,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInterrupt interrupts a test run that has a server and a sandbox, and
-// verifies that neither remains.
+// TestInterrupt verifies that an interrupted test run leaves no server and no sandbox.
 //
 //suite:part core
 func TestInterrupt(t *testing.T) {

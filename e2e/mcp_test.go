@@ -18,9 +18,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestMCPClients runs the protocol's published clients, of both generations:
-// over HTTP, and over the standard streams of a command that uses a server or
-// its own engine.
+// TestMCPClients runs the published MCP clients of both generations: over HTTP, and over the
+// standard streams of a command that uses a server or its own engine.
 //
 //suite:part clients full
 func TestMCPClients(t *testing.T) {
@@ -62,8 +61,8 @@ func TestMCPClients(t *testing.T) {
 	})
 }
 
-// mcpCommand returns the environment for a script whose client starts a
-// command.
+// mcpCommand returns the environment variables for a script whose client starts brig with the
+// given arguments.
 func mcpCommand(t *testing.T, args ...string) []string {
 	t.Helper()
 	b, err := json.Marshal(args)
@@ -73,7 +72,7 @@ func mcpCommand(t *testing.T, args ...string) []string {
 	return []string{"BRIG_MCP_COMMAND=" + bin(t, "brig"), "BRIG_MCP_ARGS=" + string(b)}
 }
 
-// inspect sends requests with the reference inspector's command line.
+// inspect sends requests with the command line of the reference inspector.
 func inspect(t *testing.T, s *server, dir string) {
 	for _, c := range []struct {
 		args []string
@@ -93,7 +92,7 @@ func inspect(t *testing.T, s *server, dir string) {
 	}
 }
 
-// line is an HTTP transport that adds a key and whose connections can be cut.
+// line is an HTTP transport that adds a key to requests and whose connections can be cut.
 type line struct {
 	http.Transport
 	key string
@@ -130,10 +129,9 @@ func (l *line) cut() {
 	}
 }
 
-// TestMCPCancelEndsPrograms verifies that the program of a call ends when the
-// call is cancelled or its client disconnects. It checks the CPU time on the
-// host. The control: before that, the CPU time increases. A program in a new
-// sandbox ends together with the sandbox.
+// TestMCPCancelEndsPrograms verifies, by the CPU time on the host, that the program of a call
+// ends when the call is canceled or its client disconnects. A program in a new sandbox ends
+// together with the sandbox. As a control, the CPU time increases before the cancellation.
 //
 //suite:part clients
 func TestMCPCancelEndsPrograms(t *testing.T) {
@@ -175,7 +173,7 @@ func TestMCPCancelEndsPrograms(t *testing.T) {
 	}
 }
 
-// countShims counts the host's shim processes of a server's sandboxes.
+// countShims counts the shim processes of a server's sandboxes on the host.
 func countShims(dir string) (n int) {
 	all, _ := os.ReadDir("/proc")
 	for _, p := range all {

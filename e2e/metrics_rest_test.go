@@ -29,8 +29,8 @@ func (s *server) awaitMetrics(t *testing.T, what string, is func(m scrape) bool)
 	}
 }
 
-// apiMetrics compares the API's request counters with the requests that were
-// sent, by response status.
+// apiMetrics compares the API's request counters with the number of sent requests, by response
+// status.
 func (s *server) apiMetrics(t *testing.T, answers map[int]int) {
 	t.Helper()
 	m, all := s.scrape(), 0
@@ -47,8 +47,7 @@ func (s *server) apiMetrics(t *testing.T, answers map[int]int) {
 		t.Errorf("the requests took %v s, and their programs %v s", sum, of)
 	}
 	s.awaitMetrics(t, "this is the only request", func(m scrape) bool { return m.sum("brig_http_requests_in_flight") == 1 })
-	// TestServerShedsLoad and TestGateBeforeBodies test servers on which these
-	// metrics change.
+	// TestServerShedsLoad and TestRequestsAreRejectedBeforeBodies cover servers on which these metrics change.
 	for _, name := range []string{"brig_http_body_bytes", "brig_shedding", "brig_shed_total"} {
 		if got := s.scrape().sum(name); got != 0 {
 			t.Errorf("%s is %v on a server with nothing to do", name, got)
@@ -56,9 +55,9 @@ func (s *server) apiMetrics(t *testing.T, answers map[int]int) {
 	}
 }
 
-// queueMetrics has many clients create sandboxes concurrently. The server
-// creates two per processor at a time, and the other requests wait. A scrape
-// sees one instant, so several rounds may pass until one has seen both.
+// queueMetrics verifies the metrics of the creation queue while many clients create sandboxes.
+// The server creates two sandboxes per CPU at a time, and the other requests wait. Because a
+// scrape shows only one instant, several rounds may be necessary to observe both states.
 func (s *server) queueMetrics(t *testing.T) {
 	t.Helper()
 	limit := 2 * runtime.NumCPU()
@@ -69,23 +68,23 @@ func (s *server) queueMetrics(t *testing.T) {
 			making, waiting = max(making, m.sum("brig_queue_making")), max(waiting, m.sum("brig_queue_depth"))
 		})
 	}
-	// A trial may create one more sandbox, which is not one of the waiting
-	// requests. With the race detector, a scrape takes longer than the wait.
+	// A trial may create one more sandbox, which is not one of the clients' requests. With the
+	// race detector, a scrape takes longer than the wait.
 	seen := making == float64(limit) && waiting >= 1 || testenv.RaceEnabled
 	if !seen || making > float64(limit) || waiting > float64(n-limit+1) {
 		t.Errorf("%v were made at once and %v waited, want %d and up to %d", making, waiting, limit, n-limit)
 	}
 }
 
-// fillQueue has n clients create a sandbox each, calls look while they do, and
-// ends the sandboxes.
+// fillQueue creates n sandboxes concurrently, calls look with the metrics meanwhile, and ends the
+// sandboxes.
 func (s *server) fillQueue(t *testing.T, n int, look func(scrape)) {
 	t.Helper()
 	svc, before := s.client(), s.scrape()
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			spec := brig.Spec{Name: fmt.Sprintf("queue-%d", i), Limits: brig.Limits{Memory: 96 * brig.MiB}} // the pool has no such sandbox
+			spec := brig.Spec{Name: fmt.Sprintf("queue-%d", i), Limits: brig.Limits{Memory: 96 * brig.MiB}} // the pool has no sandbox with these limits
 			if _, err := svc.Create(t.Context(), spec); err != nil {
 				t.Errorf("sandbox %d: %v", i, err)
 			}
@@ -115,15 +114,15 @@ func (s *server) fillQueue(t *testing.T, n int, look func(scrape)) {
 	}
 }
 
-// poolMetrics compares the pool's metrics with the sandboxes on the host, while
-// there are no other sandboxes.
+// poolMetrics compares the pool's metrics with the sandboxes on the host while no other sandboxes
+// exist.
 func (s *server) poolMetrics(t *testing.T) {
 	t.Helper()
 	page, err := s.client().List(t.Context(), brig.ListOptions{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, box := range page.Sandboxes { // ended sandboxes remain readable until they are removed
+	for _, box := range page.Sandboxes { // ended sandboxes remain on the host until they are removed
 		if err := s.client().Remove(t.Context(), box.Spec.Name); err != nil {
 			t.Error(err)
 		}
@@ -154,12 +153,12 @@ func (s *server) poolMetrics(t *testing.T) {
 	if failed := m.sum("brig_pool_failures_total"); failed != 0 {
 		t.Errorf("%v could not be made ahead of time", failed)
 	}
-	if took, most := m.sum("brig_pool_refill_seconds", `language="python"`), m.sum("brig_sandbox_create_seconds_sum", `for="pool"`); took <= 0 || took > most {
-		t.Errorf("one of them takes %v s to make; all took %v s", took, most)
+	if took, total := m.sum("brig_pool_refill_seconds", `language="python"`), m.sum("brig_sandbox_create_seconds_sum", `for="pool"`); took <= 0 || took > total {
+		t.Errorf("one of them takes %v s to make; all took %v s", took, total)
 	}
 }
 
-// fixedMetrics checks the metrics that do not depend on the workload.
+// fixedMetrics verifies the metrics that do not depend on the workload.
 func (s *server) fixedMetrics(t *testing.T) {
 	t.Helper()
 	m := s.scrape()
@@ -180,8 +179,7 @@ func (s *server) fixedMetrics(t *testing.T) {
 	}
 }
 
-// costMetrics compares the day's cost, which comes from the usage records, with
-// the counters.
+// costMetrics compares the cost of a day in the usage records with the counters.
 func (s *server) costMetrics(t *testing.T, day string) {
 	t.Helper()
 	s.awaitMetrics(t, "this day has cost what executions have", func(m scrape) bool {

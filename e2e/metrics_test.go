@@ -68,7 +68,7 @@ func (scrape) has(series, metric string, labels []string) bool {
 	return true
 }
 
-// there reports whether a metric has a series with these labels.
+// there reports whether the metric has a series with these labels.
 func (m scrape) there(metric string, labels ...string) bool {
 	for series := range m {
 		if m.has(series, metric, labels) {
@@ -78,8 +78,8 @@ func (m scrape) there(metric string, labels ...string) bool {
 	return false
 }
 
-// workload lists the executions of TestMetricsTruth, with the count of each
-// kind. The test compares the metrics only with this table.
+// workload lists the kinds of executions of TestMetricsMatchWorkload and how often each one runs. It is
+// the test's only source of expected values.
 var workload = []struct {
 	name, body string
 	n          int
@@ -102,11 +102,10 @@ var workload = []struct {
 	{"broken typescript", `{"language":"typescript","code":"const = ;"}`, 1, "typescript", "error", "", 200},
 }
 
-// TestMetricsTruth runs a known workload on real sandboxes and compares each
-// metric with it.
+// TestMetricsMatchWorkload verifies that each metric matches a known workload on real sandboxes.
 //
 //suite:part core
-func TestMetricsTruth(t *testing.T) {
+func TestMetricsMatchWorkload(t *testing.T) {
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, `
 pool: {size: 1}
 region: test-1
@@ -173,8 +172,8 @@ alerts: {every: 500ms}
 	if all != float64(lines) {
 		t.Errorf("%v executions, want %d", all, lines)
 	}
-	ran, good, erred := 17.0, 9.0, 3.0                                                   // the table's totals, plus the program of tenant small
-	if got := m.sum("brig_execution_seconds_count", `provider="gvisor"`); got != ran-1 { // broken TypeScript never reached a provider
+	ran, good, erred := 17.0, 9.0, 3.0                                                   // the totals of the table, plus the program of the tenant small
+	if got := m.sum("brig_execution_seconds_count", `provider="gvisor"`); got != ran-1 { // invalid TypeScript never reaches a provider
 		t.Errorf("%v executions have a duration, want %v", got, ran-1)
 	}
 	near := func(what string, got, want float64) {
@@ -203,8 +202,8 @@ alerts: {every: 500ms}
 	if m.sum("brig_sandbox_create_seconds_count", `for="pool"`) < 1 || m.sum("brig_sandbox_create_seconds_sum", `for="caller"`) <= 0 {
 		t.Error("the making of sandboxes has no times")
 	}
-	// The expected cost: each call, its seconds, and its seconds times half a
-	// GiB (or 64 MiB for the program that requested less).
+	// The expected cost consists of each call, its duration, and its duration times its memory:
+	// half a GiB, or 64 MiB for the program that requested less.
 	seconds := m.sum("brig_execution_seconds_sum")
 	cost := m.sum("brig_cost_total", `provider="gvisor"`)
 	if least, most := ran-1+2.2*seconds, ran-1+4*seconds+1e-6; cost < least || cost > most {
@@ -238,8 +237,8 @@ alerts: {every: 500ms}
 	checkTimes(t, s.errs.Bytes(), m)
 }
 
-// checkTimes compares the durations in the metrics with those in the log. How
-// fast the machine is does not matter.
+// checkTimes compares the durations in the metrics with those in the log, so it does not depend
+// on the speed of the machine.
 func checkTimes(t *testing.T, log []byte, m scrape) {
 	t.Helper()
 	var all, python []float64 // milliseconds, rounded down
@@ -283,15 +282,14 @@ func checkTimes(t *testing.T, log []byte, m scrape) {
 	}
 	for percentile, q := range map[string]float64{"50": 0.5, "95": 0.95, "99": 0.99} {
 		want := all[int(math.Ceil(q*float64(n)))-1] / 1000
-		// The metric comes from classes of durations that grow by 5 %.
+		// The percentiles come from histogram buckets whose bounds grow by 5 %.
 		if v := m.sum("brig_execution_percentile_seconds", `provider="gvisor"`, fmt.Sprintf("percentile=%q", percentile)); v < want*0.95 || v > (want+0.001)*1.05 {
-			t.Errorf("percentile %s is %v, and by the log %v", percentile, v, want)
+			t.Errorf("percentile %s is %v, want %v as in the log", percentile, v, want)
 		}
 	}
 }
 
-// liveMetrics checks the metrics of running executions and of a persistent
-// sandbox.
+// liveMetrics verifies the metrics of running executions and of a persistent sandbox.
 func (s *server) liveMetrics(t *testing.T) {
 	t.Helper()
 	svc := s.client()
@@ -303,7 +301,7 @@ func (s *server) liveMetrics(t *testing.T) {
 			t.Fatalf("%s (%s): %v", code, want, err)
 		}
 	}
-	// The interpreter exits, and the next code runs in a new one.
+	// The first code ends the interpreter, and the second runs in a new one.
 	for _, code := range []string{"import os; os._exit(3)", "1"} {
 		if _, err := svc.RunCode(t.Context(), "stays", brig.Code{Source: code}, nil); err != nil {
 			t.Fatal(err)
@@ -384,7 +382,8 @@ func (s *server) hostMetrics(t *testing.T, before scrape) {
 	}
 }
 
-// healthCheckMetrics waits for a trial, which creates a real sandbox.
+// healthCheckMetrics waits for a health check, which creates a real sandbox, and verifies its
+// metrics.
 func (s *server) healthCheckMetrics(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -402,7 +401,7 @@ func (s *server) healthCheckMetrics(t *testing.T) {
 	t.Error("there was no trial")
 }
 
-// promtool finds Prometheus's own tool.
+// promtool returns the path of Prometheus's promtool.
 func promtool(t testing.TB) string {
 	t.Helper()
 	for _, file := range []string{os.Getenv("BRIG_PROMTOOL"), "promtool", "/var/cache/brig-test/promtool"} {
@@ -417,7 +416,7 @@ func promtool(t testing.TB) string {
 	return ""
 }
 
-// checkWithPromtool has promtool check the metrics page.
+// checkWithPromtool validates the metrics page with promtool.
 func checkWithPromtool(t *testing.T, s *server) {
 	t.Helper()
 	_, page := s.do("GET", "/metrics", "")
@@ -430,8 +429,8 @@ func checkWithPromtool(t *testing.T, s *server) {
 	})
 }
 
-// checkLines checks the log: it must contain one line with the twelve fields
-// for each execution, and must not contain program code.
+// checkLines verifies that the log contains one line with the twelve fields for each execution,
+// and no program code.
 func checkLines(t *testing.T, log []byte, runs int) {
 	t.Helper()
 	found := map[string]int{}

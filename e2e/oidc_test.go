@@ -40,16 +40,16 @@ var people = map[string]any{
 	"claimed": map[string]any{"claims": map[string]any{"email": "boss@example.com", "email_verified": false, "groups": []string{"admins"}}},
 }
 
-// oidcProvider is a real OpenID Connect provider on loopback. The test also has
-// the provider's signing key.
+// oidcProvider is a real OpenID Connect provider on loopback, whose signing key is known to the
+// test.
 type oidcProvider struct {
 	issuer string
 	key    *rsa.PrivateKey
 	log    *bytes.Buffer
 }
 
-// startProvider starts the provider for a server at a URL. The ID tokens
-// contain the claims if inToken is set; otherwise clients must request them.
+// startProvider starts a provider for the server at a URL. If inToken is set, ID tokens contain
+// the claims; otherwise clients must request them.
 func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	t.Helper()
 	dir := npm(t, "oidc")
@@ -106,7 +106,7 @@ func (p *oidcProvider) who(t *testing.T, name string) {
 	resp.Body.Close()
 }
 
-// sign signs a token with the provider's key or another one.
+// sign returns a token that is signed with the provider's key or another key.
 func sign(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]any, claims map[string]any) string {
 	t.Helper()
 	o := &jose.SignerOptions{}
@@ -132,8 +132,7 @@ func sign(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]
 	return out
 }
 
-// browser simulates a browser: it stores cookies, and the CSRF token like a
-// page.
+// browser simulates a browser: it stores cookies and, like a page, the CSRF token.
 type browser struct {
 	t    *testing.T
 	http *http.Client
@@ -153,7 +152,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	return &browser{t: t, http: &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		if strings.HasPrefix(r.URL.Path, signin.CallbackPath) || r.URL.Path == "/cb" {
-			return http.ErrUseLastResponse // stop before the last redirect, which the test follows itself
+			return http.ErrUseLastResponse // stop before the final redirect, which the test follows itself
 		}
 		return nil
 	}}}
@@ -208,11 +207,10 @@ func (b *browser) followLogin(login string) *url.URL {
 	return at
 }
 
-// tokens holds a user's tokens that a client program obtained from the
-// provider.
+// tokens holds the tokens of a user that a client program obtained from the provider.
 type tokens struct{ id, access string }
 
-// tokensOf signs a user in to a client program and returns the tokens.
+// tokensOf signs a user in to a client program and returns the user's tokens.
 func (p *oidcProvider) tokensOf(t *testing.T, who, client, secret, redirect string) tokens {
 	t.Helper()
 	p.who(t, who)

@@ -21,11 +21,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// openLease is the lease of the sandboxes that these tests keep open.
+// openLease is the lease of the sandboxes in these tests.
 const openLease = 5 * time.Second
 
-// answerer serves a port in a sandbox: a request to upgrade gets its bytes back, another
-// request a response that never ends, and a line of text its bytes back.
+// answerer serves a port in a sandbox. It echoes the data of upgraded connections and lines of
+// text, and responds to other HTTP requests with a body that never ends.
 const answerer = `
 import socket, threading, time
 def serve(c):
@@ -48,9 +48,9 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 `
 
-// openWays are the ways in which a client keeps a sandbox open. Each opens one, talks
-// as a client does, and sends an error to broken if the connection or process that it has opened
-// breaks. The returned function closes it.
+// openWays are the ways in which a client keeps a sandbox open. Each function opens a connection
+// or process, uses it as a client does, and sends an error to broken if it fails. The returned
+// function closes it.
 var openWays = map[string]func(o openSandbox) (closeIt func()){
 	"connection that talks every second": func(o openSandbox) func() {
 		return o.talk(o.dial())
@@ -127,7 +127,7 @@ var openWays = map[string]func(o openSandbox) (closeIt func()){
 	},
 }
 
-// openSandbox is a sandbox that a test keeps open.
+// openSandbox is a sandbox that a test keeps open with one of openWays.
 type openSandbox struct {
 	t      *testing.T
 	ctx    context.Context
@@ -136,10 +136,10 @@ type openSandbox struct {
 	name   string
 	id     brig.ID
 	broken chan error
-	close  func() // closes what keeps it open
+	close  func() // closes the connection or process that keeps the sandbox open
 }
 
-// serve starts the answerer.
+// serve starts the answerer in the sandbox.
 func (o openSandbox) serve() {
 	o.t.Helper()
 	start(o.t, o.ctx, o.svc.Processes(o.name), brig.ProcessSpec{Command: brig.Command{Argv: []string{"python3", "-c", answerer}}})
@@ -179,14 +179,14 @@ func (o openSandbox) request(method string, upgrade bool) *http.Response {
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		if resp.StatusCode != http.StatusBadGateway || time.Now().After(end) { // until it listens
+		if resp.StatusCode != http.StatusBadGateway || time.Now().After(end) { // retry until the answerer listens
 			return resp
 		}
 		resp.Body.Close()
 	}
 }
 
-// everySecond calls f each second until the returned function is called.
+// everySecond calls f every second until the returned function is called.
 func (o openSandbox) everySecond(f func() error) (stop func()) {
 	ctx, cancel := context.WithCancel(o.ctx)
 	done := make(chan bool)
@@ -227,7 +227,7 @@ func (o openSandbox) talk(c io.ReadWriteCloser) func() {
 	}
 }
 
-// startOpen starts a server for these tests, with the given maximum life.
+// startOpen starts a server with the given maximum life of sandboxes.
 func startOpen(t *testing.T, maxLife time.Duration) *e2bServer {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "brig.yaml")
@@ -238,9 +238,9 @@ func startOpen(t *testing.T, maxLife time.Duration) *e2bServer {
 	return startE2B(t, "--config", config)
 }
 
-// openAll creates a sandbox for each way to keep one open, and opens it. Each has its own
-// context, which ends the connections that a test does not close.
-func openAll(t *testing.T, s *e2bServer, spec brig.Spec) map[string]openSandbox {
+// openAllWays creates a sandbox for each of openWays and opens it. Each sandbox has its own
+// context, which closes the connections that a test leaves open.
+func openAllWays(t *testing.T, s *e2bServer, spec brig.Spec) map[string]openSandbox {
 	t.Helper()
 	all := map[string]openSandbox{}
 	for what, open := range openWays {
@@ -279,8 +279,8 @@ func awaitEnd(t *testing.T, s brig.Service, what, name string) *brig.Sandbox {
 	}
 }
 
-// wantOpen fails the test unless sandboxes run, and nothing that keeps them open breaks,
-// until a time.
+// wantOpen fails the test unless all sandboxes keep running until the given time, and the
+// connections and processes that keep them open remain intact.
 func wantOpen(t *testing.T, all map[string]openSandbox, until time.Time) {
 	t.Helper()
 	for failed := map[string]bool{}; time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
@@ -348,13 +348,13 @@ func openSession(t *testing.T, s *e2bServer) openSandbox {
 	return openSandbox{t: t, svc: s.client(), name: "session", close: func() { c.Close() }}
 }
 
-// TestOpenKeepsSandbox verifies in gVisor, over each API, that whatever a client keeps open
-// keeps a sandbox for several times its lease, and that the sandbox ends one lease after
-// it was closed. The controls are a sandbox with nothing open, and one of E2B's API, whose
-// timeout is its end although a watch and a connection are open.
+// TestOpenConnectionExtendsLease verifies in gVisor, over each API, that an open connection or process
+// keeps a sandbox alive for several times its lease, and that the sandbox ends one lease after
+// the close. The controls are a sandbox without open connections, and a sandbox of E2B's API,
+// which ends at its timeout despite an open watch and connection.
 //
 //suite:part core full
-func TestOpenKeepsSandbox(t *testing.T) {
+func TestOpenConnectionExtendsLease(t *testing.T) {
 	s := startOpen(t, 24*time.Hour)
 	svc := s.client()
 	if _, err := svc.Create(t.Context(), brig.Spec{Name: "idle", TTL: openLease}); err != nil {
@@ -370,7 +370,7 @@ func TestOpenKeepsSandbox(t *testing.T) {
 	conn := absolute.dial()
 	defer conn.Close()
 
-	all := openAll(t, s, brig.Spec{TTL: openLease})
+	all := openAllWays(t, s, brig.Spec{TTL: openLease})
 	all["kernel channel"] = openKernel(t, s)
 	all["MCP session"] = openSession(t, s)
 	wantOpen(t, all, time.Now().Add(2*openLease+openLease/2))
@@ -394,14 +394,14 @@ func TestOpenKeepsSandbox(t *testing.T) {
 	}
 }
 
-// TestMaxLifeEndsOpenSandbox verifies in gVisor that the maximum life of a sandbox ends it
-// at its time, whatever is open.
+// TestMaxLifeEndsOpenSandbox verifies in gVisor that a sandbox ends at its maximum life,
+// regardless of open connections and processes.
 //
 //suite:part core full
 func TestMaxLifeEndsOpenSandbox(t *testing.T) {
 	const life = 4 * openLease
 	s := startOpen(t, life)
-	all := openAll(t, s, brig.Spec{TTL: openLease})
+	all := openAllWays(t, s, brig.Spec{TTL: openLease})
 	all["kernel channel"] = openKernel(t, s)
 	all["MCP session"] = openSession(t, s)
 	for what, o := range all {
@@ -411,12 +411,12 @@ func TestMaxLifeEndsOpenSandbox(t *testing.T) {
 	}
 }
 
-// TestOpenIsNotPaused verifies in gVisor that a sandbox with pause_after_ms and
-// freeze_after_ms is neither paused nor frozen while a client keeps it open, and is paused
-// after that. The control is a sandbox with nothing open.
+// TestOpenSandboxIsNotPaused verifies in gVisor that a sandbox with pause_after_ms and freeze_after_ms
+// is neither paused nor frozen while a client keeps it open, and is paused afterwards. The
+// control is a sandbox without open connections.
 //
 //suite:part core full
-func TestOpenIsNotPaused(t *testing.T) {
+func TestOpenSandboxIsNotPaused(t *testing.T) {
 	s := startOpen(t, 24*time.Hour)
 	spec := brig.Spec{TTL: 10 * openLease, Pausable: true, PauseAfter: time.Second, FreezeAfter: 500 * time.Millisecond}
 	control := spec
@@ -424,7 +424,7 @@ func TestOpenIsNotPaused(t *testing.T) {
 	if _, err := s.client().Create(t.Context(), control); err != nil {
 		t.Fatal(err)
 	}
-	all := openAll(t, s, spec)
+	all := openAllWays(t, s, spec)
 	wantOpen(t, all, time.Now().Add(openLease))
 	awaitPaused := func(what, name string) {
 		t.Helper()

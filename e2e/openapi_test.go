@@ -23,18 +23,17 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// schemathesis generates valid and invalid requests from an OpenAPI document,
-// and checks the responses against the document.
+// schemathesis is the package of a tool that generates valid and invalid requests from an OpenAPI
+// document, and checks the responses against the document.
 var schemathesis = []string{"schemathesis==4.32.5"}
 
-// TestOpenAPIFuzzed verifies that the server conforms to its OpenAPI document,
-// for an operator and for a viewer. The server must accept the requests that
-// the document allows, reject all others, and respond in a documented form. The
-// server must not log internal errors.
+// TestOpenAPIFuzzed verifies that the server conforms to its OpenAPI document, for an operator
+// and for a viewer: it accepts the requests that the document allows, rejects all others, returns
+// documented responses, and does not log internal errors.
 //
 //suite:part core full
 func TestOpenAPIFuzzed(t *testing.T) {
-	fuzzer(t) // install it before both subtests need it
+	fuzzer(t) // install the fuzzer before the subtests start
 	for _, role := range []brig.Role{brig.Operator, brig.Viewer} {
 		t.Run(role.String(), func(t *testing.T) {
 			t.Parallel()
@@ -83,8 +82,8 @@ func TestOpenAPIFuzzerDetectsNonconformingServer(t *testing.T) {
 	}
 }
 
-// describedServer starts a server with a fake provider and a key of the role.
-// wrap may wrap its handler.
+// describedServer starts a server with a fake provider and a key with the given role. If wrap is
+// not nil, it wraps the server's handler.
 func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.Handler) (url, key string, log *outputLog) {
 	t.Helper()
 	store := mem.New()
@@ -114,7 +113,7 @@ func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.
 	return srv.URL, key, log
 }
 
-// fuzzer returns the directory of schemathesis and its dependencies.
+// fuzzer returns the directory with schemathesis and its dependencies.
 func fuzzer(t *testing.T) string {
 	t.Helper()
 	return cached(t, "pip", strings.Join(schemathesis, " "), func(dir string) *exec.Cmd {
@@ -144,7 +143,7 @@ func fuzz(t *testing.T, url, key string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// generatedIn returns the number of generated requests in a report.
+// generatedIn returns the number of generated requests according to a report.
 func generatedIn(out string) int {
 	m := regexp.MustCompile(`(\d+) generated`).FindStringSubmatch(out)
 	if m == nil {
@@ -186,7 +185,7 @@ func TestOpenAPILint(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			return string(out), err
 		}
-		warned := regexp.MustCompile(`(?i)you have \d+ (warning|error)`) // Redocly succeeds with warnings
+		warned := regexp.MustCompile(`(?i)you have \d+ (warning|error)`) // Redocly succeeds in spite of warnings
 		if out, err := run(doc); err != nil || warned.MatchString(out) {
 			t.Errorf("%s: %v\n%s", lint[0], err, lastOf(out, 6000))
 		}

@@ -21,14 +21,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// outputCall is a call of a client of the output matrix.
+// outputCall is a call that a client of the output matrix makes.
 type outputCall struct {
 	Form     outputForm    `json:"form"`
 	Language brig.Language `json:"language"`
 	Code     string        `json:"code"`
 }
 
-// outputAnswer is a client's report of a call. Failure is an error of the client.
+// outputAnswer is the result of a call as reported by a client. Failure is an error of the client
+// itself.
 type outputAnswer struct {
 	Stdout, Stderr string
 	Exit           int
@@ -40,16 +41,15 @@ type outputAnswer struct {
 type outputClient struct {
 	name  string
 	forms []outputForm
-	// python means that the client only runs Python.
+	// python means that the client can run only Python.
 	python bool
 	// maxStream is the maximum size of a stream in a result; 0 means unlimited.
 	maxStream int
-	// notes means that lines on stderr name the values that a cell does not pass to the next one.
+	// notes means that stderr contains lines about values that are not carried to the next cell.
 	notes bool
-	// download means that the client is a published package.
+	// download means that the client is a published package that must be downloaded.
 	download bool
-	// open starts the client for a server and an image. The function that it returns is
-	// called by one goroutine.
+	// open starts the client for a server. The returned function is called by only one goroutine.
 	open func(t *testing.T, s *matrixServer) func(outputCall) outputAnswer
 }
 
@@ -72,7 +72,7 @@ var outputClients = []outputClient{
 	{name: "mcp-javascript-stdio", forms: anyForm, maxStream: 64 << 10, download: true, open: openMCPJavaScript("client")},
 }
 
-// runs reports whether the client can run a case in a form.
+// runs reports whether the client can run the case o in the given form.
 func (c *outputClient) runs(o *outputCase, form outputForm) bool {
 	return slices.Contains(c.forms, form) && slices.Contains(o.forms, form) && (!c.python || o.language == brig.Python) &&
 		(o.only == "" || slices.Contains(strings.Fields(o.only), c.name))
@@ -91,7 +91,7 @@ func createBox(t *testing.T, s *matrixServer, name string) {
 	})
 }
 
-// answerOf converts the result of a program.
+// answerOf converts the result of a program to an outputAnswer.
 func answerOf(r *brig.Result, err error) outputAnswer {
 	if err != nil {
 		return outputAnswer{Failure: err.Error()}
@@ -99,7 +99,7 @@ func answerOf(r *brig.Result, err error) outputAnswer {
 	return outputAnswer{Stdout: wholeOutput(r.Stdout), Stderr: wholeOutput(r.Stderr), Exit: r.ExitCode}
 }
 
-// wholeOutput returns an output, with a mark if a part is missing.
+// wholeOutput returns an output as a string, with a mark if a part is missing.
 func wholeOutput(o brig.Output) string {
 	if o.Truncated() {
 		return fmt.Sprintf("%s[truncated]%s", o.Head, o.Tail)
@@ -107,7 +107,7 @@ func wholeOutput(o brig.Output) string {
 	return string(o.Head) + string(o.Tail)
 }
 
-// openREST returns a client whose results contain the outputs.
+// openREST returns a REST client that reads the outputs from the results.
 func openREST(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	c, name := s.client(), "rest"
 	createBox(t, s, name)
@@ -134,7 +134,7 @@ func openREST(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	}
 }
 
-// openRESTStream returns a client that reads the outputs as streams.
+// openRESTStream returns a REST client that reads the outputs as streams.
 func openRESTStream(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	c, name := s.client(), "stream"
 	createBox(t, s, name)
@@ -172,7 +172,7 @@ func openRESTStream(t *testing.T, s *matrixServer) func(outputCall) outputAnswer
 	}
 }
 
-// openCLI returns the command line as a client.
+// openCLI returns the brig command as a client.
 func openCLI(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	createBox(t, s, "cli")
 	return func(call outputCall) (a outputAnswer) {
@@ -192,7 +192,7 @@ func openCLI(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	}
 }
 
-// openMCP returns the protocol's client for Go.
+// openMCP returns the Model Context Protocol's client for Go.
 func openMCP(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	createBox(t, s, "mcp")
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, nil).
@@ -234,7 +234,7 @@ func openMCP(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	}
 }
 
-// openScript starts a client in another language, which reads calls and writes answers.
+// openScript starts a client in another language, which reads calls and writes their results.
 func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) func(outputCall) outputAnswer {
 	t.Helper()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "IMAGE=" + s.image, "TEMPLATE=matrix", "BRIG_URL=" + s.url}, env...)
@@ -252,7 +252,7 @@ func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) fun
 		t.Fatal(err)
 	}
 	onCleanup(t, func() {
-		in.Close() // it removes its sandbox
+		in.Close() // the client then removes its sandbox
 		defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, &errs)
@@ -275,7 +275,7 @@ func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) fun
 	}
 }
 
-// pip returns a directory with packages of the Python package index.
+// pip returns a directory with the given packages from PyPI.
 func pip(t *testing.T, packages []string) string {
 	t.Helper()
 	return cached(t, "pip", strings.Join(packages, " "), func(dir string) *exec.Cmd {
@@ -317,15 +317,15 @@ func openE2BJavaScript(t *testing.T, s *matrixServer) func(outputCall) outputAns
 	return openScript(t, cmd, s, s.e2b...)
 }
 
-// openKernels returns smolagents' client of a kernel gateway.
+// openKernels returns smolagents' client for kernel gateways, with kernels of the given spec.
 func openKernels(spec string) func(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	return func(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 		return openScript(t, pythonScript(t, "smolagents/output.py"), s, "SPEC="+spec, "BRIG_KEY="+s.key, "PYTHONPATH="+pip(t, smolagents))
 	}
 }
 
-// openMCPJavaScript returns the protocol's client for JavaScript of a generation: over
-// HTTP, or with the newer client over the standard streams of a command.
+// openMCPJavaScript returns the Model Context Protocol's JavaScript client of the given
+// generation. The newer generation uses the standard streams of a command instead of HTTP.
 func openMCPJavaScript(generation string) func(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 	return func(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 		cmd := exec.Command("node", "output.mjs")

@@ -16,25 +16,25 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// matrixServer is a server whose sandboxes have an image and a number of CPUs by default.
+// matrixServer is a server with a default image and a default number of CPUs for sandboxes.
 type matrixServer struct {
 	*server
 	image string
-	home  string // the home directory of the command line
-	// e2b and e2bDomain are the settings of E2B's clients, without and with a domain.
+	home  string // the home directory for the brig command
+	// e2b and e2bDomain are the environments of E2B's clients, without and with a domain.
 	e2b, e2bDomain []string
 }
 
-// matrixCell is one client with an image and a number of CPUs.
+// matrixCell is the combination of a client, an image and a number of CPUs.
 type matrixCell struct {
 	client outputClient
 	image  string
 	cpus   float64
 }
 
-// repeatsVariable is the environment variable with the number of rounds of the matrix, and of
-// the tests of whole output if it is larger than theirs. Default: 1, because a round of one
-// client takes up to a minute.
+// repeatsVariable is the environment variable that sets the number of rounds of the matrix, and
+// increases the rounds of the tests of whole output. The default is 1, because a round takes up
+// to a minute per client.
 const repeatsVariable = "BRIG_OUTPUT_REPEATS"
 
 // outputRepeats returns the number of rounds of the matrix.
@@ -51,10 +51,10 @@ func outputRepeats(t *testing.T) int {
 	return n
 }
 
-// TestOutputMatrix verifies that every client receives the exact output of every call:
-// nothing is missing, and nothing is from another call. At full size, it runs each
-// published client with each number of CPUs. At small size, it runs a share of the cases
-// with one client that needs no download. In its control, the output is really short, and the matrix must find it.
+// TestOutputMatrix verifies that every client receives the exact output of every call: no part is
+// missing, and no part is from another call. At full size, it runs each published client with
+// each number of CPUs. At small size, it runs a share of the cases with one client that needs no
+// download. The control is an output that is cut short, which the matrix must detect.
 //
 //suite:part clients
 func TestOutputMatrix(t *testing.T) { outputMatrix(t, brig.HostImage) }
@@ -79,7 +79,7 @@ func outputMatrix(t *testing.T, image string) {
 			}
 		}
 	}
-	// The cells of one number of CPUs share a server.
+	// Cells with the same number of CPUs share a server.
 	for cells = testenv.Share(t, cells, 1); len(cells) > 0; {
 		first, n := cells[0], 1
 		for n < len(cells) && cells[n].cpus == first.cpus {
@@ -103,7 +103,7 @@ func outputMatrix(t *testing.T, image string) {
 	}
 }
 
-// imageDir returns a data folder with an image that brig setup has built.
+// imageDir returns a data folder with an image that brig setup built.
 func imageDir(t *testing.T, image string) string {
 	t.Helper()
 	packages, err := os.ReadFile("../cmd/brig/templates.go")
@@ -145,13 +145,13 @@ func startMatrixServer(t *testing.T, image string, cpus float64) *matrixServer {
 	}
 }
 
-// outputVerdict is the comparison of an answer with the expected one.
+// outputVerdict is the result of comparing an answer with the expected answer.
 type outputVerdict string
 
 const (
 	isExact   outputVerdict = "exact"
 	isShort   outputVerdict = "short"   // a part is missing
-	isForeign outputVerdict = "foreign" // it has a mark of another call
+	isForeign outputVerdict = "foreign" // it contains a mark of another call
 	isWrong   outputVerdict = "wrong"   // it differs in another way
 	isFailed  outputVerdict = "failed"  // the client reports an error
 )
@@ -159,14 +159,14 @@ const (
 // lastMark numbers the calls of all clients.
 var lastMark atomic.Int64
 
-// nextMark returns a text that differs from call to call.
+// nextMark returns a different text of six digits for each call.
 func nextMark() string { return fmt.Sprintf("%06d", 100000+lastMark.Add(1)%900000) }
 
-// run runs the cases of the matrix for a client, and prints how many answers were exact.
+// run runs the cases of the matrix for a client, and prints the number of exact answers.
 func (m *matrixCell) run(t *testing.T, s *matrixServer) {
 	call := m.client.open(t, s)
 	counts, rounds, reported := map[outputVerdict]int{}, outputRepeats(t), map[string]int{}
-	cases := testenv.Share(t, outputCases, 9) // 7 shares, so that each of 12 clients gets each of them
+	cases := testenv.Share(t, outputCases, 9) // 7 shares, so that each of 12 clients gets each share
 	for round := range rounds {
 		for i := range cases {
 			o := &cases[i]
@@ -194,7 +194,7 @@ func (m *matrixCell) run(t *testing.T, s *matrixServer) {
 		counts[isExact], counts[isShort], counts[isForeign], counts[isWrong], counts[isFailed])
 }
 
-// check makes a call and compares the answer with the expected one.
+// check makes a call and compares the answer with the expected answer.
 func (m *matrixCell) check(o *outputCase, form outputForm, call func(outputCall) outputAnswer) (outputVerdict, string) {
 	mark := nextMark()
 	code := at(o.code, mark)
@@ -208,7 +208,7 @@ func (m *matrixCell) check(o *outputCase, form outputForm, call func(outputCall)
 	if m.client.notes {
 		a.Stderr = carryNote.ReplaceAllString(a.Stderr, "")
 	}
-	if o.attack && isContextEnd(a.Error) {
+	if o.attack && isContextEndError(a.Error) {
 		return isExact, ""
 	}
 	for _, stream := range []struct{ name, got, want string }{
@@ -234,13 +234,13 @@ func (m *matrixCell) check(o *outputCase, form outputForm, call func(outputCall)
 // to cell.
 var carryNote = regexp.MustCompile(`brig: .* carried .*\n`)
 
-// isContextEnd reports whether name is the exception of one of the APIs for a context that has
+// isContextEndError reports whether name is the exception of one of the APIs for a context that has
 // ended.
-func isContextEnd(name string) bool {
+func isContextEndError(name string) bool {
 	return name == "ProtocolViolation" || name == "UnexpectedEndOfExecution"
 }
 
-// bound returns the part of text that a client with a limit for streams receives.
+// bound returns the part of text that the client receives within its limit for streams.
 func (c *outputClient) bound(text string) string {
 	if c.maxStream == 0 || len(text) <= c.maxStream {
 		return text
@@ -249,21 +249,22 @@ func (c *outputClient) bound(text string) string {
 	return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", strings.ToValidUTF8(text[:half], "\uFFFD"), len(text)-c.maxStream, strings.ToValidUTF8(text[len(text)-half:], "\uFFFD"))
 }
 
-// judgeOutput compares an output with the expected one of the call with a mark.
+// judgeOutput compares an output with the expected output of the call with the given mark.
 func judgeOutput(got, want, mark string) outputVerdict {
 	switch {
 	case got == want:
 		return isExact
 	case len(got) < len(want):
 		return isShort
-	case strings.Contains(got, nearMark(got, mark)):
+	case strings.Contains(got, findEarlierMark(got, mark)):
 		return isForeign
 	}
 	return isWrong
 }
 
-// nearMark returns the mark of one of the calls before the one with mark, if got has it.
-func nearMark(got, mark string) string {
+// findEarlierMark returns the mark of one of the calls before the call with mark, if got contains
+// it.
+func findEarlierMark(got, mark string) string {
 	n, _ := strconv.Atoi(mark)
 	for k := n - 1; k > n-500 && k > 100000; k-- {
 		if other := fmt.Sprintf("%06d", k); strings.Contains(got, other) && !strings.Contains(strings.Repeat(mark, 2), other) {
@@ -273,7 +274,7 @@ func nearMark(got, mark string) string {
 	return "\x00"
 }
 
-// excerpt shows where an output begins to differ.
+// excerpt returns the part of an output where it begins to differ from the expected output.
 func excerpt(got, want string) string {
 	at := 0
 	for at < len(got) && at < len(want) && got[at] == want[at] {
@@ -283,11 +284,11 @@ func excerpt(got, want string) string {
 	return fmt.Sprintf("at %d there is %.60q instead of %.60q", at, got[from:], want[from:])
 }
 
-// TestOutputMatrixJudge verifies that the matrix distinguishes the ways in which an output
-// can be wrong.
+// TestOutputMatrixDetectsWrongOutput verifies that judgeOutput distinguishes the ways in which an output can
+// be wrong.
 //
 //suite:part clients
-func TestOutputMatrixJudge(t *testing.T) {
+func TestOutputMatrixDetectsWrongOutput(t *testing.T) {
 	for _, c := range []struct {
 		got, want string
 		verdict   outputVerdict

@@ -21,10 +21,10 @@ type writingProgram struct {
 	stderr   string
 }
 
-// xLine returns a line of n letters.
+// xLine returns a line of n times the letter x.
 func xLine(n int) string { return strings.Repeat("x", n) + "\n" }
 
-// wholeWrites make single writes that are larger than a pipe.
+// wholeWrites are programs that make single writes larger than the capacity of a pipe.
 var wholeWrites = []writingProgram{
 	{language: brig.JavaScript, code: "console.log('x'.repeat(300000)); process.exit(0)", stdout: xLine(300000)},
 	{language: brig.JavaScript, code: "console.error('x'.repeat(300000)); process.exit(0)", stderr: xLine(300000)},
@@ -36,8 +36,8 @@ var wholeWrites = []writingProgram{
 	{language: brig.Bash, code: `printf '%0300000d\n' 0 | tr 0 x >&2`, stderr: xLine(300000)},
 }
 
-// outputBox returns a sandbox with a number of CPUs.
-func outputBox(t *testing.T, s brig.Service, ctx context.Context, cpus float64) string {
+// createOutputBox creates a sandbox with the given number of CPUs and returns its name.
+func createOutputBox(t *testing.T, s brig.Service, ctx context.Context, cpus float64) string {
 	t.Helper()
 	name := fmt.Sprintf("output-%d", int(100*cpus))
 	if _, err := s.Create(ctx, brig.Spec{Name: name, TTL: 30 * time.Minute, Limits: brig.Limits{CPUs: cpus}}); err != nil {
@@ -46,15 +46,15 @@ func outputBox(t *testing.T, s brig.Service, ctx context.Context, cpus float64) 
 	return name
 }
 
-// differs describes how an output differs from the expected one.
-func differs(got brig.Output, want string) string {
+// describeDifference describes how an output differs from the expected output, or returns "".
+func describeDifference(got brig.Output, want string) string {
 	if all := string(got.Head) + string(got.Tail); got.Total != int64(len(want)) || all != want {
 		return fmt.Sprintf("%d bytes instead of %d, %.20q…", got.Total, len(want), all)
 	}
 	return ""
 }
 
-// outputCPUs returns the numbers of CPUs of the sandboxes in which output is tested.
+// outputCPUs returns the CPU limits of the sandboxes in which output is tested.
 func outputCPUs() []float64 {
 	if testenv.Full() {
 		return []float64{0.25, 1, 2}
@@ -62,27 +62,27 @@ func outputCPUs() []float64 {
 	return []float64{0.25}
 }
 
-// TestOutputIsWhole verifies that one write of any length is complete, as Linux
-// guarantees for a blocking pipe, and that each cell has its own output: in a run, a
-// command and a context of each language.
+// TestOutputIsComplete verifies for runs, commands and contexts of each language that a single write
+// of any length is complete, as Linux guarantees for a blocking pipe, and that each cell receives
+// its own output.
 //
 //suite:part core
-func TestOutputIsWhole(t *testing.T) {
+func TestOutputIsComplete(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "1"))
 	c, ctx := s.client(), t.Context()
 	for _, cpus := range outputCPUs() {
-		name := outputBox(t, c, ctx, cpus)
+		name := createOutputBox(t, c, ctx, cpus)
 		for range max(testenv.Size(1, 40), outputRepeats(t)) {
 			for _, w := range wholeWrites {
 				o, err := c.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
 				if err != nil || o.ExitCode != 0 {
 					t.Fatalf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
 				}
-				if d := differs(o.Stdout, w.stdout) + differs(o.Stderr, w.stderr); d != "" {
+				if d := describeDifference(o.Stdout, w.stdout) + describeDifference(o.Stderr, w.stderr); d != "" {
 					t.Errorf("%g CPUs, run %s: %s", cpus, w.code, d)
 				}
 				if strings.Contains(w.code, "exit") {
-					continue // it would end its context
+					continue // the program would end its context
 				}
 				for _, cell := range []writingProgram{w, {language: w.language, code: map[brig.Language]string{
 					brig.JavaScript: "console.log('mine')", brig.Python: "print('mine')", brig.Bash: "echo mine",
@@ -91,7 +91,7 @@ func TestOutputIsWhole(t *testing.T) {
 					if err != nil || r.Error != nil {
 						t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
 					}
-					if d := differs(r.Stdout, cell.stdout) + differs(r.Stderr, cell.stderr); d != "" {
+					if d := describeDifference(r.Stdout, cell.stdout) + describeDifference(r.Stderr, cell.stderr); d != "" {
 						t.Errorf("%g CPUs, cell %s: %s", cpus, cell.code, d)
 					}
 				}
@@ -105,7 +105,7 @@ func TestOutputIsWhole(t *testing.T) {
 				if err != nil || r.Error != nil {
 					t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
 				}
-				if d := differs(r.Stdout, cell.stdout) + differs(r.Stderr, cell.stderr); d != "" {
+				if d := describeDifference(r.Stdout, cell.stdout) + describeDifference(r.Stderr, cell.stderr); d != "" {
 					t.Errorf("%g CPUs, cell %s: %s", cpus, cell.code, d)
 				}
 			}
@@ -113,12 +113,12 @@ func TestOutputIsWhole(t *testing.T) {
 	}
 }
 
-// TestOutputWithoutBlocking is the control of TestOutputIsWhole: a write to a descriptor that the
-// program has set to O_NONBLOCK returns the number of bytes that the pipe had room for, inside
-// gVisor too, and a write to a pipe without a reader ends the program.
+// TestNonBlockingWritesAreShort is the control of TestOutputIsComplete: in gVisor, as on Linux, a write
+// to a descriptor with O_NONBLOCK writes only as many bytes as fit into the pipe, and a write to
+// a pipe without a reader ends the program.
 //
 //suite:part core
-func TestOutputWithoutBlocking(t *testing.T) {
+func TestNonBlockingWritesAreShort(t *testing.T) {
 	e, ctx := newEngine(t)
 	o, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "import os, sys\nos.set_blocking(1, False)\nn = os.write(1, b'x' * 3000000)\nprint(0 < n < 3000000, file=sys.stderr)"}, brig.IO{})
 	if err != nil || o.ExitCode != 0 || string(o.Stderr.Head) != "True\n" {
@@ -130,8 +130,8 @@ func TestOutputWithoutBlocking(t *testing.T) {
 	}
 }
 
-// TestStreamsByName verifies that every way to start a program lets the program open
-// its standard streams by name, as its own user and as root.
+// TestStreamsByName verifies that a program can open its standard streams by name, as its own
+// user and as root, regardless of how it is started.
 //
 //suite:part core
 func TestStreamsByName(t *testing.T) {
@@ -162,14 +162,14 @@ func TestStreamsByName(t *testing.T) {
 		brig.JavaScript: "require('child_process').execSync(" + fmt.Sprintf("%q", script) + ", {stdio: 'inherit'})",
 	} {
 		o, err := e.Run(ctx, brig.Program{Language: language, Code: code}, brig.IO{})
-		if err != nil || o.ExitCode != 0 || differs(o.Stdout, stdout)+differs(o.Stderr, stderr) != "" {
+		if err != nil || o.ExitCode != 0 || describeDifference(o.Stdout, stdout)+describeDifference(o.Stderr, stderr) != "" {
 			t.Errorf("run of %s: %+v, %v", language, o, err)
 		}
 		if language == brig.Python {
 			code = "open('/dev/stdout', 'w').write('one\\nthree\\nfour\\n'); open('/dev/stderr', 'w').write('two\\nfour\\n'); None"
 		}
 		r, err := e.RunCode(ctx, name, brig.Code{Language: language, Source: code}, nil)
-		if err != nil || r.Error != nil || differs(r.Stdout, stdout)+differs(r.Stderr, stderr) != "" {
+		if err != nil || r.Error != nil || describeDifference(r.Stdout, stdout)+describeDifference(r.Stderr, stderr) != "" {
 			t.Errorf("cell of %s: %+v, %v", language, r, err)
 		}
 	}
@@ -188,18 +188,18 @@ func TestStreamsByName(t *testing.T) {
 	})
 }
 
-// TestOutputIncludesLeftChildren verifies that the output of a program includes the output of
-// children that it left behind, as with a shell's pipe. A child that does not end only delays the
+// TestOutputIncludesOutlivingChildren verifies that a program's output includes the output of child
+// processes that outlive it, as in a shell pipeline. A child that never ends only delays the
 // result.
 //
 //suite:part core
-func TestOutputIncludesLeftChildren(t *testing.T) {
+func TestOutputIncludesOutlivingChildren(t *testing.T) {
 	e, ctx := newEngine(t)
 	const forked = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'print(5)'])"
 	const detached = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.execlp('sh', 'sh', '-c', 'sleep 0.2; echo late')\n    os._exit(0)"
 	const spawned = "require('child_process').spawn('sh', ['-c', 'sleep 0.2; echo late'], {stdio: 'inherit', detached: true}).unref()"
 	for _, cpus := range outputCPUs() {
-		name := outputBox(t, e, ctx, cpus)
+		name := createOutputBox(t, e, ctx, cpus)
 		for range max(testenv.Size(1, 40), outputRepeats(t)) {
 			for _, w := range []writingProgram{
 				{language: brig.Bash, code: "exec > >(tee -a log) 2>&1; echo hello", stdout: "hello\n"},
@@ -210,7 +210,7 @@ func TestOutputIncludesLeftChildren(t *testing.T) {
 				{language: brig.JavaScript, code: spawned, stdout: "late\n"}, {language: brig.JavaScript, code: spawned + "; process.exit(0)", stdout: "late\n"},
 			} {
 				o, err := e.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
-				if err != nil || o.ExitCode != 0 || differs(o.Stdout, w.stdout) != "" {
+				if err != nil || o.ExitCode != 0 || describeDifference(o.Stdout, w.stdout) != "" {
 					t.Errorf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
 				}
 				argv := map[brig.Language][]string{brig.Bash: {"bash", "-c", w.code}, brig.Python: {"python3", "-c", w.code}, brig.JavaScript: {"node", "-e", w.code}}[w.language]
@@ -222,8 +222,8 @@ func TestOutputIncludesLeftChildren(t *testing.T) {
 			}
 		}
 	}
-	// The children of a command that do not end survive it, even if its timeout is
-	// shorter than the wait for their output.
+	// Children that never end outlive their command, even if its timeout is shorter than the wait
+	// for their output.
 	name, _ := boxOf(t, e, ctx)
 	for _, timeout := range []time.Duration{2 * time.Second, 2 * patience} {
 		var out bytes.Buffer
@@ -236,7 +236,7 @@ func TestOutputIncludesLeftChildren(t *testing.T) {
 	if _, err := e.Exec(ctx, name, brig.Command{Shell: "pgrep -fc '^sleep 1001'"}, brig.IO{Stdout: &out}); err != nil || out.String() != "2\n" {
 		t.Errorf("%v; of two children left behind, %q are left", err, &out)
 	}
-	// Those of a run end with its sandbox, after a result that does not depend on them.
+	// The children of a run end with its sandbox, and do not affect the result.
 	for _, p := range []brig.Program{
 		{Language: brig.Bash, Code: "mkdir -p artifacts; echo a >artifacts/a.csv; sleep 1001 & echo now", Timeout: 4 * time.Second, Grace: time.Second},
 		{Language: brig.Python, Code: "import os, subprocess\nos.makedirs('artifacts')\nopen('artifacts/a.csv', 'w').close()\nprint('now', flush=True)\nsubprocess.Popen(['sleep', '1001'])\nos._exit(0)", Timeout: 4 * time.Second},

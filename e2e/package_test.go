@@ -22,14 +22,12 @@ import (
 func packInto(t *testing.T, dir string) error {
 	cmd := exec.Command("../.ci/package", filepath.Dir(bin(t, "brig")), dir)
 	cmd.Stderr = os.Stderr
-	// The result must not depend on the current time, the time zone or the
-	// locale.
+	// The result must not depend on the time zone or the locale.
 	cmd.Env = append(os.Environ(), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
 	return cmd.Run()
 }
 
-// TestPackages builds the package and the image once, and checks their
-// documented properties.
+// TestPackages builds the packages and the image once, and verifies their documented properties.
 //
 //suite:part install full
 func TestPackages(t *testing.T) {
@@ -43,13 +41,13 @@ func TestPackages(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, string){
 		"contents": packageContents, "rpm": packageRPM, "archive": packageArchive, "sbom": packageSBOM, "notices": packageNotices,
-		"reproducible": packageAgain, "unit": packageUnit, "image": packageImage, "layout": packageLayout, "wheel": packageWheel, "guide": packageGuide,
+		"reproducible": packageReproducibility, "unit": packageUnit, "image": packageImage, "layout": packageLayout, "wheel": packageWheel, "guide": packageGuide,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, dir) })
 	}
 }
 
-// debOf returns the Debian package in a directory.
+// debOf returns the path of the Debian package in a directory.
 func debOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig_*.deb"))
@@ -69,7 +67,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// wheelOf returns the wheel of the Python package in a directory.
+// wheelOf returns the path of the Python package's wheel in a directory.
 func wheelOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig-*.whl"))
@@ -79,8 +77,8 @@ func wheelOf(t *testing.T, dir string) string {
 	return found[0]
 }
 
-// packageWheel verifies that the wheel can be installed offline, except for its
-// one dependency, and declares type information.
+// packageWheel verifies that the wheel can be installed offline, depends only on httpx, and
+// declares type information.
 func packageWheel(t *testing.T, dir string) {
 	site := t.TempDir()
 	output(t, "python3", "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", site, wheelOf(t, dir))
@@ -100,7 +98,7 @@ func packageWheel(t *testing.T, dir string) {
 	}
 }
 
-// packageContents checks the files of the package and that its program works.
+// packageContents verifies the files of the package, and that its program works.
 func packageContents(t *testing.T, dir string) {
 	deb := debOf(t, dir)
 	list := output(t, "dpkg-deb", "-c", deb)
@@ -135,10 +133,10 @@ func packageContents(t *testing.T, dir string) {
 	}
 }
 
-// packageAgain verifies that the build is reproducible.
-func packageAgain(t *testing.T, dir string) {
-	again := t.TempDir()
-	if err := packInto(t, again); err != nil {
+// packageReproducibility verifies that the build is reproducible.
+func packageReproducibility(t *testing.T, dir string) {
+	second := t.TempDir()
+	if err := packInto(t, second); err != nil {
 		t.Fatal(err)
 	}
 	made, err := os.ReadDir(dir)
@@ -151,7 +149,7 @@ func packageAgain(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(filepath.Join(again, name))
+		b, err := os.ReadFile(filepath.Join(second, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,9 +159,8 @@ func packageAgain(t *testing.T, dir string) {
 	}
 }
 
-// packageUnit verifies that sandboxes do not need the privileges that the unit
-// removes: it runs programs with the same bounding set and without new
-// privileges.
+// packageUnit verifies that sandboxes do not need the privileges that the systemd unit removes.
+// It runs programs with the unit's capability bounding set and no_new_privs.
 func packageUnit(t *testing.T, dir string) {
 	root := t.TempDir()
 	output(t, "dpkg-deb", "-x", debOf(t, dir), root)
@@ -193,7 +190,7 @@ func packageUnit(t *testing.T, dir string) {
 			taken = strings.Fields(set)
 		}
 	}
-	if most := regexp.MustCompile(`(?m)^MemoryMax=([1-9][0-9]?)%$`).FindSubmatch(b); most == nil {
+	if match := regexp.MustCompile(`(?m)^MemoryMax=([1-9][0-9]?)%$`).FindSubmatch(b); match == nil {
 		t.Error("the unit bounds no memory of the server and its shims")
 	}
 	if len(taken) == 0 || !bytes.Contains(b, []byte("\nNoNewPrivileges=yes\n")) {
@@ -212,8 +209,7 @@ func packageUnit(t *testing.T, dir string) {
 	}
 }
 
-// packageImage verifies that the container image is valid, according to Brig's
-// own reader as well.
+// packageImage verifies that the container image is valid and can be imported by Brig itself.
 func packageImage(t *testing.T, dir string) {
 	store, err := image.Open(image.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -239,10 +235,10 @@ func packageImage(t *testing.T, dir string) {
 	}
 }
 
-// overlayScript mounts a temporary overlay over the host's file system, in
-// which a package can be installed. The overlay is gone when the process ends.
-// There, /var/lib/brig leads to a directory with a name of the test's own. The cgroup of the
-// sandboxes is named after the directory, and an installed Brig has the usual one.
+// overlayScript mounts a temporary overlay over the host's file system, in which a package can be
+// installed. The overlay no longer exists when the process has ended. In the overlay,
+// /var/lib/brig is a link to a directory with a unique name, because the cgroup of the sandboxes
+// is named after the directory and must not be that of an installed Brig.
 const overlayScript = `set -e
 mount -t tmpfs none "$BRIG_GROUND"
 cd "$BRIG_GROUND" && mkdir up work root
@@ -257,7 +253,7 @@ cd root && pivot_root . . && umount -l . # in a chroot nobody makes user namespa
 exit $status
 `
 
-// packageGuide runs the commands of the guide, from the installation on, in an
+// packageGuide runs the commands of the deployment guide, starting with the installation, in an
 // overlay file system.
 func packageGuide(t *testing.T, dir string) {
 	lab := startDocker(t)

@@ -13,18 +13,17 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// isPausePoint reports whether a failpoint is reached only by sandboxes that are
-// paused, packed or resumed.
+// isPausePoint reports whether a failpoint is reached only during the pause, packing or resume of
+// a sandbox.
 func isPausePoint(name string) bool {
 	area, _, _ := strings.Cut(name, ".")
 	return area == "pack" || area == "park" || area == "pause" || area == "save" || area == "resume"
 }
 
-// TestPauseCrash crashes the server or the shim at every failpoint of a pause
-// and of a resume. The next server must find the sandbox running or paused,
-// with its variables. The sandbox may have crashed only if its shim was killed
-// before the save was complete. No other resources may remain on the host. At small
-// size, it tests a share of the failpoints.
+// TestPauseCrash crashes the server or the shim at every failpoint of a pause and of a resume.
+// The next server must find the sandbox running or paused, with its variables, unless the shim
+// was killed before the save was complete. No other resources may remain on the host. At small
+// size, the test uses a share of the failpoints.
 //
 //suite:part crash waits
 func TestPauseCrash(t *testing.T) {
@@ -41,14 +40,14 @@ func TestPauseCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// TestPauseFilesCrash is like TestPauseCrash, for pauses that keep only the files. The
-// sandbox must have its file.
+// TestPauseFilesCrash is like TestPauseCrash, but for pauses that keep only the files. The
+// sandbox must still have its file.
 //
 //suite:part crash
 func TestPauseFilesCrash(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
-		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // no interpreter is parked
+		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // such a pause does not park interpreters
 	})
 	for _, p := range testenv.Share(t, points, 3) {
 		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name, brig.PauseOptions{FilesOnly: true}) })
@@ -57,8 +56,8 @@ func TestPauseFilesCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// withVariable creates a sandbox with a context, in which x is 41, for a crash. In a
-// sandbox that is not pausable, the interpreter is parked before a save.
+// withVariable creates a sandbox with a context in which x is 41. Unless the sandbox is pausable,
+// its interpreter is parked before a save.
 func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausable bool) (brig.Service, *brig.Sandbox, *brig.CodeContext) {
 	c.clearMarks(t)
 	c.srv.t = t
@@ -88,8 +87,8 @@ func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
 	return c.srv.client()
 }
 
-// wantState fails the test unless a sandbox has what withVariable made: the variable, or
-// only the file.
+// wantState fails the test unless a sandbox has the state that withVariable created: the variable
+// or, if filesOnly is set, only the file.
 func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contextID string, filesOnly bool) {
 	t.Helper()
 	if filesOnly {
@@ -103,8 +102,9 @@ func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contex
 	}
 }
 
-// TestSandboxIsPausedAfterLateSave verifies that a sandbox becomes paused even if no pause waits for its
-// save: the server was killed during the save, or the shim was killed before it answered.
+// TestSandboxIsPausedAfterLateSave verifies that a sandbox becomes paused even if no call waits
+// for the save, because the server was killed during the save or the shim was killed before its
+// response.
 //
 //suite:part crash full
 func TestSandboxIsPausedAfterLateSave(t *testing.T) {
@@ -173,7 +173,7 @@ func (c *crashingServer) crashPause(t *testing.T, point string, o brig.PauseOpti
 		_, _ = svc.Resume(ctx, "one") // the server crashes
 	default:
 		arm()
-		_, _ = svc.Pause(ctx, "one", o) // the server or the shim crashes, at the latest when it packs the save
+		_, _ = svc.Pause(ctx, "one", o) // the server or the shim crashes, at the latest during the packing of the save
 	}
 	svc = c.restart(t, point)
 	now, err := svc.Get(ctx, "one")

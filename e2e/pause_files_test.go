@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// oddFiles makes files of all kinds in the writable layer, and describeOddFiles prints
-// what must be the same after a boot with them.
+// oddFiles creates files of all kinds in the writable layer, and describeOddFiles prints their
+// properties, which must be unchanged after a boot.
 const (
 	oddFiles = `set -e
 mkdir -p /workspace/odd/d && cd /workspace/odd
@@ -42,10 +42,10 @@ func asRoot(t *testing.T, ctx context.Context, svc brig.Service, name, script st
 	return out.String()
 }
 
-// TestPauseFiles verifies that a sandbox can be paused with its files only, even while its
-// programs prevent any other pause. Each use boots it again: with all kinds of files and its own
-// ID, and without programs, contexts and the content of its memory. The control is a pause with
-// memory, which is refused.
+// TestPauseFiles verifies that a sandbox can be paused with its files only, even if its programs
+// prevent a pause with memory. The next use boots it again: files of all kinds and its ID are
+// unchanged, and programs, contexts and memory contents are lost. The control is a pause with
+// memory, which is rejected.
 //
 //suite:part core
 func TestPauseFiles(t *testing.T) {
@@ -112,8 +112,8 @@ func TestPauseFiles(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// pretendOtherBuild changes the manifest of a save as if another build of Brig, with
-// another gVisor, had made it on another processor.
+// pretendOtherBuild modifies the manifest of a save as if another build of Brig, with another
+// gVisor, had written it on another CPU model.
 func pretendOtherBuild(t *testing.T, dir string, id brig.ID) {
 	t.Helper()
 	name := filepath.Join(dir, "saves", string(id), "manifest.json")
@@ -134,9 +134,9 @@ func pretendOtherBuild(t *testing.T, dir string, id brig.ID) {
 	}
 }
 
-// TestPauseFilesOtherBuild verifies that a pause with its files only is resumed by another
-// build of Brig and on another processor. The control is a pause with memory, which is
-// refused there and stays paused.
+// TestPauseFilesOtherBuild verifies that another build of Brig, on another CPU model, can resume
+// a sandbox that was paused with its files only. The control is a sandbox that was paused with
+// memory, whose resume is rejected and which stays paused.
 //
 //suite:part core
 func TestPauseFilesOtherBuild(t *testing.T) {
@@ -166,9 +166,9 @@ func TestPauseFilesOtherBuild(t *testing.T) {
 	}
 }
 
-// TestBootWithFilesStartsMainProgram verifies that a sandbox which boots with its files runs its main
-// program or the start command of its template again, before a call can use it, and that
-// copies of it do the same. The original stays paused.
+// TestBootWithFilesStartsMainProgram verifies that a sandbox that boots with its files runs its
+// main program or the start command of its template before any call can use it, and that its
+// copies do the same while the original stays paused.
 //
 //suite:part core
 func TestBootWithFilesStartsMainProgram(t *testing.T) {
@@ -218,8 +218,8 @@ func TestBootWithFilesStartsMainProgram(t *testing.T) {
 	}
 }
 
-// TestPauseFilesWorkspace verifies that a pause with the files only writes back the
-// workspace, and that the sandbox continues with its files.
+// TestPauseFilesWorkspace verifies that a pause with the files only writes back the workspace,
+// and that the files are present after the resume.
 //
 //suite:part workspaces
 func TestPauseFilesWorkspace(t *testing.T) {
@@ -263,9 +263,9 @@ func TestPauseFilesWorkspace(t *testing.T) {
 	}
 }
 
-// TestPauseFilesRefused verifies that a save that gVisor cannot write leaves the sandbox
-// as it was: here a file has more attributes than fit into the archive. The control is
-// the same sandbox without them.
+// TestPauseFilesRefused verifies that a failed save leaves the sandbox unchanged. The save fails
+// because a file has more attributes than fit into the archive. The control is the same sandbox
+// without the attributes.
 //
 //suite:part core
 func TestPauseFilesRefused(t *testing.T) {
@@ -294,13 +294,13 @@ func TestPauseFilesRefused(t *testing.T) {
 	}
 }
 
-// TestPauseFilesBounds verifies that a sandbox does not take more disk with each pause: a
-// deleted file that is open is saved, and no program has it after the boot. The second of two
-// that exceed the disk together is refused, as is a save with so many names that a boot could
-// exceed the memory. The sandbox continues to run each time.
+// TestPauseFilesIsBounded verifies that repeated pauses do not increase a sandbox's disk usage,
+// although deleted files that are still open are saved. A pause is rejected if the saved files
+// would exceed the disk limit, or if there are so many names that a boot could exceed the memory
+// limit. The sandbox continues to run after each rejection.
 //
 //suite:part core
-func TestPauseFilesBounds(t *testing.T) {
+func TestPauseFilesIsBounded(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	if _, err := e.Create(ctx, brig.Spec{Name: "one", Limits: brig.Limits{Disk: 64 * brig.MiB, Memory: 128 * brig.MiB}}); err != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestPauseAfter verifies over REST that a sandbox with pause_after_ms has no
-// processes after its idle time, and continues with its variables at the next use.
-// While a command runs whose streams are on the host, the sandbox continues to run
-// and the audit log names the command; it is paused after the command ends. The
-// control is a sandbox without pause_after_ms.
+// TestPauseAfter verifies over REST that a sandbox with pause_after_ms has no processes after its
+// idle time, and continues with its variables at the next use. A command whose streams are on the
+// host prevents the pause until it ends, and is named in the audit log. The control is a sandbox
+// without pause_after_ms.
 //
 //suite:part core
 func TestPauseAfter(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// awaitPacked waits until the save of a paused sandbox is packed, and returns the
-// disk space that all its files use.
+// awaitPacked waits until the save of a paused sandbox is packed, and returns the disk usage of
+// all its files.
 func awaitPacked(t *testing.T, dir string, id brig.ID) (size int64) {
 	t.Helper()
 	save := filepath.Join(dir, "saves", string(id))
@@ -51,10 +51,10 @@ func awaitPacked(t *testing.T, dir string, id brig.ID) (size int64) {
 	return size
 }
 
-// TestPackedSandbox verifies that the save of a paused Python sandbox is compressed
-// and encrypted after a while, and how much disk it takes then. The next server resumes
-// the sandbox with its variables, and makes copies of it. A sandbox whose packed file
-// was exchanged with that of another one stays paused; with its own file it is resumed.
+// TestPackedSandbox verifies that the save of a paused Python sandbox is eventually compressed
+// and encrypted, and that its size is bounded. The next server can resume the sandbox with its
+// variables, and copy it. A sandbox whose packed file was replaced with that of another sandbox
+// stays paused, and can be resumed when its own file is restored.
 //
 //suite:part crash
 func TestPackedSandbox(t *testing.T) {
@@ -84,14 +84,14 @@ func TestPackedSandbox(t *testing.T) {
 		t.Errorf("control: before it is packed, the memory is not on disk, %v", err)
 	}
 	for _, kind := range []struct {
-		what string
-		id   brig.ID
-		most int64
+		what    string
+		id      brig.ID
+		maxSize int64
 	}{{"no interpreter", other.ID, 1 << 20}, {"Python", bare.ID, 4 << 20}, {"IPython", box.ID, 14 << 20}} {
 		size := awaitPacked(t, c.dir, kind.id)
 		t.Logf("with %s it takes %d KiB of disk", kind.what, size>>10)
-		if size > kind.most {
-			t.Errorf("with %s it takes %d bytes of disk, want at most %d", kind.what, size, kind.most)
+		if size > kind.maxSize {
+			t.Errorf("with %s it takes %d bytes of disk, want at most %d", kind.what, size, kind.maxSize)
 		}
 	}
 	file := func(id brig.ID) string { return filepath.Join(c.dir, "saves", string(id), "packed.seal") }
@@ -107,9 +107,9 @@ func TestPackedSandbox(t *testing.T) {
 	c.srv.await()
 	svc = c.srv.client()
 
-	theirs, err := os.ReadFile(file(other.ID))
+	otherSave, err := os.ReadFile(file(other.ID))
 	if err == nil {
-		err = os.WriteFile(file(box.ID), theirs, 0o600)
+		err = os.WriteFile(file(box.ID), otherSave, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +144,8 @@ func TestPackedSandbox(t *testing.T) {
 	if got := runCell(t, ctx, svc, "one", cx.ID, "print(x + 1)"); got != "42" {
 		t.Errorf("its context printed %q", got)
 	}
-	if again, err := svc.Pause(ctx, "one", brig.PauseOptions{}); err != nil || again.Pause.Bytes < 1<<20 {
-		t.Errorf("a second pause: %+v, %v", again, err)
+	if second, err := svc.Pause(ctx, "one", brig.PauseOptions{}); err != nil || second.Pause.Bytes < 1<<20 {
+		t.Errorf("a second pause: %+v, %v", second, err)
 	}
 	began = time.Now()
 	if got := runCell(t, ctx, svc, "one", cx.ID, "print(x + 1)"); got != "42" {

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// parkedLanguages has a cell that sets a variable, and one that increments and
-// prints it, for each language whose driver can be parked.
+// parkedLanguages lists the languages whose driver can be parked, each with a cell that sets a
+// variable and a cell that increments and prints it.
 var parkedLanguages = []struct {
 	language  brig.Language
 	set, next string
@@ -33,10 +33,9 @@ task = asyncio.ensure_future(tick())
 	{brig.Bash, "x=41; f() { echo $x; }", "x=$((x+1)); echo to stderr >&2; f"},
 }
 
-// TestPauseParksInterpreters verifies that a sandbox that was not created as
-// pausable can be paused while contexts exist in it, repeatedly. Their variables,
-// threads and tasks must be there afterwards, and their cells must have their
-// output, errors and results.
+// TestPauseParksInterpreters verifies that a sandbox that was not created as pausable can be
+// paused repeatedly while contexts exist in it. Their variables, threads and tasks still exist
+// afterwards, and their cells return output, errors and results.
 //
 //suite:part core
 func TestPauseParksInterpreters(t *testing.T) {
@@ -85,8 +84,7 @@ func TestPauseParksInterpreters(t *testing.T) {
 	if r, err := e.RunCode(ctx, "one", brig.Code{Context: python, Source: "1 / 0"}, nil); err != nil || r.Error == nil || r.Error.Name != "ZeroDivisionError" {
 		t.Errorf("a cell that fails: %+v, %v", r, err)
 	}
-	// A parked interpreter can be restarted, and then has the host's descriptors
-	// again.
+	// A parked interpreter can be restarted, and then uses the host's descriptors again.
 	if _, err := e.RestartContext(ctx, "one", python); err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +104,11 @@ func TestPauseParksInterpreters(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestPauseParkUnanswered verifies that an unresponsive interpreter prevents a
-// pause, and that its context can be used as before afterwards.
+// TestUnresponsiveInterpreterPreventsPause verifies that an unresponsive interpreter prevents a pause, and that
+// its context remains usable.
 //
 //suite:part core
-func TestPauseParkUnanswered(t *testing.T) {
+func TestUnresponsiveInterpreterPreventsPause(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	if _, err := e.Create(ctx, brig.Spec{Name: "one"}); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestPauseEndsPassiveCalls verifies that a pause ends the calls that only wait or
-// transfer data: attached processes, file watches and connections to ports. They
-// tell that the sandbox was paused, and the next calls resume it.
+// TestPauseEndsPassiveCalls verifies that a pause ends the calls that only wait or transfer data:
+// attached processes, file watches and connections to ports. These calls report that the sandbox
+// was paused, and later calls resume it.
 //
 //suite:part core
 func TestPauseEndsPassiveCalls(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPauseEndsPassiveCalls(t *testing.T) {
 		shellOut(t, ctx, e, "one", "touch /workspace/file")
 		select {
 		case seen = <-watches:
-		case <-time.After(50 * time.Millisecond): // the watch had not begun
+		case <-time.After(50 * time.Millisecond): // the watch had not begun yet
 		}
 	}
 	conn, err := e.Dial(ctx, "one", 8000)
@@ -74,11 +74,11 @@ func TestPauseEndsPassiveCalls(t *testing.T) {
 			t.Errorf("%s has not ended", what)
 		}
 	}
-	again, err := e.Dial(ctx, "one", 8000)
+	second, err := e.Dial(ctx, "one", 8000)
 	if err != nil {
 		t.Fatalf("connect after the pause: %v", err)
 	}
-	again.Close()
+	second.Close()
 	if now, err := e.Get(ctx, "one"); err != nil || now.State != brig.Running {
 		t.Errorf("after a connection it is %+v, %v", now, err)
 	}

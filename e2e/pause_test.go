@@ -39,8 +39,8 @@ func shellOut(t *testing.T, ctx context.Context, svc brig.Service, name, script 
 	return strings.TrimSpace(out.String())
 }
 
-// wantPausedOnHost fails the test unless a paused sandbox has no process and no
-// cgroup on the host, but has a save.
+// wantPausedOnHost fails the test unless a sandbox has a save, but no process and no cgroup on
+// the host.
 func wantPausedOnHost(t *testing.T, dir string, id brig.ID) {
 	t.Helper()
 	for _, left := range traces(t, dir) {
@@ -62,9 +62,8 @@ func wantPausedOnHost(t *testing.T, dir string, id brig.ID) {
 	}
 }
 
-// TestPauseToDisk verifies that a paused sandbox has no process and no cgroup
-// on the host. A call must resume it with its variables, files, processes and
-// open files, repeatedly.
+// TestPauseToDisk verifies that a paused sandbox has no process and no cgroup on the host, and
+// that a call resumes it with its variables, files, processes and open files, even repeatedly.
 //
 //suite:part core
 func TestPauseToDisk(t *testing.T) {
@@ -95,7 +94,7 @@ func TestPauseToDisk(t *testing.T) {
 			t.Errorf("after the pause it is %s: %+v", paused.State, paused.Pause)
 		}
 		wantPausedOnHost(t, dir, box.ID)
-		if again, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil || again.State != brig.Paused {
+		if second, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil || second.State != brig.Paused {
 			t.Errorf("a second pause: %v", err)
 		}
 		want := fmt.Sprint(42 + generation)
@@ -227,11 +226,11 @@ func awaitNoProcess(t *testing.T, ctx context.Context, svc brig.Service, name st
 	}
 }
 
-// TestPausedSandboxesAreEnded verifies that every method of ending a sandbox
-// works while it is paused, and leaves no resources on the host.
+// TestPausedSandboxesCanBeEnded verifies that a paused sandbox can be ended in every way, and that
+// no resources remain on the host.
 //
 //suite:part core
-func TestPausedSandboxesAreEnded(t *testing.T) {
+func TestPausedSandboxesCanBeEnded(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// earlierPrograms copies the programs of a provider to a directory. The copies work like the
-// originals, but a save distinguishes them by their digests.
+// earlierPrograms copies the programs of a provider to a directory, as programs of an earlier
+// version. The copies behave like the originals, but have different digests.
 func earlierPrograms(t *testing.T, o gvisor.Options, dir string) gvisor.Options {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -35,13 +35,13 @@ func earlierPrograms(t *testing.T, o gvisor.Options, dir string) gvisor.Options 
 	return o
 }
 
-// TestEarlierVersionsSavesAreRestored saves sandboxes of an earlier version and restores them with
-// a provider of this version. They must continue, in the programs of the earlier version,
-// even when they are saved again and when this version took them over before the save.
-// These programs stay until nothing needs them. The controls are restores without them.
+// TestSavesOfEarlierVersionAreRestored verifies that a provider of this version can restore saves
+// of sandboxes of an earlier version, even if this version saves the sandboxes again or took them
+// over before the save. The sandboxes continue in the earlier version's programs, which remain
+// until they are no longer needed. The controls are restores without these programs.
 //
 //suite:part crash
-func TestEarlierVersionsSavesAreRestored(t *testing.T) {
+func TestSavesOfEarlierVersionAreRestored(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
 	o := p.Options
@@ -119,7 +119,7 @@ func TestEarlierVersionsSavesAreRestored(t *testing.T) {
 	wantMissing("one")
 	one = restore("one")
 
-	two, err := p.Recover(ctx, "two", create("two").Handle()) // this version takes over
+	two, err := p.Recover(ctx, "two", create("two").Handle()) // this version takes over the sandbox
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,16 +127,16 @@ func TestEarlierVersionsSavesAreRestored(t *testing.T) {
 	wantMissing("two")
 	two = restore("two")
 
-	// A sandbox needs the programs, then only a save.
+	// The programs are needed by a sandbox, and then only by a save.
 	past := time.Now().Add(-48 * time.Hour)
 	for _, file := range []string{old.Engine, old.Shim, old.Agent} {
 		if err := os.Chtimes(file, past, past); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sweep := func(known ...brig.ID) (left int) {
+	sweep := func(keep ...brig.ID) (left int) {
 		all := map[brig.ID]bool{}
-		for _, id := range known {
+		for _, id := range keep {
 			all[id] = true
 		}
 		if _, err := p.Sweep(ctx, all); err != nil {
@@ -154,9 +154,9 @@ func TestEarlierVersionsSavesAreRestored(t *testing.T) {
 	if err := p.RemoveSave(ctx, "two"); err != nil {
 		t.Fatal(err)
 	}
-	forgetShim(t, filepath.Join(o.DataDir, "sandboxes", "two")) // as versions that did not record it
+	removeShimPath(t, filepath.Join(o.DataDir, "sandboxes", "two")) // like versions that did not record the shim
 	if n := sweep("two"); n != 3 {
-		t.Errorf("%d programs are left while a sandbox runs in them", n)
+		t.Errorf("%d programs remain while a sandbox runs in them", n)
 	}
 	save(two, "two")
 	if err := two.Destroy(ctx); err != nil {
@@ -182,8 +182,8 @@ func instanceShell(t *testing.T, in brig.Instance, script string) string {
 	return out.String()
 }
 
-// forgetShim removes the path of the shim from the order of a sandbox.
-func forgetShim(t *testing.T, dir string) {
+// removeShimPath removes the path of the shim from a sandbox's order file.
+func removeShimPath(t *testing.T, dir string) {
 	t.Helper()
 	file := filepath.Join(dir, "order.json")
 	b, err := os.ReadFile(file)

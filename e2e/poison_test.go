@@ -12,9 +12,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// interpreterChanges are changes that a program may leave behind in its
-// interpreter and its sandbox, each with the mark that lookProgram prints for
-// it.
+// interpreterChanges are changes that a program may make to its interpreter and its sandbox, each
+// with the mark that lookProgram prints if it detects the change.
 var interpreterChanges = []struct{ name, mark, code string }{
 	{"variable", "variable", "SECRET = 'a'"},
 	{"builtin", "builtin", "import builtins\nbuiltins.hex = lambda x: 42"},
@@ -33,8 +32,8 @@ var interpreterChanges = []struct{ name, mark, code string }{
 	{"closed descriptors", "silence", "import os\nos.closerange(1, 3)"},
 }
 
-// lookProgram prints the changes that it detects, and no output in a clean
-// interpreter.
+// lookProgram prints the marks of the changes that it detects, and prints nothing in an
+// unmodified interpreter.
 const lookProgram = `
 def look():
     import json, os, resource, signal, sys, threading
@@ -61,10 +60,9 @@ look()
 
 const clean = "found:\n"
 
-// TestSandboxChangesAreDiscarded verifies that the changes that one caller's
-// program makes to its interpreter and its sandbox never reach another caller.
-// The control is the modified interpreter itself, in which the probe detects
-// them.
+// TestSandboxChangesAreDiscarded verifies that no caller sees changes that another caller's
+// program made to its interpreter and its sandbox. The control is the modified interpreter
+// itself, in which the probe detects the changes.
 //
 //suite:part hostile
 func TestSandboxChangesAreDiscarded(t *testing.T) {
@@ -83,7 +81,7 @@ func TestSandboxChangesAreDiscarded(t *testing.T) {
 					t.Errorf("after %s the next run has %q, %q (%s, %v)", p.name, o.Stdout.Head, o.Stderr.Head, o.Pool, err)
 				}
 			}
-			// The control: the same interpreter, used twice.
+			// The control uses the same interpreter twice.
 			box, err := e.Create(ctx, brig.Spec{})
 			if err != nil {
 				t.Fatal(err)
@@ -103,7 +101,7 @@ func runPoisonAndProbe(t *testing.T, e *engine.Engine, ctx context.Context, sand
 	if strings.Contains(code, "atexit") {
 		code += "\natexit._run_exitfuncs()"
 	}
-	// Disable IPython, which does not survive its own exit hooks.
+	// Disable IPython, which fails after its own exit hooks have run.
 	c, err := e.CreateContext(ctx, sandbox, brig.ContextSpec{Env: map[string]string{"BRIG_NO_IPYTHON": "1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -121,9 +119,9 @@ func runPoisonAndProbe(t *testing.T, e *engine.Engine, ctx context.Context, sand
 	return string(r.Stdout.Head)
 }
 
-// TestPooledSandboxesAreNotShared runs programs of many tenants concurrently,
-// with and without pooled sandboxes. No tenant may receive a used sandbox, and
-// each must receive its own result.
+// TestPooledSandboxesAreNotShared verifies that concurrent programs of many tenants, with and
+// without pooled sandboxes, never get a used sandbox, and that each tenant receives its own
+// results.
 //
 //suite:part hostile
 func TestPooledSandboxesAreNotShared(t *testing.T) {
@@ -136,14 +134,14 @@ func TestPooledSandboxesAreNotShared(t *testing.T) {
 	for i := range 40 {
 		wg.Go(func() {
 			who := brig.WithActor(t.Context(), brig.Actor{Name: "x", Tenant: fmt.Sprintf("tenant-%d", i%5), Role: brig.Member})
-			mine := fmt.Sprintf("secret-%d", i)
-			o, err := e.Run(who, brig.Program{Language: brig.Python, Timeout: time.Minute, Env: map[string]string{"MINE": mine},
+			ownSecret := fmt.Sprintf("secret-%d", i)
+			o, err := e.Run(who, brig.Program{Language: brig.Python, Timeout: time.Minute, Env: map[string]string{"MINE": ownSecret},
 				Code: "import os, socket\nprint(os.environ['MINE'], os.path.exists('/tmp/x'), socket.gethostname())\nopen('/tmp/x', 'w').write('x')"}, brig.IO{})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			want := fmt.Sprintf("%s False %s\n", mine, o.Sandbox)
+			want := fmt.Sprintf("%s False %s\n", ownSecret, o.Sandbox)
 			if string(o.Stdout.Head) != want {
 				t.Errorf("run %d has %q, %q, want %q", i, o.Stdout.Head, o.Stderr.Head, want)
 			}

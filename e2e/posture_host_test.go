@@ -13,19 +13,18 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-// leftCapabilities are the capabilities that gVisor leaves to the processes of
-// a sandbox. With directfs, the sentry opens the image's files directly, below
-// directories that it received as descriptors. It keeps the capabilities to
-// access files of any owner (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER and
-// FSETID), in addition to its own SYS_PTRACE. These capabilities are effective
-// on the host, so other protections matter: an empty root, a seccomp filter,
-// and no descriptors of other directories.
+// leftCapabilities are the capabilities that the host processes of a sandbox retain. With
+// directfs, the sentry opens the image's files directly, below directories that it received as
+// descriptors. It retains the capabilities to access files of any owner (CHOWN, DAC_OVERRIDE,
+// DAC_READ_SEARCH, FOWNER and FSETID), in addition to its own SYS_PTRACE. These capabilities are
+// effective on the host, so the protection depends on an empty root, a seccomp filter, and the
+// absence of descriptors of other directories.
 var leftCapabilities = map[string]string{
 	"sentry": "000000000008001f",
 	"stub":   "000000000008001f",
 }
 
-// TestPostureFromHost inspects the processes of a sandbox from the host.
+// TestPostureFromHost verifies the privileges of a sandbox's host processes.
 //
 //suite:part hostile
 func TestPostureFromHost(t *testing.T) {
@@ -87,7 +86,7 @@ func TestPostureFromHost(t *testing.T) {
 			checkParents(t, pid, false)
 		})
 	}
-	checkParents(t, os.Getpid(), true) // the control: the parents of this test's own directory are reachable
+	checkParents(t, os.Getpid(), true) // the control: the parents of the test's own directory are reachable
 	for _, r := range []string{"shim", "sentry", "stub"} {
 		if seen[r] == 0 {
 			t.Errorf("no %s among %v", r, seen)
@@ -107,14 +106,13 @@ func hostMounts(t *testing.T) string {
 	return string(b)
 }
 
-// checkNamespaceDiffers fails the test unless a process is in a different namespace from this
-// one.
+// checkNamespaceDiffers fails the test if a process is in the same namespace as the test.
 func checkNamespaceDiffers(t *testing.T, pid int, ns string) {
 	t.Helper()
-	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
 	ours, err2 := os.Readlink("/proc/self/ns/" + ns)
-	if err != nil || err2 != nil || theirs == ours {
-		t.Errorf("its %s namespace is the host's: %s, %v, %v", ns, theirs, err, err2)
+	if err != nil || err2 != nil || namespace == ours {
+		t.Errorf("its %s namespace is the host's: %s, %v, %v", ns, namespace, err, err2)
 	}
 }
 
@@ -132,23 +130,23 @@ func checkDescriptors(t *testing.T, pid int, dir, agent string, root image.Root)
 			continue // closed concurrently
 		}
 		kind, _, _ := strings.Cut(link, ":")
-		quota := "/brig/" // the quota file of the sandbox's own cgroup, read to determine the number of processors
+		quota := "/brig/" // the quota file of the sandbox's own cgroup, which determines the number of CPUs
 		switch {
 		case slices.Contains([]string{"socket", "pipe", "anon_inode", "/dev/null", "/memfd"}, kind):
 		case strings.HasPrefix(link, dir+"/"):
 		case link == "/" && !sameFile(fd, "/"): // a mount that is not visible elsewhere
-		case readOnly(pid, fd) && (link == agent || ofImage(fd, link, root)):
+		case readOnly(pid, fd) && (link == agent || isImageFile(fd, link, root)):
 		case readOnly(pid, fd) && strings.Contains(link, quota) && strings.Contains(link, "/"+filepath.Base(dir)+"/cpu."):
 		default:
-			if again, err := os.Readlink(fd); err == nil && again == link {
+			if target, err := os.Readlink(fd); err == nil && target == link {
 				t.Errorf("%s leads to %s", fd, link)
 			}
 		}
 	}
 }
 
-// checkParents checks whether the host's root can be reached through the parent
-// directories of a directory that a process has open.
+// checkParents verifies whether the host's root is reachable through the parents of a directory
+// that a process has open.
 func checkParents(t *testing.T, pid int, want bool) {
 	t.Helper()
 	if want {
@@ -194,16 +192,16 @@ func readOnly(pid int, fd string) bool {
 	return false
 }
 
-// ofImage reports whether a descriptor refers to a file of the image. The
-// file's name is relative to its mount, so ofImage compares inodes.
-func ofImage(fd, name string, root image.Root) bool {
+// isImageFile reports whether a descriptor refers to a file of the image. It compares inodes,
+// because the file's name is relative to its mount.
+func isImageFile(fd, name string, root image.Root) bool {
 	places := []string{root.Dir + name}
 	for _, b := range root.Binds {
 		places = append(places, b.Source+name)
 	}
 	for _, p := range places {
-		// The sentry opens links without following them, so compare the link's
-		// own inode, too.
+		// The sentry opens symbolic links without following them, so compare the link's own
+		// inode, too.
 		have, err := os.Lstat(p)
 		if st, err2 := os.Stat(fd); err == nil && err2 == nil && os.SameFile(st, have) || sameFile(fd, p) {
 			return true

@@ -24,7 +24,7 @@ func parentOf(pid int) int {
 	return n
 }
 
-// statusOf returns the lines of a process's status.
+// statusOf returns the fields of a process's status file in /proc.
 func statusOf(pid int) map[string]string {
 	out := map[string]string{}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -38,8 +38,8 @@ func statusOf(pid int) map[string]string {
 	return out
 }
 
-// sandboxProcesses lists the shim of a sandbox's directory and its descendants,
-// and all other processes whose arguments contain the directory.
+// sandboxProcesses lists the shim of a sandbox directory, the shim's descendants, and all other
+// processes whose arguments contain the directory.
 func sandboxProcesses(dir string) []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}
@@ -73,8 +73,7 @@ func sandboxProcesses(dir string) []int {
 func role(pid int) string {
 	args := cmdline(pid)
 	if len(args) == 0 {
-		// The stubs do not have the sentry's memory, and therefore not its
-		// arguments.
+		// The stubs do not share the sentry's memory, so they have no arguments.
 		return "stub"
 	}
 	switch name := filepath.Base(args[0]); {

@@ -18,12 +18,12 @@ var update = flag.Bool("update", false, "write what is found as what is expected
 
 const goldenPosture = "testdata/posture.json"
 
-// views are the methods of running a program in a sandbox.
+// views are the ways to run a program in a sandbox.
 var views = []string{"user exec", "root exec", "user run", "root run"}
 
-// TestPosture verifies that a program's environment and privileges in a sandbox
-// are exactly those in the reviewed golden file. A difference means that the
-// isolation has changed: review it before you run the test with -update.
+// TestPosture verifies that a program's environment and privileges in a sandbox match the
+// reviewed golden file. A difference means that the isolation has changed: review the difference
+// before you run the test with -update.
 //
 //suite:part hostile
 func TestPosture(t *testing.T) {
@@ -46,8 +46,8 @@ func TestPosture(t *testing.T) {
 	}
 }
 
-// attackClassOf returns the ID of a fact's attack class, or "" if the fact does
-// not result from an attack. The longest matching prefix applies.
+// attackClassOf returns the ID of a fact's attack class, or "" if the fact does not belong to an
+// attack. The longest matching prefix applies.
 func attackClassOf(fact string) string {
 	best, id := "", ""
 	for prefix, of := range map[string]string{
@@ -65,8 +65,8 @@ func attackClassOf(fact string) string {
 	return id
 }
 
-// TestPostureDetectsDisabledProtections verifies that the same comparison detects each disabled
-// protection. The given facts must be among the differences.
+// TestPostureDetectsDisabledProtections is the control of TestPosture: the same comparison must
+// detect each disabled protection by the expected facts.
 //
 //suite:part hostile
 func TestPostureDetectsDisabledProtections(t *testing.T) {
@@ -150,8 +150,8 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 	return out
 }
 
-// withoutAgent subtracts the agent's threads, whose number varies, from root's
-// process limit, because gVisor counts them as root's processes.
+// withoutAgent removes the effect of the agent's threads from root's process limit. gVisor counts
+// the threads as root's processes, and their number varies.
 func withoutAgent(facts map[string]string) {
 	var soft, hard, limit = 0, 0, brig.DefaultLimitRange().Default.Processes
 	n, err := fmt.Sscanf(facts["rlimit.nproc"], "%d %d", &soft, &hard)
@@ -160,7 +160,7 @@ func withoutAgent(facts map[string]string) {
 	}
 }
 
-// differences lists the facts that differ from the expected ones.
+// differences lists the facts that differ from the expected facts.
 func differences(want, got map[string]string) []string {
 	var out []string
 	for k, v := range want {
@@ -179,8 +179,8 @@ func differences(want, got map[string]string) []string {
 	return out
 }
 
-// writeGolden writes the golden file. Facts that all views share are under
-// "always"; the others are under the view's name.
+// writeGolden writes the golden file. Facts that are the same in all views are under "always";
+// the others are under the name of the view.
 func writeGolden(t *testing.T, got map[string]map[string]string) {
 	t.Helper()
 	golden := map[string]map[string]string{"always": {}}

@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestPostureFiles verifies that a sandbox has no socket, FIFO or device
-// outside of /dev, and no file that raises privileges when executed. A setuid
-// file that root creates must have no effect.
+// TestPostureFiles verifies that a sandbox has no socket, FIFO or device outside /dev, and no
+// file that raises privileges when it is executed. A setuid file that root creates has no effect.
 //
 //suite:part hostile
 func TestPostureFiles(t *testing.T) {

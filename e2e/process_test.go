@@ -36,7 +36,7 @@ func (h *processEvents) record(ev brig.ProcessEvent) error {
 	return nil
 }
 
-// printed returns the output so far.
+// printed returns the output that has been received so far.
 func (h *processEvents) printed() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,15 +109,14 @@ func TestProcesses(t *testing.T) {
 	if err := ps.CloseInput(ctx, p.PID); err != nil {
 		t.Error(err)
 	}
-	// A second call has no effect, unless the process has ended since the first
-	// call.
+	// The second call has no effect, or fails because the process has ended.
 	if err := ps.CloseInput(ctx, p.PID); err != nil && brig.KindOf(err) != brig.NotFound {
 		t.Error(err)
 	}
 	if err := <-done; err != nil || h.end == nil || h.end.ExitCode != 3 || h.stdout.String() != "out\ntyped\n" || h.stderr.String() != "err\n" {
 		t.Errorf("Attach = %v: %q %q %+v", err, &h.stdout, &h.stderr, h.end)
 	}
-	// A client that attaches late can read the output from any offset.
+	// A client that attaches later can read the output from any offset.
 	h, done = listen(ctx, ps, p.PID, 4)
 	if err := <-done; err != nil || h.stdout.String()+h.stderr.String() != "typed\nerr\n" && h.stdout.String() != "typed\n" {
 		t.Errorf("late: %v %q %q", err, &h.stdout, &h.stderr)
@@ -141,8 +140,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 
-	// Attach waits for all processes that hold the output open, but not for
-	// other processes.
+	// Attach waits only for processes that hold the output open.
 	p = start(t, ctx, ps, script("(sleep 0.5; echo late) & echo now"))
 	h, done = listen(ctx, ps, p.PID, 0)
 	if err := <-done; err != nil || h.stdout.String() != "now\nlate\n" || h.end.ExitCode != 0 {
@@ -198,16 +196,16 @@ func TestTerminal(t *testing.T) {
 	say("stty size; tty; echo $TERM\n")
 	h.until(t, "24 80\r\n/dev/pts/")
 	other.until(t, "24 80\r\n")
-	// readline reads the size and writes it back before it prints a prompt, so
-	// that a size set in between is lost.
+	// Before it prints a prompt, readline reads the size and writes it back, which would undo a
+	// concurrent Resize.
 	h.until(t, "\r\nxterm\r\n\x1b[?2004h> ")
 	if err := ps.Resize(ctx, p.PID, brig.Terminal{Columns: 100, Rows: 30}); err != nil {
 		t.Error(err)
 	}
 	say("stty size\n")
 	h.until(t, "30 100\r\n")
-	// When the program prints, it is the terminal's foreground job: Ctrl-C is a
-	// signal for it, and no key for readline.
+	// A program that prints is the terminal's foreground job: Ctrl-C then sends it a signal, and
+	// is not a key for readline.
 	say("sh -c 'echo go$((1+1)); exec sleep 1000'\n")
 	h.until(t, "go2\r\n")
 	say("\x03") // Ctrl-C
@@ -225,8 +223,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestProcessOutlivesServer verifies that a process outlives its server, and
-// that the next server lists it.
+// TestProcessOutlivesServer verifies that a process outlives its server and is listed by the next
+// server.
 //
 //suite:part crash
 func TestProcessOutlivesServer(t *testing.T) {
@@ -247,7 +245,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.until(t, "got 1")
-	time.Sleep(time.Second) // until the process is recorded
+	time.Sleep(time.Second) // wait until the process is recorded
 	s.kill()
 	if err := <-done; err == nil {
 		t.Error("nobody was told that the server died")

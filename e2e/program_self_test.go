@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// programsOf reads programs of the interpreters' tests.
+// programsOf reads programs from the test data of package interpreter.
 func programsOf(t *testing.T, name string) []txtar.File {
 	t.Helper()
 	a, err := txtar.ParseFile("../interpreter/testdata/" + name)
@@ -31,7 +31,7 @@ type ranProgram struct {
 	Error          any
 }
 
-// runFile runs a program, in the language of its file's extension, with input
+// runFile runs a program in the language that its file extension indicates, with the given input
 // files by path.
 func (s *server) runFile(t *testing.T, p txtar.File, files map[string]string) (a ranProgram) {
 	t.Helper()
@@ -58,8 +58,8 @@ func (s *server) runFile(t *testing.T, p txtar.File, files map[string]string) (a
 	return a
 }
 
-// TestProgramMain runs programs that call their main function in many ways. It
-// must run once.
+// TestProgramMain verifies that a program's main function runs exactly once, regardless of how
+// the program calls it.
 //
 //suite:part core
 func TestProgramMain(t *testing.T) {
@@ -79,17 +79,17 @@ func TestProgramMain(t *testing.T) {
 	}
 }
 
-// TestProgramFile runs programs that use their own file, even next to a file of
-// the caller with its name.
+// TestProgramFile verifies that a program can use its own source file, even next to a file of the
+// caller with the same name.
 //
 //suite:part core
 func TestProgramFile(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	for _, p := range testenv.Share(t, programsOf(t, "self.txtar"), 12) {
-		for _, taken := range []bool{false, true} {
+		for _, nameTaken := range []bool{false, true} {
 			files := map[string]string{"data.txt": "ok"}
 			name := p.Name
-			if taken {
+			if nameTaken {
 				name += "/taken"
 				for _, other := range []string{"main.py", "main.js", "main.mjs", "main.sh"} {
 					files[other] = "another program"
@@ -104,9 +104,9 @@ func TestProgramFile(t *testing.T) {
 	}
 }
 
-// TestProgramFileAndWorkspace verifies that a workspace does not keep the file
-// of a program, however the program ends, and keeps a file that the program
-// wrote there itself.
+// TestProgramFileAndWorkspace verifies that a program's source file is never committed to its
+// workspace, however the program ends, while a file of the same name that the program wrote
+// itself is committed.
 //
 //suite:part workspaces
 func TestProgramFileAndWorkspace(t *testing.T) {
@@ -116,7 +116,7 @@ func TestProgramFileAndWorkspace(t *testing.T) {
 	}
 	sealed := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceReadOnly}
 	direct := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
-	// Only the forked process asks for the file, which it cannot tell the server.
+	// Only the forked process uses the file, and it cannot report this to the server.
 	const forked = "import os, sys\nif os.fork() == 0:\n    open('g', 'w').write(open(getattr(sys.modules['__main__'], '__fi' 'le__')).read())\n    os._exit(0)\nos.wait()\nassert open('g').read()"
 	for _, c := range []struct {
 		name    string

@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// TestProgramsOnHost verifies that programs have the expected results in
-// sandboxes on this host.
+// TestProgramsOnHost verifies that the suite's programs have the expected results in sandboxes on
+// this host.
 //
 //suite:part core
 func TestProgramsOnHost(t *testing.T) {
@@ -25,8 +25,8 @@ func TestProgramsOnHost(t *testing.T) {
 	})
 }
 
-// TestProgramsAtExecman verifies the same at an executor manager, which is
-// another Brig server.
+// TestProgramsAtExecman verifies that the suite's programs have the expected results on an
+// executor manager.
 //
 //suite:part clients full
 func TestProgramsAtExecman(t *testing.T) {

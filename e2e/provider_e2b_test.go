@@ -41,7 +41,7 @@ func TestE2BProviderConformance(t *testing.T) {
 	})
 }
 
-// provider opens the E2B provider with the given directory.
+// provider opens an E2B provider with the given data directory, key and agent binary.
 func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider {
 	t.Helper()
 	config := e2b.Driver().Config().(*e2b.Config)
@@ -53,12 +53,11 @@ func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider
 	return p
 }
 
-// TestE2BProviderEnds verifies that a failed creation leaves no sandbox in the
-// cloud. The provider must also detect a sandbox that ended there without a
-// request from the provider.
+// TestE2BProviderDetectsEndedSandboxes verifies that a failed creation leaves no sandbox in the cloud, and that
+// the provider detects a sandbox that ended without its request.
 //
 //suite:part providers
-func TestE2BProviderEnds(t *testing.T) {
+func TestE2BProviderDetectsEndedSandboxes(t *testing.T) {
 	s := startE2B(t)
 	site := t.TempDir()
 	if err := s.provider(t, t.TempDir(), "e2b_"+strings.Repeat("0", 40), "").(brig.Checker).Check(t.Context()); brig.KindOf(err) != brig.InvalidConfig {

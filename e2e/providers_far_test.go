@@ -13,10 +13,9 @@ import (
 	"github.com/brig-run/brig/provider/execman"
 )
 
-// TestRemoteProviders verifies that a server sends programs to another server,
-// and to the test double of AgentRun, according to the administrator's
-// configuration. The response must contain the provider, and the server must
-// reject unsupported requests before it sends data to the provider.
+// TestRemoteProviders verifies that a server sends programs to another server, and to the test
+// double of AgentRun, as the administrator configured, and that the response contains the
+// provider. The server rejects unsupported requests before it sends data to the provider.
 //
 //suite:part providers
 func TestRemoteProviders(t *testing.T) {
@@ -53,8 +52,8 @@ func TestRemoteProviders(t *testing.T) {
 			t.Errorf("TypeScript at %s: %+v, %v", name, o, err)
 		}
 		_, err = c.Run(t.Context(), brig.Program{Command: []string{"ls"}, Placement: at}, brig.IO{})
-		if told := brig.AsError(err); told == nil || told.Kind != brig.FailedPrecondition || told.Field != "command" {
-			t.Errorf("a command at %s: %+v", name, told)
+		if apiErr := brig.AsError(err); apiErr == nil || apiErr.Kind != brig.FailedPrecondition || apiErr.Field != "command" {
+			t.Errorf("a command at %s: %+v", name, apiErr)
 		}
 		_, err = c.Create(t.Context(), brig.Spec{Placement: at})
 		if err == nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// manager is a server whose executor manager API is used by other servers.
+// manager is a server whose executor manager API serves as the provider of other servers.
 type manager struct {
 	*server
 	dir, config, url string
@@ -46,7 +46,7 @@ func startManager(t *testing.T) *manager {
 // restart restarts the server.
 func (m *manager) restart(t *testing.T) { m.server = startServer(t, m.dir, "--config", m.config) }
 
-// configure configures a provider of a server. The test fails on an error.
+// configure configures a provider of the server, and fails the test on an error.
 func (s *server) configure(id string, fields map[string]any) {
 	s.t.Helper()
 	raw, err := json.Marshal(fields)
@@ -68,8 +68,8 @@ func doublingProgram(n int) (p brig.Program, out string) {
 	return brig.Program{Language: brig.Python, Code: fmt.Sprintf("import time\ntime.sleep(0.05)\nprint(%d * 2)", n), Timeout: time.Minute}, fmt.Sprintf("%d\n", n*2)
 }
 
-// runMany runs n programs, six at a time, checks their results, and calls each
-// with the route of each result.
+// runMany runs n programs, six at a time, verifies their results, and calls each with the route
+// of each result.
 func (s *server) runMany(n int, each func(i int, r brig.Route)) {
 	s.t.Helper()
 	svc := s.client()
@@ -94,10 +94,9 @@ func (s *server) runMany(n int, each func(i int, r brig.Route)) {
 	all.Wait()
 }
 
-// TestProviderFailover verifies that no program is lost when a provider crashes
-// under load: the next provider runs its programs and all subsequent ones, and
-// each result reports this. When the provider is available again, it must
-// receive programs again.
+// TestProviderFailover verifies that no program is lost when a provider crashes under load: the
+// next provider runs its programs and all subsequent ones, and each result reports the provider.
+// The crashed provider receives programs again when it is back.
 //
 //suite:part providers
 func TestProviderFailover(t *testing.T) {
@@ -160,8 +159,8 @@ func TestProviderFailover(t *testing.T) {
 	t.Logf("traffic returned %v after the server did", time.Since(begin).Round(time.Millisecond))
 }
 
-// TestProviderSwitches changes the active provider under load. No program may
-// fail.
+// TestProviderSwitches verifies that no program fails while the active provider changes under
+// load.
 //
 //suite:part providers full
 func TestProviderSwitches(t *testing.T) {
@@ -198,9 +197,8 @@ func TestProviderSwitches(t *testing.T) {
 	t.Logf("%d runs: %v", runs, count)
 }
 
-// TestProvidersAgree verifies that programs have the same results on every
-// provider of a server. Each provider is configured and tested as by an
-// administrator, and removed again.
+// TestProvidersAgree verifies that programs have the same results on every provider of a server.
+// As an administrator would, it configures, tests and removes each provider.
 //
 //suite:part providers full
 func TestProvidersAgree(t *testing.T) {
@@ -247,7 +245,7 @@ func TestProvidersAgree(t *testing.T) {
 	}
 }
 
-// behindSSH starts an SSH host, and returns the provider configuration for it.
+// behindSSH starts an SSH host and returns its provider configuration.
 func behindSSH(t *testing.T) map[string]any {
 	t.Helper()
 	dir := t.TempDir() // the directory of the remote agent, which ends with the test
@@ -258,8 +256,7 @@ func behindSSH(t *testing.T) map[string]any {
 	}
 }
 
-// cloudOf returns the provider configuration that uses another server in place
-// of E2B's cloud.
+// cloudOf returns a provider configuration that uses another server in place of E2B's cloud.
 func cloudOf(t *testing.T, other *server) map[string]any {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(other.dir, "e2b.key"))
@@ -281,8 +278,7 @@ func (s *server) configureTemporarily(t *testing.T, id string, fields map[string
 		t.Fatalf("configure %s: %v", id, err)
 	}
 	t.Cleanup(func() {
-		// The last program's sandbox is removed only after the response, so
-		// retry.
+		// Retry, because the last program's sandbox is removed only after the response.
 		err := svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
 		for end := time.Now().Add(2 * patience); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
@@ -315,7 +311,7 @@ func TestSettingsReloadFromDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		for a.active() != id {
+		for a.activeProvider() != id {
 			if time.Since(begin) > patience {
 				t.Fatalf("%s is not active", id)
 			}
@@ -329,8 +325,8 @@ func TestSettingsReloadFromDatabase(t *testing.T) {
 	}
 }
 
-// active returns the ID of the active provider.
-func (s *server) active() string {
+// activeProvider returns the ID of the active provider.
+func (s *server) activeProvider() string {
 	s.t.Helper()
 	list, err := s.client().Providers(s.t.Context())
 	if err != nil {
@@ -344,8 +340,8 @@ func (s *server) active() string {
 	return ""
 }
 
-// TestProviderSecret verifies that a provider's secrets are encrypted at rest,
-// displayed only as their last four characters, and not stored elsewhere.
+// TestProviderSecret verifies that a provider's secrets are stored only in encrypted form, and
+// that only their last four characters are displayed.
 //
 //suite:part providers
 func TestProviderSecret(t *testing.T) {
@@ -393,7 +389,7 @@ func TestProviderSecret(t *testing.T) {
 		}
 		look(path, []byte(text))
 	}
-	// files searches the whole directory, except for Brig's own programs.
+	// files searches the whole data folder except for Brig's own programs.
 	files := func() (kept int) {
 		found = 0
 		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -416,14 +412,14 @@ func TestProviderSecret(t *testing.T) {
 		return kept
 	}
 	kept := files()
-	// The control: the search finds the public part of the configuration, so it
-	// would find a secret.
+	// The control: the search finds the public part of the configuration, so it would also find a
+	// plaintext secret.
 	if found == 0 || kept < 10 {
-		t.Errorf("among %d files none has the configuration at all", kept)
+		t.Errorf("none of %d files contains the configuration", kept)
 	}
 	if err := a.stop(); err != nil {
 		t.Error(err)
 	}
-	files() // search again once there are no pending writes
+	files() // search again when no writes are pending
 	look("the log", []byte(a.errs.String()))
 }

@@ -21,8 +21,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// pythonTools lists the published dependency of the Python package, and the
-// tools that check the package.
+// pythonTools lists the dependency of the Python package, and the tools that test the package.
 var pythonTools = []string{"httpx==0.28.1", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.6"}
 
 // pythonPackage builds the package's wheel and returns a PYTHONPATH with the
@@ -39,8 +38,8 @@ func pythonPackage(t *testing.T) string {
 	return site + ":" + tools
 }
 
-// pythonLister lists the sandboxes of a data folder for each line of its input,
-// with a blocking client and with one for asyncio, which last as long as it.
+// pythonLister lists the sandboxes of a data folder for each line of its input, with a blocking
+// client and an asyncio client that stay open until it ends.
 const pythonLister = `
 import asyncio, sys
 import brig, brig.sync
@@ -60,8 +59,8 @@ async def main():
 asyncio.run(main())
 `
 
-// TestPythonOutlivesServer verifies for the Python package what
-// TestClientsOutliveServer verifies for commands.
+// TestPythonOutlivesServer is like TestClientsOutliveServer, but for the clients of the Python
+// package.
 //
 //suite:part clients full
 func TestPythonOutlivesServer(t *testing.T) {
@@ -111,8 +110,8 @@ func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cm
 	return cmd
 }
 
-// TestPython runs the package's own tests with its wheel: against a server,
-// against the E2B API, and with an engine that is started on demand.
+// TestPython runs the Python package's own tests against its wheel: with a server, with the E2B
+// API, and with an engine that is started on demand.
 //
 //suite:part clients full
 func TestPython(t *testing.T) {
@@ -136,20 +135,20 @@ func TestPython(t *testing.T) {
 	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 60)
 }
 
-// Images in the script.
+// Images that the script uses.
 const (
 	pythonSlim = "python:3.11-slim"
 	nodeSlim   = "node:20-slim"
 )
 
-// TestPythonScript verifies that a script prints the same output with a local
-// engine, with a server, through a Docker Engine and with the E2B protocol.
-// With E2B, it excludes the features that the protocol lacks.
+// TestPythonScript verifies that a script prints the same output with a local engine, a server, a
+// Docker Engine and the E2B protocol. With E2B, the test excludes features that the protocol
+// lacks.
 //
 //suite:part clients full
 func TestPythonScript(t *testing.T) {
 	needRoot(t)
-	if os.Getenv("BRIG_LAB") == "" { // the test is not in the lab, which has no network
+	if os.Getenv("BRIG_LAB") == "" { // outside the lab, which has no network
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			t.Skip("no mmdebstrap (make setup installs it)")
 		}
@@ -193,8 +192,7 @@ func TestPythonScript(t *testing.T) {
 	t.Run("docker", func(t *testing.T) { s.scriptAtDocker(t, prints, want) })
 }
 
-// scriptAtDocker runs the script with a server that creates all sandboxes on a
-// Docker Engine.
+// scriptAtDocker runs the script with a server that creates sandboxes only on a Docker Engine.
 func (s *e2bServer) scriptAtDocker(t *testing.T, prints func(*testing.T, string, ...string), want string) {
 	d := startDocker(t)
 	for _, name := range []string{pythonSlim, nodeSlim} {
@@ -212,9 +210,9 @@ func (s *e2bServer) scriptAtDocker(t *testing.T, prints func(*testing.T, string,
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
-	// A probe of the enforcement may have created another container.
+	// A probe of the enforcement may have created an additional container.
 	if n := d.created(t, begin); n < 7 || n > 8 {
-		t.Errorf("%d containers were made, want 7: one for each sandbox, and for the one with rules, too", n)
+		t.Errorf("%d containers created, want 7: one for each sandbox, including the one with egress rules", n)
 	}
 }
 
@@ -233,8 +231,8 @@ func (l *dockerLab) created(t *testing.T, since time.Time) (n int) {
 	}
 }
 
-// slimImages returns the address of a registry that replaces Docker's. It has
-// the images of the script: one root file system under both names.
+// slimImages returns the address of a registry that replaces Docker's. It provides the script's
+// images, which have the same root file system.
 func slimImages(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(registry.New(registry.Logger(log.New(testLog{t}, "", 0))))

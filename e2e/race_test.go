@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// TestRaceDetectorStopsRacyPrograms is the control for the part "race". A data race in the agent
-// must end its sandbox. A data race in the shim or the server must leave a
-// report in the directory that the suite checks.
+// TestRaceDetectorStopsRacyPrograms is the control for the part "race": a data race in the agent
+// ends its sandbox, and a data race in the shim or the server leaves a report in the directory
+// that the suite checks.
 //
 //suite:part race alone
 func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
@@ -39,7 +39,7 @@ func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 		return box.State
 	}
 
-	// The agent may end before it can answer.
+	// The agent may exit before it can respond.
 	_, _ = svc.Exec(t.Context(), "agent", brig.Command{Shell: "touch " + race.Plant}, brig.IO{})
 	eventually(t, "the race in the agent ends its sandbox", func() bool { return state("agent") != brig.Running })
 	if got := state("shim"); got != brig.Running {
@@ -58,7 +58,7 @@ func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 	}
 }
 
-// plantedReports returns the reports of planted races.
+// plantedReports returns the files with reports of planted races.
 func plantedReports(pattern string) (reports []string) {
 	names, _ := filepath.Glob(pattern)
 	for _, name := range names {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// interpreters maps the languages of code blocks in README.md to commands that
-// run them from standard input.
+// interpreters maps the languages of code blocks in README.md to commands that run code from
+// standard input.
 var interpreters = map[string]string{"python": "python3 -", "js": "node --input-type=module -"}
 
 // readme returns the console commands and the code blocks of README.md, in order.
@@ -43,8 +43,8 @@ func readme(t *testing.T) (list []command) {
 	return list
 }
 
-// TestReadme runs the commands and the code of README.md in the order in which
-// they stand, except for those of make. The wheel is built beforehand.
+// TestReadme runs the commands and the code of README.md in order, except for make commands. The
+// wheel is built beforehand.
 //
 //suite:part install full
 func TestReadme(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// forks tries to start n processes beyond the limit, and fails each time.
+// forks is a program that tries n times to start a process beyond the limit.
 const forks = `python3 -c "
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -26,7 +26,7 @@ while left:
 for pid in kids: os.kill(pid, 9)
 "`
 
-// connects tries to open n connections of each kind to an outside address.
+// connects is a program that tries to open n connections of each kind to an outside address.
 const connects = `python3 -c "
 import errno, socket
 for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
@@ -39,10 +39,9 @@ for _ in range(%[1]d):
         except OSError as e: assert e.errno == errno.ENETUNREACH
 "`
 
-// TestRefusalsAreCounted verifies that the sentry counts every refusal, out of
-// reach of programs. It does not count successful calls and other failures. The
-// counts must persist after the end of the sandbox. The control is a sandbox
-// without counters.
+// TestRefusalsAreCounted verifies that the sentry counts every refusal, but no successful calls
+// and no other failures, and that programs cannot change the counts. The counts outlive the
+// sandbox. The control is a sandbox without counters.
 //
 //suite:part hostile
 func TestRefusalsAreCounted(t *testing.T) {
@@ -108,12 +107,12 @@ for family, kind, to in ((socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', 9)),
 	})
 }
 
-// TestRefusalsInTheAuditLog checks that a fork bomb, connections without rules,
-// and names without rules each add one line to the audit log, including for a
-// one-shot. A program without refusals adds no line.
+// TestRefusalsAreAudited verifies that a fork bomb, forbidden connections and forbidden names
+// each add one line to the audit log, even for a one-shot run. A program without refusals adds no
+// line.
 //
 //suite:part hostile
-func TestRefusalsInTheAuditLog(t *testing.T) {
+func TestRefusalsAreAudited(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	limits := brig.DefaultLimitRange().Default
@@ -134,31 +133,31 @@ func TestRefusalsInTheAuditLog(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
-	told := map[string]int{}
+	records := map[string]int{}
 	eventually(t, "lines about what was refused", func() bool {
 		page, err := e.Audit(ctx, brig.AuditQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		clear(told)
+		clear(records)
 		for _, l := range page.Lines {
 			if l.Op != brig.ForkOp && l.Op != brig.NoRouteOp {
 				continue
 			}
 			key := l.Op + " " + l.Detail[brig.DetailName]
-			if _, again := told[key]; again {
+			if _, again := records[key]; again {
 				t.Errorf("%s has another line: %+v", key, l.Detail)
 			}
-			if told[key], err = strconv.Atoi(l.Detail[brig.DetailCount]); err != nil || l.Detail[brig.DetailVerdict] != "denied" {
+			if records[key], err = strconv.Atoi(l.Detail[brig.DetailCount]); err != nil || l.Detail[brig.DetailVerdict] != "denied" {
 				t.Errorf("%+v", l)
 			}
 			if l.Op == brig.ForkOp && l.Detail[brig.DetailLimit] != "32" {
 				t.Errorf("the limit: %+v", l.Detail)
 			}
 		}
-		return len(told) >= 3
+		return len(records) >= 3
 	})
-	if len(told) != 3 || told["limit.processes bomb"] < 100 || told["egress.unreachable dial"] != 40 || told["egress.unreachable name"] < 1 {
-		t.Errorf("%v", told)
+	if len(records) != 3 || records["limit.processes bomb"] < 100 || records["egress.unreachable dial"] != 40 || records["egress.unreachable name"] < 1 {
+		t.Errorf("%v", records)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// releaseFolder returns the directory of the last release that `make release`
-// built.
+// releaseFolder returns the directory of the release that `make release` built last.
 func releaseFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(filepath.Dir(bin(t, "brig")), "release")

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// arm64Timeout bounds the run time of the arm64 virtual machine. Its processor is
-// emulated, so it takes two minutes on a busy host.
+// arm64Timeout is the time limit for the arm64 virtual machine. Its CPU is emulated, so it takes
+// two minutes on a busy host.
 const arm64Timeout = 10 * time.Minute
 
-// arm64Kernel returns the directory of a kernel and a busybox for arm64, which
-// .ci/setup fills.
+// arm64Kernel returns the directory with a kernel and a busybox for arm64, which .ci/setup
+// creates.
 func arm64Kernel(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("BRIG_ARM64_KERNEL")
@@ -34,7 +34,7 @@ func arm64Kernel(t *testing.T) string {
 	return dir
 }
 
-// arm64Program unpacks the arm64 program of the release.
+// arm64Program unpacks the arm64 program of the release, and returns its path.
 func arm64Program(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -51,8 +51,8 @@ func arm64Program(t *testing.T) string {
 	return program
 }
 
-// TestReleaseForArm64 runs sandboxes with the release's arm64 program, in a
-// virtual machine with an emulated processor and cgroup v2.
+// TestReleaseForArm64 verifies that the release's arm64 program can run sandboxes, in a virtual
+// machine with an emulated CPU and cgroup v2.
 //
 //suite:part install full
 func TestReleaseForArm64(t *testing.T) {

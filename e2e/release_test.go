@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// packagedFiles returns the files of a Debian or RPM package, with their modes.
-// The directory of zsh's completions depends on the distribution.
+// packagedFiles returns the files of a Debian or RPM package, with their modes. The argument is
+// the directory of zsh's completions, which depends on the distribution.
 func packagedFiles(zsh string) map[string]string {
 	files := map[string]string{"/usr/bin/brig": "-rwxr-xr-x", "/etc/brig/brig.yaml": "-rw-------"}
 	for _, name := range []string{
@@ -30,7 +30,7 @@ func packagedFiles(zsh string) map[string]string {
 	return files
 }
 
-// madeOf returns the only package in a directory that matches a pattern.
+// madeOf returns the path of the only package in a directory that matches a pattern.
 func madeOf(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -40,7 +40,7 @@ func madeOf(t *testing.T, dir, pattern string) string {
 	return found[0]
 }
 
-// packageRPM verifies the RPM package with rpm's own tool.
+// packageRPM verifies the RPM package with the rpm tool.
 func packageRPM(t *testing.T, dir string) {
 	if _, err := exec.LookPath("rpm"); err != nil {
 		t.Skip("no rpm (make setup installs it)")
@@ -104,8 +104,8 @@ func packageArchive(t *testing.T, dir string) {
 	output(t, "bash", "-n", filepath.Join(root, "completions", "brig.bash"))
 }
 
-// linkedModules returns the modules in the programs, from their Go build
-// information.
+// linkedModules returns the modules that are linked into the programs, according to their Go
+// build information.
 func linkedModules(t *testing.T) map[string]string {
 	t.Helper()
 	modules := map[string]string{}
@@ -217,8 +217,8 @@ func packageLayout(t *testing.T, dir string) {
 	}
 }
 
-// TestHealthcheck verifies that the health check of containers succeeds while
-// the server is ready, and fails if there is no server.
+// TestHealthcheck verifies that the health check of containers succeeds while the server is
+// ready, and fails if no server runs.
 //
 //suite:part install
 func TestHealthcheck(t *testing.T) {

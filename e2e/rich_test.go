@@ -17,9 +17,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestRichCode verifies that a context behaves like a notebook, as agents'
-// clients expect, both in an image built from Debian packages (at full size)
-// and in `host`.
+// TestRichCode verifies that a context behaves like a notebook, as agents' clients expect, in the
+// image host and, at full size, in an image built from Debian packages.
 //
 //suite:part core
 func TestRichCode(t *testing.T) {
@@ -56,7 +55,7 @@ func TestRichCode(t *testing.T) {
 	}
 }
 
-// engineWithImage returns an engine on real gVisor with an image of Debian
+// engineWithImage returns an engine on real gVisor with an image that is built from Debian
 // packages.
 func engineWithImage(t *testing.T, name string, packages ...string) (*engine.Engine, context.Context) {
 	t.Helper()
@@ -96,8 +95,7 @@ func (n notebook) mustRun(source string) *brig.CodeResult {
 	return r
 }
 
-// text returns a value's representation for a MIME type, which must be a
-// string.
+// text returns the representation of a value for a MIME type, which must be a string.
 func (n notebook) text(r brig.Rich, mime string) string {
 	n.t.Helper()
 	var s string
@@ -137,7 +135,7 @@ func (n notebook) figure() {
 	if chart.Type != "line" || chart.Title != "T" || chart.X != "s" || len(chart.Elements) != 1 || len(chart.Elements[0].Points) != 3 || chart.Elements[0].Points[2][1] != 9 {
 		n.t.Errorf("the chart is %+v", chart)
 	}
-	if again := n.mustRun("1"); len(again.Outputs) != 1 || again.Outputs[0].Data["image/png"] != nil {
+	if next := n.mustRun("1"); len(next.Outputs) != 1 || next.Outputs[0].Data["image/png"] != nil {
 		n.t.Error("the figure is shown twice")
 	}
 }
@@ -181,9 +179,8 @@ func (n notebook) exception() {
 	}
 }
 
-// interrupt verifies that interrupted code ends with KeyboardInterrupt, and
-// that the context keeps its variables: after a timeout, after its caller
-// disconnects, and after another client interrupts it.
+// interrupt verifies that interrupted code ends with KeyboardInterrupt, and that the context
+// keeps its variables. The cause is a timeout, a caller that disconnects, or another client.
 func (n notebook) interrupt() {
 	n.t.Helper()
 	n.mustRun("kept = 7")
@@ -215,8 +212,7 @@ func (n notebook) interrupt() {
 	}
 }
 
-// contexts verifies that two contexts work at the same time and do not share
-// variables.
+// contexts verifies that two contexts run concurrently and do not share variables.
 func (n notebook) contexts() {
 	n.t.Helper()
 	var wg sync.WaitGroup
@@ -254,8 +250,8 @@ func (n notebook) restart() {
 	}
 }
 
-// streams verifies that output arrives as soon as it is written, in the correct
-// order relative to displayed values.
+// streams verifies that output arrives as soon as it is written, and in the correct order
+// relative to displayed values.
 func (n notebook) streams() {
 	n.t.Helper()
 	var seen []string
@@ -292,9 +288,8 @@ func (n notebook) hasNode() bool {
 	return r.ExitCode == 0
 }
 
-// order verifies that displays and output that follow each other without a pause keep
-// their order: in a new sandbox, in a pausable one, and after a pause, when the agent
-// carries the output of the interpreter.
+// order verifies that rapid displays and output keep their order: in a new sandbox, in a pausable
+// sandbox, and after a pause, when the agent forwards the interpreter's output.
 func (n notebook) order() {
 	n.t.Helper()
 	const times = 20
@@ -340,7 +335,7 @@ func (n notebook) order() {
 	check(pausable, "after a pause")
 }
 
-// kernel verifies that an image with Jupyter kernels offers their languages.
+// kernel verifies that the languages of an image's Jupyter kernels are available.
 func (n notebook) kernel() {
 	n.t.Helper()
 	c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "jupyter:python3"})
@@ -355,7 +350,7 @@ func (n notebook) kernel() {
 		n.t.Errorf("%+v", r)
 	}
 	_, err = n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "fortran"})
-	if told := brig.AsError(err); told.Kind != brig.InvalidArgument || told.Field != "language" || !strings.Contains(told.Message, "fortran") {
+	if apiErr := brig.AsError(err); apiErr.Kind != brig.InvalidArgument || apiErr.Field != "language" || !strings.Contains(apiErr.Message, "fortran") {
 		n.t.Errorf("a language that is not there: %v", err)
 	}
 }

@@ -15,21 +15,19 @@ import (
 	"time"
 )
 
-// unprivilegedID is the ID of a user whose only processes are those of this test
-// process. No account has it: systemd reserves the range for units. It depends on the process,
-// because a second test run on the host has its own users.
+// unprivilegedID is the ID of a user that only this test process uses. It is in the range that
+// systemd reserves for units, so it is not the ID of an account. It depends on the process ID, so
+// that concurrent test runs use different users.
 var unprivilegedID = uint32(61_184 + os.Getpid()%4_000)
 
-// unprivilegedUser is an unprivileged user with their own brig binary and data
-// folder.
+// unprivilegedUser is an unprivileged user with a brig binary and a data folder.
 type unprivilegedUser struct {
 	t            *testing.T
 	home, binary string
 }
 
-// newUnprivilegedUser creates the user's home. If the host does not allow such
-// a user to create sandboxes, it checks that `brig doctor` reports the reason,
-// and ends the test.
+// newUnprivilegedUser creates the user's home directory. If the host does not allow such a user
+// to create sandboxes, it verifies that `brig doctor` reports the reason, and ends the test.
 func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 	t.Helper()
 	needRoot(t) // to switch to another user
@@ -88,7 +86,7 @@ func (p *unprivilegedUser) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// brig runs a command as the user to its end.
+// brig runs a brig command as the user, and returns its output and exit code.
 func (p *unprivilegedUser) brig(args ...string) (stdout, stderr string, code int) {
 	p.t.Helper()
 	var out, errs bytes.Buffer
@@ -103,8 +101,7 @@ func (p *unprivilegedUser) brig(args ...string) (stdout, stderr string, code int
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// checkNothingLeft fails the test unless all processes and sandboxes of the
-// user end soon.
+// checkNothingLeft fails the test if processes or sandboxes of the user do not end in time.
 func (p *unprivilegedUser) checkNothingLeft() {
 	p.t.Helper()
 	var left []string
@@ -141,8 +138,8 @@ func awaitsInit(dir string) bool {
 	return len(fields) > 1 && fields[0] == "Z" && fields[1] == "1"
 }
 
-// TestRootless runs programs as a user without any privilege: they run in
-// gVisor, as they do for root, and leave no resources behind.
+// TestRootless verifies that an unprivileged user can run programs in gVisor, with the same
+// results as root, and that no resources remain.
 //
 //suite:part install with=rootless
 func TestRootless(t *testing.T) {
@@ -172,7 +169,8 @@ func TestRootless(t *testing.T) {
 	}
 }
 
-// TestRootlessKill kills the command line of an unprivileged user.
+// TestRootlessKill verifies that no processes or sandboxes remain if the brig command of an
+// unprivileged user is killed.
 //
 //suite:part install with=rootless
 func TestRootlessKill(t *testing.T) {
@@ -188,8 +186,8 @@ func TestRootlessKill(t *testing.T) {
 	p.checkNothingLeft()
 }
 
-// TestRootlessServer takes a sandbox through its life cycle on a server of an
-// unprivileged user, and kills the server in the middle.
+// TestRootlessServer verifies the life cycle of a sandbox on an unprivileged user's server, which
+// is killed and restarted in between.
 //
 //suite:part install with=rootless
 func TestRootlessServer(t *testing.T) {

@@ -22,8 +22,7 @@ func screeningServer(t *testing.T, mode string) *server {
 	return startServer(t, t.TempDir(), "--config", file)
 }
 
-// runCode runs `brig run` against the server and returns its output and exit
-// code.
+// runCode runs `brig run` on the server, and returns its output and exit code.
 func (s *server) runCode(args ...string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.Command(bin(s.t, "brig"), append([]string{"--url", s.url, "--key", s.key, "run"}, args...)...)
@@ -41,10 +40,9 @@ const hidden = `x = getattr(__import__("o" + "s"), "sys" "tem")
 x("echo it ran")
 `
 
-// TestScreening verifies that a server with screening rejects code, reports the
-// lines, and runs all other code. It tests one-shots and contexts, through the
-// command line and REST. The control is the same code on a server without
-// screening, which runs it.
+// TestScreening verifies that a server with screening rejects forbidden code, reports the lines,
+// and runs all other code. It covers one-shot runs and contexts, through the brig command and
+// REST. The control is a server without screening, which runs the same code.
 //
 //suite:part core
 func TestScreening(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"unicode/utf16"
 )
 
-// shapes returns the forms of a value to search for: each half of it, and the
-// whole value in its most likely encodings. The value ends in letters and
-// digits, which most forms of escaping leave unchanged.
-func shapes(value string) []string {
+// searchForms returns the texts to search for: each half of the value, and the whole value in its
+// most likely encodings. The value ends in letters and digits, which most encodings leave
+// unchanged.
+func searchForms(value string) []string {
 	r := value[len(value)-26:]
 	out := []string{r[:13], r[13:], hex.EncodeToString([]byte(r)), strings.ToUpper(hex.EncodeToString([]byte(r)))}
 	for offset, skip := range []int{0, 2, 3} {
@@ -34,20 +34,19 @@ func shapes(value string) []string {
 	return out
 }
 
-// within returns the number of occurrences of a value's shapes in b.
+// within returns the number of occurrences of a value's search forms in b.
 func within(b []byte, value string) (n int) {
-	for _, w := range shapes(value) {
+	for _, w := range searchForms(value) {
 		n += bytes.Count(b, []byte(w))
 	}
 	return n
 }
 
-// guestHas returns the number of occurrences of a value in a sandbox's data on
-// the host: in the guest's memory and files, and in the memory of the sandbox's
-// processes.
+// guestHas returns the number of occurrences of a value in the guest's memory and files, and in
+// the memory of the sandbox's host processes.
 func guestHas(t *testing.T, dir, value string) int {
 	t.Helper()
-	words, n := shapes(value), 0
+	words, n := searchForms(value), 0
 	for _, k := range guestMemory(t, dir, words...) {
 		n += k
 	}
@@ -59,8 +58,8 @@ func guestHas(t *testing.T, dir, value string) int {
 	return n
 }
 
-// ownMemory counts the words in a process's private memory: its heap and
-// stacks, as far as they are resident.
+// ownMemory counts the occurrences of words in the private memory of a process: the resident
+// parts of its heap and stacks.
 func ownMemory(t *testing.T, pid int, words []string) (n int) {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -77,13 +76,13 @@ func ownMemory(t *testing.T, pid int, words []string) (n int) {
 		t.Fatal(err)
 	}
 	defer pages.Close()
-	const page, most = 4096, 1 << 30
-	looked := 0
+	const page, maxMapping = 4096, 1 << 30
+	searched := 0
 	for line := range strings.Lines(string(maps)) {
 		var from, to uint64
 		var mode string
 		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || !strings.HasPrefix(mode, "rw") ||
-			strings.Contains(line, "/memfd:") || to-from > most {
+			strings.Contains(line, "/memfd:") || to-from > maxMapping {
 			continue // mapped files are searched separately
 		}
 		present := make([]byte, (to-from)/page*8)
@@ -92,7 +91,7 @@ func ownMemory(t *testing.T, pid int, words []string) (n int) {
 		}
 		for at := from; at < to; {
 			begin := at
-			for at < to && present[(at-from)/page*8+7]&0xc0 != 0 { // in memory, or swapped
+			for at < to && present[(at-from)/page*8+7]&0xc0 != 0 { // in memory, or swapped out
 				at += page
 			}
 			if at == begin {
@@ -100,11 +99,11 @@ func ownMemory(t *testing.T, pid int, words []string) (n int) {
 				continue
 			}
 			b := make([]byte, at-begin)
-			k, _ := mem.ReadAt(b, int64(begin)) // the mapping may have shrunk
-			n, looked = n+countAll(b[:k], words), looked+k
+			k, _ := mem.ReadAt(b, int64(begin)) // the mapping may have shrunk meanwhile
+			n, searched = n+countAll(b[:k], words), searched+k
 		}
 	}
-	if looked == 0 && len(maps) > 0 {
+	if searched == 0 && len(maps) > 0 {
 		t.Errorf("nothing of the memory of process %d (%s) was looked at", pid, role(pid))
 	}
 	return n

@@ -9,11 +9,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// residueScenarios returns scenarios about places in which a value may remain:
-// data that a guest stores, and the server's copies of that data.
+// residueScenarios returns scenarios in which a value might remain in data that a guest stores,
+// or in the server's copies of that data.
 func residueScenarios() []scenario {
-	// In each of these, the host's response contains the value, and the guest
-	// stores the response.
+	// In each scenario, the host's response contains the value, and the guest stores the
+	// response.
 	const fetch = `import os, urllib.request as u; b = u.urlopen(u.Request('https://api.brig-test.com/%s', headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})).read(); print(os.environ['TOKEN'], b)`
 	python := func(path string) string { return `python3 -c "` + fmt.Sprintf(fetch, path) + `"` }
 	list := []scenario{
@@ -118,7 +118,7 @@ E`)
 	return list
 }
 
-// path returns a route of the scenario's sandbox.
+// path returns the path of a route of the scenario's sandbox.
 func (l *secretLab) path(rest string) string { return "/v1/sandboxes/" + l.box + rest }
 
 // command runs a command in the sandbox.
@@ -132,7 +132,7 @@ func (l *secretLab) command(user, script string) string {
 	return string(r.Stdout.Head)
 }
 
-// process starts a process, and lists the processes after a while.
+// process starts a process, and lists the processes a moment later.
 func (l *secretLab) process(body string) {
 	l.t.Helper()
 	status, answer := l.do("POST", l.path("/processes"), body)

@@ -19,8 +19,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// secretLab is a real server with two hosts that its sandboxes may connect to,
-// and with a record of all responses of the server.
+// secretLab is a server with two hosts that its sandboxes may connect to. It records all
+// responses of the server.
 type secretLab struct {
 	*server
 	hosts   *reflector
@@ -66,7 +66,7 @@ func startSecretLab(t *testing.T) *secretLab {
 	return l
 }
 
-// restart kills the server and starts it again.
+// restart kills the server and starts a new one.
 func (l *secretLab) restart() {
 	l.kill()
 	fmt.Fprintln(&l.answers, l.errs)
@@ -85,7 +85,7 @@ func (l *secretLab) do(method, path, body string) (int, string) {
 	return status, answer
 }
 
-// newValue returns a value that all subsequent searches include. It contains
+// newValue returns a new secret value, and adds it to all subsequent searches. The value contains
 // characters that need escaping.
 func (l *secretLab) newValue() string {
 	v := `sk-"+&/<é>` + rand.Text()
@@ -93,7 +93,7 @@ func (l *secretLab) newValue() string {
 	return v
 }
 
-// put sets a secret; more holds additional fields.
+// put sets a secret. The argument more holds additional JSON fields.
 func (l *secretLab) put(name, value, more string) {
 	l.t.Helper()
 	quoted, err := json.Marshal(value)
@@ -132,10 +132,10 @@ func (l *secretLab) code(t *testing.T, code string) string {
 	return string(r.Stdout.Head)
 }
 
-// TestSecretScenarios tries to obtain the value of a brokered secret, and then
-// searches for it, from the host, in all places that must not contain it. The
-// host to which the secret is bound must have received the value; the other
-// host must have received the placeholder.
+// TestSecretScenarios verifies that no scenario reveals the value of a brokered secret. It
+// searches all places, from the host, that must not contain the value. The host to which the
+// secret is bound must have received the value; the other host must have received the
+// placeholder.
 //
 //suite:part egress
 func TestSecretScenarios(t *testing.T) {
@@ -160,7 +160,7 @@ func TestSecretScenarios(t *testing.T) {
 func (l *secretLab) try(t *testing.T, n int, s scenario) {
 	l.t, l.test, l.after = t, t, nil
 	l.secret, l.value = fmt.Sprintf("token-%d", n), l.newValue()
-	mine := len(l.values) - 1
+	current := len(l.values) - 1
 	l.hosts.begin(l.value)
 	more := ""
 	if len(s.places) > 0 {
@@ -191,22 +191,22 @@ func (l *secretLab) try(t *testing.T, n int, s scenario) {
 	if got := within(l.hosts.received(boundHost), l.value) > 0; got == s.kept {
 		t.Errorf("the host that it is for has got it: %t, want %t: %s\nthe sandbox has %s", got, !s.kept, l.hosts.received(boundHost), printed)
 	}
-	other, told, inside := 0, 0, 0
-	for _, v := range l.values[mine:] {
+	other, revealed, inside := 0, 0, 0
+	for _, v := range l.values[current:] {
 		other += within(l.hosts.received(otherHost), v)
-		told += within([]byte(printed), v) + within(l.answers.Bytes(), v)
+		revealed += within([]byte(printed), v) + within(l.answers.Bytes(), v)
 		inside += guestHas(t, l.dir, v)
 	}
-	if other+told+inside > 0 {
-		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, told, inside, printed)
+	if other+revealed+inside > 0 {
+		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, revealed, inside, printed)
 	}
-	attack.RecordCase(s.id, "scenario: "+s.name, other+told+inside > 0)
-	if n%8 != 0 { // keep some sandboxes
+	attack.RecordCase(s.id, "scenario: "+s.name, other+revealed+inside > 0)
+	if n%8 != 0 { // keep some sandboxes for the final search
 		l.do("DELETE", "/v1/sandboxes/"+l.box, "")
 	}
 }
 
-// checkNoValueLeft searches all data that the server left behind.
+// checkNoValueLeft searches all data of the ended server for secret values.
 func (l *secretLab) checkNoValueLeft(t *testing.T) {
 	l.t = t
 	l.requestEverything(t)
@@ -237,7 +237,7 @@ func (l *secretLab) checkNoValueLeft(t *testing.T) {
 	look("answers", l.answers.Bytes())
 }
 
-// requestEverything requests all information that the server provides.
+// requestEverything requests all information that the API provides.
 func (l *secretLab) requestEverything(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/v1/secrets", "/v1/sandboxes", "/v1/audit?limit=1000", "/metrics", "/v1/pool", "/v1/usage", "/v1/keys", "/v1/templates", "/openapi.json"} {
@@ -252,8 +252,8 @@ func (l *secretLab) requestEverything(t *testing.T) {
 	}
 }
 
-// control gives the guest a secret without hosts, so that the guest receives
-// the value: every oracle must detect it.
+// control creates a secret without hosts, whose value the guest receives. Every oracle must
+// detect the value.
 func (l *secretLab) control(t *testing.T) {
 	l.start()
 	l.t = t

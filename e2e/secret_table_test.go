@@ -15,11 +15,10 @@ type scenario struct {
 	code     string // code for an interpreter in the sandbox; it stores all responses
 	places   []brig.SecretPlace
 	plain    bool
-	// kept is set if not even the host to which the secret is bound may receive
-	// the value. Either the value is not allowed in this part of a request, or
-	// the request is rejected.
+	// kept is set if not even the host to which the secret is bound may receive the value,
+	// because the value is not allowed in this part of a request, or the request is rejected.
 	kept bool
-	want string           // part of the code's output
+	want string           // expected substring of the code's output
 	spec string           // additional fields of the sandbox
 	do   func(*secretLab) // called before the code runs
 }
@@ -132,9 +131,8 @@ func echoScenarios() (list []scenario) {
 	}...)
 }
 
-// wideningScenarios returns changes of a secret that let its value go further, while a
-// sandbox has it. Without the value they are rejected; with it they apply to later
-// sandboxes.
+// wideningScenarios returns changes of a secret that widen its use while a sandbox has it. A
+// change without the value is rejected; a change with the value applies only to later sandboxes.
 func wideningScenarios() (list []scenario) {
 	for _, c := range []struct{ name, fields, code string }{
 		{"another host", `"hosts":["` + otherHost + `"]`, `ask(host=B)`},
@@ -154,7 +152,7 @@ func wideningScenarios() (list []scenario) {
 			change(l, "", 400)
 		}}, scenario{id: "SEC-02", name: "a change with the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
 			l.value = l.newValue()
-			l.hosts.begin(l.value) // the bound host sends this value back
+			l.hosts.begin(l.value) // the bound host echoes this value
 			change(l, `"value":`+strconv.Quote(l.value)+",", 200)
 			if status, answer := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(answer, "TOKEN=brig-secret-") {
 				l.t.Errorf("the next command: %d %s", status, answer)
@@ -164,8 +162,8 @@ func wideningScenarios() (list []scenario) {
 	return list
 }
 
-// confusionScenarios returns requests that are malformed, or that other parsers
-// could assign to another host.
+// confusionScenarios returns requests that are malformed, or that some parsers could attribute to
+// another host.
 func confusionScenarios() []scenario {
 	refused := func(name, request, want string) scenario {
 		return scenario{id: "SEC-02", name: name, code: `raw(` + request + `)`, kept: true, want: want}

@@ -31,9 +31,8 @@ const (
 	otherHost = "other.brig-test.com"
 )
 
-// reflector serves both hosts. The host to which the secret is bound has the
-// value and returns it in the form that the path specifies. The other host
-// echoes the request.
+// reflector serves both hosts. The host to which the secret is bound returns the secret's value
+// in the encoding that the path specifies. The other host echoes the request.
 type reflector struct {
 	mu             sync.Mutex
 	value          string
@@ -67,7 +66,7 @@ func newReflector(t *testing.T, addr, cert, key string) *reflector {
 	return u
 }
 
-// begin sets the value and discards the received data.
+// begin sets the secret's value and discards the received data.
 func (u *reflector) begin(value string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,7 +74,7 @@ func (u *reflector) begin(value string) {
 	clear(u.got)
 }
 
-// received returns the data that a host has received since the last begin.
+// received returns the data that a host has received since the last call of begin.
 func (u *reflector) received(host string) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,7 +104,7 @@ func (u *reflector) note(r *http.Request) (key string) {
 	return string(head) + string(body)
 }
 
-// encodings maps names to encodings of a value in a body.
+// encodings maps names to functions that encode a value in a body.
 var encodings = map[string]func(string) string{
 	"plain":   func(s string) string { return s },
 	"percent": func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") },
@@ -190,7 +189,7 @@ func (u *reflector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		z, _ := flate.NewWriter(w, 5)
 		_, _ = io.WriteString(z, key)
 		_ = z.Close()
-	case "br": // an uncompressed meta-block, the simplest form of brotli
+	case "br": // an uncompressed meta-block, the simplest valid Brotli stream
 		h.Set("Content-Encoding", "br")
 		_, _ = w.Write(append([]byte{0x0b, byte(len(key) / 2), 0x80}, key...))
 	case "trailer":

@@ -25,7 +25,7 @@ const (
 	keyOfRival = "brig_rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 )
 
-// addKeys adds the two tenants and their keys.
+// addKeys adds the two tenants and their keys to a store.
 func addKeys(t *testing.T, store brig.Store) {
 	t.Helper()
 	for _, tenant := range []string{"acme", "rival"} {
@@ -75,8 +75,8 @@ func (hostImage) Import(context.Context, string, io.Reader, func(brig.Progress))
 	return nil, brig.Errorf(brig.Unimplemented, "only the host's image is here")
 }
 
-// TestServiceThroughAPI runs the service suite through client, REST API and
-// engine, with a fake provider.
+// TestServiceThroughAPI runs the service suite through the client, the REST API and an engine
+// with a fake provider.
 //
 //suite:part core
 func TestServiceThroughAPI(t *testing.T) {
@@ -107,11 +107,11 @@ func TestServiceOnGVisor(t *testing.T) {
 	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
-// TestServerPassesServiceTests runs the service suite with real components only: client,
+// TestServiceOnServer runs the service suite with real components: the client, the
 // network, `brig serve`, SQLite and gVisor.
 //
 //suite:part core
-func TestServerPassesServiceTests(t *testing.T) {
+func TestServiceOnServer(t *testing.T) {
 	dir := dataDir(t)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
 	if err != nil {

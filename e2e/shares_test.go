@@ -14,7 +14,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// spinningSandboxes creates n sandboxes of a tenant whose programs use all processors.
+// spinningSandboxes creates n sandboxes of a tenant whose programs use all CPUs, and returns
+// their IDs.
 func spinningSandboxes(t *testing.T, e *engine.Engine, tenant string, n int) (ids []brig.ID) {
 	t.Helper()
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Operator})
@@ -29,14 +30,12 @@ func spinningSandboxes(t *testing.T, e *engine.Engine, tenant string, n int) (id
 	return ids
 }
 
-// TestTenantsShareProcessors runs busy loops in eight sandboxes of one tenant
-// and in one sandbox of another tenant. By the kernel's accounting, both
-// tenants must receive about the same CPU time. In the control, each sandbox
-// has its own share, and the single sandbox receives an eighth of the other
-// tenant's CPU time.
+// TestTenantsShareCPUs verifies that a tenant with eight busy sandboxes and a tenant with
+// one receive about the same CPU time, according to the kernel. In the control, each sandbox has
+// its own share, so the single sandbox receives an eighth of the other tenant's CPU time.
 //
 //suite:part hostile alone
-func TestTenantsShareProcessors(t *testing.T) {
+func TestTenantsShareCPUs(t *testing.T) {
 	needRoot(t)
 	for _, disabled := range []string{"", "shares"} {
 		t.Run("without "+disabled, func(t *testing.T) {
@@ -56,9 +55,9 @@ func TestTenantsShareProcessors(t *testing.T) {
 				ofMany, ofOne = used(many)-beforeMany, used(one)-beforeOne
 			}
 			t.Logf("eight sandboxes of a tenant used %v, one of another %v", ofMany, ofOne)
-			// The ratio is 1 if the tenants have equal shares, and 0.13 if the
-			// sandboxes have. Allow for a deviation: on a loaded host, the
-			// kernel balances shares across processors with a delay.
+			// The ratio is 1 if the tenants have equal shares, and 0.13 if the sandboxes have
+			// equal shares. The tolerance is large, because a loaded kernel balances shares
+			// across CPUs with a delay.
 			if fair := 4*ofOne > ofMany; fair != (disabled == "") {
 				t.Errorf("eight sandboxes of a tenant used %v, one of another %v", ofMany, ofOne)
 			}
@@ -66,15 +65,14 @@ func TestTenantsShareProcessors(t *testing.T) {
 	}
 }
 
-// TestLightShareIsServedFirst verifies from cgroup files that the weight of a
-// tenant with busy sandboxes decreases while another tenant has a sandbox with
-// low usage. The weight must be restored when no other tenant has sandboxes. In
-// the control, all sandboxes keep the same weight.
+// TestBusyTenantYieldsToLightTenant verifies in the cgroup files that the weight of a tenant with busy
+// sandboxes decreases while another tenant has a sandbox with low usage, and is restored when no
+// other tenant has sandboxes. In the control, all sandboxes keep the same weight.
 //
 //suite:part hostile
-func TestLightShareIsServedFirst(t *testing.T) {
+func TestBusyTenantYieldsToLightTenant(t *testing.T) {
 	needRoot(t)
-	wait := patience // the control waits several times as long as the weight took to fall
+	wait := patience // the control waits several times as long as the decrease took
 	for _, disabled := range []string{"", "shares"} {
 		t.Run("without "+disabled, func(t *testing.T) {
 			e, _ := newEngine(t, disabled)
@@ -123,11 +121,11 @@ func TestLightShareIsServedFirst(t *testing.T) {
 	}
 }
 
-// TestPooledShareProcessors verifies that three pooled sandboxes of a tenant
-// together have the weight of a single one.
+// TestPooledSandboxesShareWeight verifies that three pooled sandboxes of a tenant together have the
+// weight of a single sandbox.
 //
 //suite:part hostile
-func TestPooledShareProcessors(t *testing.T) {
+func TestPooledSandboxesShareWeight(t *testing.T) {
 	needRoot(t)
 	e, ctx := engineWith(t, engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: 3}}}})
 	dir := dataDirOf(t, e)
@@ -159,8 +157,8 @@ func TestPooledShareProcessors(t *testing.T) {
 	}
 	whole := weightOf(t, filepath.Dir(cgroupOf(t, dir, ids[0])))
 	for n := len(ids); n > 0; n-- {
-		// The provider sets weights again when it sees that a sandbox has ended,
-		// which can be after Remove has returned.
+		// The provider updates the weights when it detects the end of a sandbox, possibly after
+		// Remove has returned.
 		var sum int
 		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			sum = 0
@@ -180,12 +178,11 @@ func TestPooledShareProcessors(t *testing.T) {
 	}
 }
 
-// TestOlderCgroups verifies that a server finds, measures, limits and removes
-// sandboxes in a tenant's cgroup, and those that an older version created
-// without one.
+// TestOlderCgroupsAreManaged verifies that a server finds, measures, limits and removes sandboxes in a
+// tenant's cgroup, and sandboxes that an older version created without a tenant's cgroup.
 //
 //suite:part crash
-func TestOlderCgroups(t *testing.T) {
+func TestOlderCgroupsAreManaged(t *testing.T) {
 	needRoot(t)
 	for _, disabled := range []string{"shares", ""} {
 		t.Run("without "+disabled, func(t *testing.T) {
@@ -201,7 +198,7 @@ func TestOlderCgroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			spec := brig.Spec{Name: "box", Image: img.Digest, Limits: limits, TTL: time.Hour, Share: "acme"}
-			known := map[brig.ID]bool{}
+			live := map[brig.ID]bool{}
 			var handles []brig.Handle
 			ids := []brig.ID{"sbkept", "sbswept"}
 			for _, id := range ids {
@@ -214,8 +211,8 @@ func TestOlderCgroups(t *testing.T) {
 				}
 				handles = append(handles, in.Handle())
 			}
-			known[ids[0]] = true
-			if n, err := newer.Sweep(t.Context(), known); err != nil || n != 1 {
+			live[ids[0]] = true
+			if n, err := newer.Sweep(t.Context(), live); err != nil || n != 1 {
 				t.Errorf("sweep: %d, %v", n, err)
 			}
 			in, err := newer.Recover(t.Context(), ids[0], handles[0])

@@ -19,7 +19,7 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// startInCgroup starts a server in a control group with a memory limit.
+// startInCgroup starts a server in a cgroup with a memory limit.
 func startInCgroup(t *testing.T, memory int64, config string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,7 +58,7 @@ func startInCgroup(t *testing.T, memory int64, config string) *server {
 	return s
 }
 
-// resident returns the resident memory of a process.
+// resident returns the resident memory of a process in bytes.
 func resident(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -73,11 +73,10 @@ func resident(t *testing.T, pid int) int64 {
 	return n << 10
 }
 
-// TestServerShedsLoad sends a gigabyte of concurrent request bodies to a server
-// that may use 400 MiB. The server must reject new work with 503, still respond
-// to read requests, and accept work again afterwards. The kernel must not kill
-// any process. The control is a server without a memory limit, which uses more
-// than 400 MiB.
+// TestServerShedsLoad verifies that a server with a limit of 400 MiB that receives a gigabyte of
+// concurrent request bodies rejects new work with 503, responds to read requests, and accepts
+// work again afterwards, without being killed by the kernel. The control is a server without a
+// memory limit, which uses more than 400 MiB.
 //
 //suite:part hostile
 func TestServerShedsLoad(t *testing.T) {

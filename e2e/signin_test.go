@@ -12,9 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestSignIn signs a user in with a browser at a real provider, uses the
-// server, and signs out. The audit log must record the actions under the user's
-// name.
+// TestSignIn verifies that a user can sign in with a browser at a real provider, use the server,
+// and sign out, and that the audit log records the actions under the user's name.
 //
 //suite:part hostile
 func TestSignIn(t *testing.T) {
@@ -71,16 +70,16 @@ func TestSignIn(t *testing.T) {
 	if resp, text := b.do("POST", s.url+"/v1/auth/logout", ""); resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("logout: %d %s", resp.StatusCode, text)
 	}
-	// The server caches a key's validity for half a second.
+	// The server caches the validity of a key for half a second.
 	eventually(t, "the session ends with the logout", func() bool {
 		status, _ := s.whoami(b, "Cookie", "brig_session="+session.Value)
 		return status == http.StatusUnauthorized
 	})
 }
 
-// TestSessionsAreRevoked verifies that sessions can be listed, and that they
-// can be ended by their owner, by an administrator, and by revoking their key.
-// They must end soon, including open streams.
+// TestSessionsAreRevoked verifies that sessions can be listed, and ended by their owner, by an
+// administrator, and by the revocation of their key. Revoked sessions, including their open
+// streams, end within a short time.
 //
 //suite:part hostile
 func TestSessionsAreRevoked(t *testing.T) {
@@ -153,8 +152,8 @@ func TestSessionsAreRevoked(t *testing.T) {
 	gone("with its key", first)
 }
 
-// TestLoginAttacks tries every known method of signing in with another user's
-// login or with no login.
+// TestLoginAttacks verifies that every known method of signing in with another user's login, or
+// without a login, fails.
 //
 //suite:part hostile
 func TestLoginAttacks(t *testing.T) {
@@ -200,7 +199,7 @@ func TestLoginAttacks(t *testing.T) {
 	refused("no issuer, from one that always says it", b, change(back(b, "ann"), "iss", ""), 401)
 	b = newBrowser(t)
 	refused("a code that was made up", b, change(back(b, "ann"), "code", "x"), 401)
-	// A code that was issued for another login is detected by PKCE and nonce.
+	// PKCE and the nonce detect a code that was issued for another login.
 	b = newBrowser(t)
 	refused("the code of another's login", b, change(back(b, "ann"), "code", back(newBrowser(t), "boss").Query().Get("code")), 401)
 	b = newBrowser(t)
@@ -221,9 +220,9 @@ func TestLoginAttacks(t *testing.T) {
 		t.Fatalf("a good login: %d %s", resp.StatusCode, text)
 	}
 	attack.RecordMutant("API-09", "a login that is one's own", "state, nonce and PKCE", true)
-	again := newBrowser(t)
-	again.http.Jar.SetCookies(kept, login)
-	refused("the same end of the same login again", again, at.String(), 401)
+	replay := newBrowser(t)
+	replay.http.Jar.SetCookies(kept, login)
+	refused("the same end of the same login again", replay, at.String(), 401)
 	fresh := newBrowser(t)
 	refused("its code in another login of the same person", fresh, change(back(fresh, "ann"), "code", at.Query().Get("code")), 401)
 
@@ -238,8 +237,8 @@ func TestLoginAttacks(t *testing.T) {
 		}
 	}
 
-	// If an attacker planted a session in a browser, the login starts a new
-	// session and ends the planted one.
+	// If an attacker has planted a session in a browser, the login starts a new session and ends
+	// the planted session.
 	attack.Case(t, "API-09", "a session that was there before the login")
 	victim, planted := newBrowser(t), ""
 	first, _ := victim.do("POST", s.url+"/v1/auth/session", "", "Authorization", "Bearer "+s.key)
@@ -261,11 +260,11 @@ func TestLoginAttacks(t *testing.T) {
 	})
 }
 
-// TestSignInAsksForClaims verifies that the server requests the claims from a
-// provider whose ID tokens do not contain them.
+// TestSignInRequestsClaims verifies that the server requests the claims separately if the
+// provider's ID tokens do not contain them.
 //
 //suite:part hostile
-func TestSignInAsksForClaims(t *testing.T) {
+func TestSignInRequestsClaims(t *testing.T) {
 	s := startSignInWith(t, false)
 	b := newBrowser(t)
 	if resp, text := s.signIn(t, b, "boss"); resp.StatusCode != 200 {

@@ -20,15 +20,14 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// bearer returns the response of whoami for a bearer token.
+// bearer calls whoami with a bearer token, and returns the status and the response.
 func (s *oidcServer) bearer(t *testing.T, token string) (int, map[string]any) {
 	t.Helper()
 	return s.whoami(newBrowser(t), "Authorization", "Bearer "+token)
 }
 
-// TestUserTokensAreAccepted verifies that the server accepts the provider's tokens
-// as keys if they were issued for this server, or to programs that the operator
-// allows.
+// TestUserTokensAreAccepted verifies that the server accepts a token of the provider as a key
+// only if it was issued for this server, or to a program that the operator allows.
 //
 //suite:part hostile
 func TestUserTokensAreAccepted(t *testing.T) {
@@ -120,8 +119,8 @@ func TestUserTokensAreAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Authorization", "Bearer "+token)
-			// Use different client addresses: the server blocks addresses with
-			// many wrong tokens before it checks further tokens.
+			// Use different client addresses, because the server blocks an address after too many
+			// wrong tokens.
 			resp, err := newClientAddress(len(name) + int(name[0])<<7).Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -137,8 +136,7 @@ func TestUserTokensAreAccepted(t *testing.T) {
 	}
 }
 
-// claims returns the provider's claims for ann, with changes; a nil value
-// removes a claim.
+// claims returns the provider's claims for ann, modified by change. A nil value removes a claim.
 func (p *oidcProvider) claims(change map[string]any) map[string]any {
 	now := time.Now().Unix()
 	out := map[string]any{
@@ -163,7 +161,7 @@ func TestRoleRemovalIsImmediate(t *testing.T) {
 	if status, me := s.whoami(b); status != 200 || me["role"] != "member" {
 		t.Fatal(status, me)
 	}
-	// Keep a request in progress: the output of a command.
+	// Keep a request in progress by streaming the output of a command.
 	if status, text := s.do("POST", "/v1/sandboxes", `{"name":"box"}`); status != 201 {
 		t.Fatal(status, text)
 	}
@@ -217,8 +215,7 @@ func TestRoleRemovalIsImmediate(t *testing.T) {
 		return status == 200 && me["role"] == "viewer"
 	})
 	attack.RecordMutant("API-08", "the same person, mapped again", "the mapping", status == 200)
-	// While the file is invalid, no user can sign in; afterwards, users can
-	// sign in again.
+	// No user can sign in while the file is invalid, and users can sign in again afterwards.
 	s.roles(t, s.url, "developers: king")
 	eventually(t, "nobody can sign in with a wrong file", func() bool {
 		status, _ := s.bearer(t, token)

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestRunOverREST runs the example program through REST.
+// TestRunOverREST verifies the result of a small program that is run through REST.
 //
 //suite:part core
 func TestRunOverREST(t *testing.T) {

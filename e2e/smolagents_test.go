@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// smolagents lists the published package smolagents and the dependencies of its
-// remote executors.
+// smolagents lists the package smolagents and the dependencies of its remote executors.
 var smolagents = []string{"smolagents==1.26.0", "e2b==2.63.0", "e2b-code-interpreter==2.11.5", "websocket-client==1.9.2"}
 
 // runSmolagents runs smolagents' executors against a server, and returns the
@@ -65,9 +64,9 @@ func runSmolagents(t *testing.T, executor string) [][]any {
 //suite:part clients full
 func TestSmolagentsE2B(t *testing.T) { runSmolagents(t, "e2b") }
 
-// TestSmolagentsKernels runs smolagents' container executors with a kernel
-// gateway, with one sandbox per kernel, and with one per code snippet. Both
-// must pass the same suite with the same results, including tracebacks.
+// TestSmolagentsKernels runs smolagents' container executors with a kernel gateway, with one
+// sandbox per kernel and with one sandbox per code snippet. Both must return the same results in
+// the same suite, including tracebacks.
 //
 //suite:part clients full
 func TestSmolagentsKernels(t *testing.T) {

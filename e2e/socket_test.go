@@ -20,8 +20,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// imposter is a listener at the address that a server has announced. It records
-// the bytes that it receives.
+// imposter listens at an address that a server announced earlier, and records the bytes that it
+// receives.
 type imposter struct {
 	ln net.Listener
 
@@ -49,8 +49,8 @@ func newImposter(t *testing.T, port int) *imposter {
 	return i
 }
 
-// answer records what arrives, and answers each request, so that the client
-// does not try another way.
+// answer records the received bytes and responds to each request, so that the client does not try
+// another address.
 func (i *imposter) answer(c net.Conn) {
 	defer c.Close()
 	i.record([]byte("connected "))
@@ -80,7 +80,7 @@ func (i *imposter) take() string {
 
 func (i *imposter) close() { _ = i.ln.Close() }
 
-// talker is a program that answers lines with lines.
+// talker is a program that responds to each line of input with a line of output.
 type talker struct {
 	t     *testing.T
 	in    io.Writer
@@ -124,10 +124,10 @@ func (p *talker) receive() string {
 	return strings.TrimSpace(line)
 }
 
-// longClients starts clients that outlive a server of a data folder in which the
-// sandbox box serves on port 8000. Each returned function uses one of them, and
-// reports whether it reached a server.
-func longClients(t *testing.T, dir string) map[string]func() bool {
+// persistentClients starts clients that outlive a server of a data folder in which the sandbox box
+// serves on port 8000. Each returned function uses one of the clients, and reports whether it
+// reached a server.
+func persistentClients(t *testing.T, dir string) map[string]func() bool {
 	t.Helper()
 	tools := newTalker(t, exec.Command(bin(t, "brig"), "--data-dir", dir, "mcp"))
 	tools.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
@@ -168,25 +168,25 @@ func longClients(t *testing.T, dir string) map[string]func() bool {
 	}
 }
 
-// serveBox creates the sandbox box, which serves on port 8000.
-func serveBox(t *testing.T, dir string) {
+// createServingBox creates a sandbox named box that serves on port 8000.
+func createServingBox(t *testing.T, dir string) {
 	t.Helper()
 	brigCommand(t, dir, "sandbox", "create", "box", "--image", "host")
 	brigCommand(t, dir, "sandbox", "start", "box", "python3", "-m", "http.server", "8000")
 	brigCommand(t, dir, "sandbox", "exec", "box", "sh", "-c", "until grep -q :1F40 /proc/net/tcp; do sleep 0.05; done")
 }
 
-// TestClientsOutliveServer verifies that clients of an ended server send
-// nothing to another process at its address, and continue with the next server.
-// The control is a command with a key, which that process receives.
+// TestClientsOutliveServer verifies that clients of an ended server do not send data to another
+// process at its address, and reconnect to the next server. The control is a command with a key,
+// whose request reaches that process.
 //
 //suite:part hostile
 func TestClientsOutliveServer(t *testing.T) {
 	dir, port := t.TempDir(), testenv.Port(t)
 	listen := []string{"--pool", "-1", "--listen", fmt.Sprintf("127.0.0.1:%d", port)}
 	s := startServer(t, dir, listen...)
-	serveBox(t, dir)
-	clients := longClients(t, dir)
+	createServingBox(t, dir)
+	clients := persistentClients(t, dir)
 	for name, use := range clients {
 		if !use() {
 			t.Errorf("%s does not reach the server", name)
@@ -202,8 +202,7 @@ func TestClientsOutliveServer(t *testing.T) {
 			t.Errorf("%s sends another process %q", name, got)
 		}
 	}
-	// A process that holds the directory's lock, with the announcement of a
-	// server.
+	// Simulate a process that holds the lock of the data folder and announces a server.
 	b, err := json.Marshal(map[string]any{"url": s.url, "pid": os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -235,9 +234,9 @@ func TestClientsOutliveServer(t *testing.T) {
 	}
 }
 
-// TestServerInAnotherNetwork verifies that commands reach the server of their
-// data folder although it is in another network namespace, where the address
-// that it announces is its own. Here, another process listens there.
+// TestServerInAnotherNetwork verifies that commands reach the server of their data folder
+// although it is in another network namespace, where the announced address belongs to that
+// namespace. In the clients' namespace, another process listens at the address.
 //
 //suite:part hostile
 func TestServerInAnotherNetwork(t *testing.T) {
@@ -257,8 +256,8 @@ exec unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' ` + bin(t, "brig"
 		b, _ := os.ReadFile(filepath.Join(dir, "server.json"))
 		return string(b) == announced
 	})
-	serveBox(t, dir)
-	for name, use := range longClients(t, dir) {
+	createServingBox(t, dir)
+	for name, use := range persistentClients(t, dir) {
 		if !use() {
 			t.Errorf("%s does not reach the server", name)
 		}
@@ -275,10 +274,10 @@ exec unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' ` + bin(t, "brig"
 	}
 }
 
-// TestServerSocket verifies the mode of a server's socket. Another user cannot
-// use it even if the mode allows them to connect. A client needs no key on it,
-// but the key in admin.key must be valid. A long path, a crash and a stop leave
-// it usable or gone.
+// TestServerSocket verifies the mode and the authorization of a server's socket. Another user
+// cannot use the socket even if its mode allows a connection. A client needs no key, but the key
+// in admin.key must be valid. The socket works with a long path and after a crash, and is removed
+// when the server stops.
 //
 //suite:part hostile
 func TestServerSocket(t *testing.T) {
@@ -331,7 +330,7 @@ func TestServerSocket(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, c.want)
 		}
 	}
-	// A command in a directory that others may write is refused.
+	// A command is rejected if other users may write to the data folder.
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -341,8 +340,8 @@ func TestServerSocket(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A rotated key changes nothing for the directory's owner. Without a key,
-	// the socket stands for nothing, until the next start.
+	// Rotating the key does not affect the owner of the data folder. Without the key file, the
+	// socket grants no access until the next start.
 	brigCommand(t, dir, "key", "rotate", "admin")
 	eventually(t, "the old key is refused", func() bool { return ask(0, key...) == "401" })
 	brigCommand(t, dir, "whoami")
@@ -367,15 +366,15 @@ func TestServerSocket(t *testing.T) {
 	}
 }
 
-// TestGuestCannotReachSocket verifies that no program in a sandbox reaches the
-// server's socket by a path. The control is the same program on the host.
+// TestGuestCannotReachSocket verifies that a program in a sandbox cannot reach the server's
+// socket through any path. The control is the same program on the host.
 //
 //suite:part hostile
 func TestGuestCannotReachSocket(t *testing.T) {
 	dir := t.TempDir()
 	s := startServer(t, dir, "--pool", "-1")
 	socket := filepath.Join(dir, "brig.sock")
-	// The program creates a workspace, so that the host sees whether it got through.
+	// The program creates a workspace, so that the host can detect a successful request.
 	const program = `
 import glob, os, socket, sys
 path, name = sys.argv[1:]

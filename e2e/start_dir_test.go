@@ -13,11 +13,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestRelativePaths verifies that relative file paths are resolved in the
-// working directory of commands: over REST, over MCP and, in a sandbox without
-// its own working directory, for code. The suites of other clients check the
-// other APIs: E2B's (relative in e2e/e2b/sandbox.py), the kernel gateway's
-// (relative_paths in e2e/smolagents/suite.py), Letta's (e2e/letta/tools.mjs),
+// TestRelativePaths verifies that relative file paths are resolved in the working directory of
+// commands: over REST, over MCP and, in a sandbox without its own working directory, for code.
+// The suites of other clients cover the other APIs: E2B's (relative in e2e/e2b/sandbox.py), the
+// kernel gateway's (relative_paths in e2e/smolagents/suite.py), Letta's (e2e/letta/tools.mjs),
 // and TestExecmanVerdicts.
 //
 //suite:part core
@@ -107,8 +106,8 @@ func (s *server) tool(name string, args map[string]any) string {
 	return string(b)
 }
 
-// TestPythonCommandExists verifies that python exists if python3 exists: for
-// both users, for commands, scripts and login shells.
+// TestPythonCommandExists verifies that the command python exists if python3 exists: for both
+// users, and in commands, scripts and login shells.
 //
 //suite:part core
 func TestPythonCommandExists(t *testing.T) {
@@ -136,9 +135,9 @@ func TestPythonCommandExists(t *testing.T) {
 	}
 }
 
-// TestCommandCanInstallPackages verifies that pip in a command can install packages next to
-// those of the image's distribution. The control is the same command without
-// the image's pip configuration.
+// TestCommandCanInstallPackages verifies that a command can install packages with pip in addition
+// to the packages of the image's distribution. The control is the same command without the
+// image's pip configuration.
 //
 //suite:part core
 func TestCommandCanInstallPackages(t *testing.T) {

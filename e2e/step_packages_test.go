@@ -20,11 +20,11 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// packageHost is the name of the package index for sandboxes.
+// packageHost is the host name of the package index in sandboxes.
 const packageHost = "index.brig-test.com"
 
-// withPackages returns an engine on gVisor whose sandboxes can resolve the name
-// of an index. Only sandboxes with an egress rule for it may connect to it.
+// withPackages returns an engine on gVisor whose sandboxes can resolve the name of an index. Only
+// sandboxes with an egress rule for the index may connect to it.
 func withPackages(t *testing.T, x *index, o engine.ToolOptions) (*engine.Engine, context.Context) {
 	t.Helper()
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -79,9 +79,9 @@ const (
 	greets       = "import brigtestgreet\nbrigtestgreet.VERSION, brigtestgreet.__file__.startswith('/opt/')"
 )
 
-// TestStepPackages verifies that packages of a step are available in the next
-// step, even if untrusted code modified them in the first step. They must be
-// installed again from the index, which must be queried only once.
+// TestStepPackages verifies that packages of a step are available in the next step, unmodified
+// even if untrusted code has changed them. They are installed from the index, which is queried
+// only once.
 //
 //suite:part core
 func TestStepPackages(t *testing.T) {
@@ -108,11 +108,11 @@ brigtestgreet.VERSION`
 	if got != `"(True, False, False)"` {
 		t.Errorf("something of the first step is left: %s %s", got, stderr)
 	}
-	asked := x.requests.Load()
-	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.requests.Load() != asked {
-		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.requests.Load()-asked)
+	requests := x.requests.Load()
+	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.requests.Load() != requests {
+		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.requests.Load()-requests)
 	}
-	// Another notebook must not have the packages.
+	// The packages must not be available in another notebook.
 	if got, stderr, _ := (&cells{e: e, ctx: ctx}).run(t, hasGreet); got != `"False"` {
 		t.Errorf("%s %s", got, stderr)
 	}
@@ -155,9 +155,8 @@ for o in gc.get_objects():
 	}
 }
 
-// TestStepPackagesMissing verifies that a step runs without a package, and
-// reports this, if the operator does not allow packages or the index lacks the
-// package.
+// TestStepPackagesMissing verifies that a step runs without a package, and reports its absence,
+// if the operator does not allow packages or the index lacks the package.
 //
 //suite:part core full
 func TestStepPackagesMissing(t *testing.T) {
@@ -180,8 +179,8 @@ func TestStepPackagesMissing(t *testing.T) {
 	}
 }
 
-// TestSmolagentsPackages verifies that smolagents' executor installs packages
-// in kernels of both specs, and finds them in the next steps.
+// TestSmolagentsPackages verifies that smolagents' executor can install packages in kernels of
+// both specs, and import them in later steps.
 //
 //suite:part clients full
 func TestSmolagentsPackages(t *testing.T) {

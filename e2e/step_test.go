@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSteps runs steps through the API: each step has a new sandbox and the
-// state of the previous step, and the server's records must not contain that
-// state.
+// TestSteps verifies that each step runs in a new sandbox with the state of the previous step,
+// and that the server's records do not contain that state.
 //
 //suite:part core
 func TestSteps(t *testing.T) {
@@ -47,8 +46,8 @@ func TestSteps(t *testing.T) {
 	if o = step(3, "kept"); string(o.Step.Outputs[0].Data["text/plain"]) != `"[6, 8, 'still']"` {
 		t.Errorf("%s", o.Step.Outputs[0].Data)
 	}
-	// The server rejects an invalid state; a valid state that was not written
-	// by a step defines no names.
+	// The server rejects an invalid state. A valid state that was not written by a step defines
+	// no names.
 	_, err := c.Run(t.Context(), brig.Program{Language: brig.Python, Code: "1", Step: &brig.Step{State: json.RawMessage(`[]`)}}, brig.IO{})
 	if brig.KindOf(err) != brig.InvalidArgument {
 		t.Errorf("a list for a state: %v", err)

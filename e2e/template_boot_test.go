@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// bootedTemplates has a template whose sandboxes are copies of one that has booted. The
-// file "started" differs with each boot, and "restored" with each copy.
+// bootedTemplates configures a template whose sandboxes are copies of a booted sandbox. The
+// content of the file "started" differs for each boot, and that of "restored" for each copy.
 const bootedTemplates = `
 templates:
   once:
@@ -35,7 +35,7 @@ templates:
     imports: [no_such_module]
 `
 
-// createCopy creates sandboxes of the template "once" until one is a copy.
+// createCopy creates sandboxes of the template "once" until one of them is a copy.
 func createCopy(t *testing.T, c *client.Client, spec brig.Spec) *brig.Sandbox {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); ; time.Sleep(100 * time.Millisecond) {
@@ -56,10 +56,10 @@ func createCopy(t *testing.T, c *client.Client, spec brig.Spec) *brig.Sandbox {
 	}
 }
 
-// TestTemplateBootsOnce verifies that sandboxes of a template that boots once share the
-// boot and nothing else: the start command runs in each, with its port, and the first
-// context has the imported modules, while names, random numbers, variables, files and
-// secrets are those of the sandbox.
+// TestTemplateBootsOnce verifies that sandboxes of a template that boots once share only the
+// boot: the start command runs in each sandbox, with its port, and the first context has the
+// imported modules, but names, random numbers, variables, files and secrets are the sandbox's
+// own.
 //
 //suite:part core
 func TestTemplateBootsOnce(t *testing.T) {
@@ -135,8 +135,8 @@ func TestTemplateBootsOnce(t *testing.T) {
 	if err != nil || string(r.Stdout.Head) != "True three\n" {
 		t.Errorf("a context after a pause and a restart: %+v, %v", r, err)
 	}
-	again := createCopy(t, c, brig.Spec{Name: "again"})
-	if _, err := c.Fork(ctx, again.Spec.Name, brig.ForkSpec{Count: 2}); err != nil {
+	latest := createCopy(t, c, brig.Spec{Name: "again"})
+	if _, err := c.Fork(ctx, latest.Spec.Name, brig.ForkSpec{Count: 2}); err != nil {
 		t.Errorf("fork of a copy: %v", err)
 	}
 	saves, err := os.ReadDir(filepath.Join(s.dir, "saves"))
@@ -157,7 +157,7 @@ func TestTemplateBootsOnce(t *testing.T) {
 	}
 }
 
-// served returns a file that the web server in a sandbox serves.
+// served returns the content of a file from the web server in a sandbox.
 func served(t *testing.T, c *client.Client, name, file string) string {
 	t.Helper()
 	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -175,8 +175,8 @@ func served(t *testing.T, c *client.Client, name, file string) string {
 	return string(b)
 }
 
-// TestBootCrash crashes the server while a template boots, and while a sandbox is created
-// as a copy. The next server boots the template again, and nothing else remains.
+// TestBootCrash verifies that a server that crashes while a template boots, or while a sandbox is
+// created as a copy, leaves no remains, and that the next server boots the template again.
 //
 //suite:part crash waits
 func TestBootCrash(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// templates is the configuration for these tests. The start command of web
-// starts to listen late, so that it is not ready at the first request.
+// templates is the configuration for these tests. The start command of the template web listens
+// only after a delay, so that it is not ready at the first request.
 const templates = `
 templates:
   web:
@@ -47,8 +47,8 @@ func writeConfig(t *testing.T, text string) string {
 	return file
 }
 
-// TestTemplates verifies that a sandbox of a template is returned only when its
-// start command is ready: over REST, on the command line and with E2B clients.
+// TestTemplates verifies that a sandbox of a template is returned only when its start command is
+// ready: over REST, with the brig command and with E2B clients.
 //
 //suite:part core
 func TestTemplates(t *testing.T) {

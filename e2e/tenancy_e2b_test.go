@@ -31,9 +31,8 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// e2bRows maps each route of E2B's control plane to a request body with which
-// the request would succeed. Routes that the server rejects for every caller
-// have no row.
+// e2bRows maps each route of E2B's control plane to a request body that the server accepts from
+// an authorized caller. Routes that the server rejects for every caller have no row.
 var e2bRows = map[string]string{
 	"POST /sandboxes": `{"templateID":"base"}`, "POST /v2/sandboxes": `{"templateID":"base"}`,
 	"GET /sandboxes": "", "GET /v2/sandboxes": "", "GET /sandboxes/metrics": "",
@@ -54,8 +53,8 @@ var e2bRows = map[string]string{
 	" /volumes": "", " /volumes/*": "", " /volumecontent/*": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
 }
 
-// insideRows has a row for each route into a sandbox. open is set if a caller
-// that knows only the sandbox's ID has access, as in E2B.
+// insideRows describes each route into a sandbox. As in E2B, a caller needs only the sandbox's ID
+// for access if open is set.
 var insideRows = map[string]struct {
 	port int
 	body string
@@ -82,7 +81,7 @@ var insideRows = map[string]struct {
 	"port": {port: 8080, open: true}, // public by default
 }
 
-// controlRoutes reads the control plane's routes from the sources.
+// controlRoutes reads the control plane's routes from the source code.
 func controlRoutes(t *testing.T) (out []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "../api/e2b/routes.go", nil, 0)
@@ -120,7 +119,7 @@ func controlRoutes(t *testing.T) (out []string) {
 	return out
 }
 
-// insideRoutes reads the routes into sandboxes from the sources.
+// insideRoutes reads the routes into sandboxes from the source code.
 func insideRoutes(t *testing.T) (out []string) {
 	t.Helper()
 	read := func(name, pattern string, f func(m []string)) {
@@ -259,15 +258,15 @@ func (x *e2bMatrix) send(t *testing.T, method, path, body string, headers ...str
 	return response{resp.StatusCode, string(b), resp.Header}
 }
 
-// nonexistent returns an ID similar to that of acme's sandbox that was never
-// assigned to a sandbox.
+// nonexistent returns an ID that was never assigned and that has the same format as the ID of
+// acme's sandbox.
 func (x *e2bMatrix) nonexistent() string {
 	id := x.id["acme"]
 	return id[:len(id)-4] + "zzzz"
 }
 
-// checkSame compares the responses for acme's sandbox and for one that never
-// existed.
+// checkSame verifies that the responses for acme's sandbox and for a sandbox that never existed
+// are the same.
 func (x *e2bMatrix) checkSame(errorf func(string, ...any), what string, got, none response) {
 	body := strings.ReplaceAll(none.body, x.nonexistent(), x.id["acme"])
 	if got.status != none.status || got.body != body {
@@ -284,7 +283,7 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 	path := func(id string) string {
 		return strings.NewReplacer("{id}", id, "{template}", "base", "{alias}", "base", "{team}", "acme", "{build}", "b", "{hash}", "h", "*", "x").Replace(pattern)
 	}
-	theirs := strings.Contains(pattern, "{id}")
+	foreign := strings.Contains(pattern, "{id}")
 	bad := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys["bad"])
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
 		got := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
@@ -295,7 +294,7 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 	}
 	for _, who := range []string{"scoped", "other viewer", "other member", "other admin"} {
 		got := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
-		if theirs {
+		if foreign {
 			x.checkSame(errorf, who, got, x.send(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
 			if got.status < 400 {
 				errorf("%s: %d %s", who, got.status, got.body)
@@ -306,9 +305,9 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 	}
 }
 
-// TestE2BTenancyMatrix tests every route of E2B's control plane, of its data
-// plane and to ports, with all callers that lack access. For another tenant,
-// the responses must be the same as for a sandbox that never existed.
+// TestE2BTenancyMatrix tests every route of E2B's control plane and data plane, and to ports,
+// with all callers that lack access. Another tenant must receive the same responses as for a
+// sandbox that never existed.
 //
 //suite:part hostile
 func TestE2BTenancyMatrix(t *testing.T) {
@@ -382,7 +381,7 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 			continue // open to every caller that knows the ID
 		}
 		if row.open && (row.port != 49999 || headers[0] != "X-Access-Token") {
-			continue // same as without a token
+			continue // treated like a request without a token
 		}
 		if got.status < 400 {
 			t.Errorf("%s: %d %s", who, got.status, got.body)
@@ -394,7 +393,7 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 	}
 	// The control: the holder of the token has access.
 	if got := to(x.id["acme"], "X-Access-Token", x.token["acme"]); got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
-		t.Errorf("who has the token: %d %s", got.status, got.body)
+		t.Errorf("control with the token: %d %s", got.status, got.body)
 	}
 	if got := to(x.nonexistent(), "X-Access-Token", x.token["acme"]); got.status < 400 {
 		t.Errorf("acme's token in another sandbox: %d %s", got.status, got.body)

@@ -15,16 +15,16 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// oneAddress is a resolver that resolves every name to one public address.
-type oneAddress struct{}
+// singleAddressResolver is a resolver that resolves every name to one public address.
+type singleAddressResolver struct{}
 
-func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+func (singleAddressResolver) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("203.0.113.5")}, nil
 }
 
-// TestEgressQuota verifies that the traffic of sandboxes counts toward their
-// tenant's quota. When the tenant's daily quota is exhausted, the server must
-// block egress; when the quota is raised, egress must work again.
+// TestEgressQuota verifies that the traffic of sandboxes counts toward their tenant's quota. The
+// server blocks egress when the tenant's daily quota is exhausted, and allows it again when the
+// quota is raised.
 //
 //suite:part egress
 func TestEgressQuota(t *testing.T) {
@@ -35,7 +35,7 @@ func TestEgressQuota(t *testing.T) {
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
 	}
-	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: oneAddress{}, Dial: dial}})
+	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: singleAddressResolver{}, Dial: dial}})
 	box, err := e.Create(ctx, brig.Spec{TTL: 10 * time.Minute, Egress: brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestEgressQuotaStopsRunningProgram(t *testing.T) {
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
 	}
-	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: oneAddress{}, Dial: dial}})
+	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: singleAddressResolver{}, Dial: dial}})
 	if err := e.Recover(ctx); err != nil { // starts the accounting
 		t.Fatal(err)
 	}

@@ -17,9 +17,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// kernelRows has the rows for each route of the kernel gateway. Operations on
-// kernels that are sandboxes require the same roles as those on ephemeral
-// kernels.
+// kernelRows maps each route of the kernel gateway to its rows. The required roles are the same
+// for stateful and ephemeral kernels.
 var kernelRows = map[string][]apiRow{
 	"GET /api": {{want: 200}}, "GET /api/": {{want: 200}}, "GET /api/kernelspecs": {{want: 200}}, "GET /api/kernelspecs/{spec}": {{want: 200}},
 	"GET /api/kernels": {{op: brig.OpKernels, want: 200}},
@@ -37,8 +36,7 @@ var kernelRows = map[string][]apiRow{
 // kernelSpecs are the two kinds of kernels.
 var kernelSpecs = []string{kernels.Stateful, kernels.Ephemeral}
 
-// kernelCase creates a kernel of acme, and returns the case for one row with
-// it.
+// kernelCase creates a kernel of acme, and returns a test case that uses it.
 func (m *matrix) kernelCase(t *testing.T, route, spec string, row apiRow) apiCase {
 	t.Helper()
 	list := func() string {
@@ -52,7 +50,7 @@ func (m *matrix) kernelCase(t *testing.T, route, spec string, row apiRow) apiCas
 	if err := json.Unmarshal([]byte(list()), &others); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range others { // remove kernels of earlier rows, because the number of kernels is limited
+	for _, k := range others { // remove the kernels of earlier rows, because the number of kernels is limited
 		m.request(t, http.MethodDelete, "/api/kernels/"+k.ID, "", "Authorization", "token "+m.keys["owner"])
 	}
 	got := m.request(t, http.MethodPost, "/api/kernels", fmt.Sprintf(`{"name":%q}`, spec), "Authorization", "token "+m.keys["owner"])
@@ -63,7 +61,7 @@ func (m *matrix) kernelCase(t *testing.T, route, spec string, row apiRow) apiCas
 	method, path, _ := strings.Cut(route, " ")
 	c := apiCase{
 		m: m, errorf: t.Errorf, method: method, path: strings.NewReplacer("{id}", k.ID, "{spec}", spec).Replace(path), row: row,
-		scheme: "token", keyless: http.StatusForbidden, // like Jupyter's server
+		scheme: "token", keyless: http.StatusForbidden, // as with Jupyter's server
 		names:   map[string]string{k.ID: k.ID[:len(k.ID)-4] + "0000"},
 		secrets: []string{"acme", k.ID},
 		state:   func() string { return m.state() + " " + list() },
@@ -82,11 +80,10 @@ func specsOf(route string) []string {
 	return kernelSpecs[:1]
 }
 
-// TestKernelTenancyMatrix tests every route of the kernel gateway, with its
-// WebSocket, with all callers that lack access. Callers without a valid key
-// must receive 403, as from Jupyter's server. Another tenant must receive the
-// same bytes as for a kernel that never existed. Rejected requests must not
-// change a kernel.
+// TestKernelTenancyMatrix tests every route of the kernel gateway, including its WebSocket, with
+// all callers that lack access. Callers without a valid key must receive 403, as from Jupyter's
+// server. Another tenant must receive the same bytes as for a kernel that never existed. Rejected
+// requests must not change a kernel.
 //
 //suite:part hostile
 func TestKernelTenancyMatrix(t *testing.T) {
@@ -106,8 +103,7 @@ func TestKernelTenancyMatrix(t *testing.T) {
 	t.Run("key in the URL", func(t *testing.T) { m.kernelKeysInURL(t) })
 }
 
-// kernelKeysInURL checks that a key in the URL has the same rights as one in
-// the header.
+// kernelKeysInURL verifies that a key in the URL has the same rights as a key in the header.
 func (m *matrix) kernelKeysInURL(t *testing.T) {
 	for _, spec := range kernelSpecs {
 		c := m.kernelCase(t, "GET /api/kernels/{id}", spec, kernelRows["GET /api/kernels/{id}"][0])
@@ -118,7 +114,7 @@ func (m *matrix) kernelKeysInURL(t *testing.T) {
 			if got := c.send(t, who, false); got.status != in.status || got.body != in.body {
 				t.Errorf("%s, %s: %d %s in the address, and %d %s in the header", spec, who, in.status, in.body, got.status, got.body)
 			}
-			if may := who == "owner" || who == "viewer"; (in.status == http.StatusOK) != may {
+			if allowed := who == "owner" || who == "viewer"; (in.status == http.StatusOK) != allowed {
 				t.Errorf("%s, %s: %d %s", spec, who, in.status, in.body)
 			}
 		}
@@ -128,7 +124,7 @@ func (m *matrix) kernelKeysInURL(t *testing.T) {
 	}
 }
 
-// leakyKeys gives acme's rights to the keys of all tenants.
+// leakyKeys gives the keys of all tenants access to acme's objects.
 type leakyKeys struct{ *engine.Engine }
 
 // KeyActor implements httpapi.Keys.
@@ -138,8 +134,8 @@ func (l leakyKeys) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 	return a, err
 }
 
-// TestKernelTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that ignores
-// the owner of sandboxes. It must also detect one that ignores the tenant of keys, on which the
+// TestKernelTenancyMatrixDetectsIgnoredOwner verifies that the matrix detects a server that
+// ignores the owner of sandboxes, and a server that ignores the tenant of keys, on which the
 // protection of ephemeral kernels depends.
 //
 //suite:part hostile

@@ -28,23 +28,23 @@ type apiRow struct {
 	want  int // status of the owner's response
 }
 
-// apiCase is a test case for one route of such an API, with an object of acme.
+// apiCase is a test case for one route of an API with an object of acme.
 type apiCase struct {
 	m       *matrix
 	errorf  func(format string, args ...any)
 	method  string
 	path    string            // contains names of acme's objects
-	names   map[string]string // maps acme's names in the path and query to names of the same form that never existed
+	names   map[string]string // maps acme's names in the path and query to unused names of the same format
 	row     apiRow
 	headers []string
 	keyless int           // status of the response to a caller without a valid key
 	scheme  string        // scheme of the Authorization header
 	state   func() string // returns the state of acme's objects
-	secrets []string      // texts of acme that no other tenant may receive
+	secrets []string      // strings of acme that no other tenant may receive
 }
 
-// send sends the request as one of the callers. If missing is set, the request
-// contains names of objects that never existed.
+// send sends the request as one of the callers. If missing is set, the names in the request refer
+// to objects that never existed.
 func (c apiCase) send(t *testing.T, who string, missing bool) response {
 	t.Helper()
 	path := c.path
@@ -61,16 +61,16 @@ func (c apiCase) send(t *testing.T, who string, missing bool) response {
 	return c.m.request(t, c.method, path, c.row.body, headers...)
 }
 
-// replaceNames replaces acme's names with those that never existed.
+// replaceNames replaces acme's names with names of objects that never existed.
 func (c apiCase) replaceNames(text string) string {
-	for mine, missing := range c.names {
-		text = strings.ReplaceAll(text, mine, missing)
+	for acmeName, missing := range c.names {
+		text = strings.ReplaceAll(text, acmeName, missing)
 	}
 	return text
 }
 
-// request sends a request, with headers as names and values, from a new client
-// address. It does not read from upgraded connections.
+// request sends a request, with headers as names and values, from a new client address. It does
+// not read the data of upgraded connections.
 func (m *matrix) request(t *testing.T, method, path, body string, headers ...string) response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -143,9 +143,9 @@ func (c apiCase) check(t *testing.T) {
 	}
 }
 
-// checkForeign checks that another tenant gets the same response for acme's object
-// as for one that never existed. If the path contains no object, the response
-// must not contain data of acme.
+// checkForeign verifies that another tenant gets the same response for acme's object as for an
+// object that never existed. If the request names no object, the response must not contain data
+// of acme.
 func (c apiCase) checkForeign(t *testing.T) {
 	before := c.state()
 	for _, who := range []string{"other member", "other admin"} {
@@ -175,8 +175,8 @@ func (c apiCase) named() bool {
 	return c.replaceNames(text) != text
 }
 
-// sameAsMissing compares the responses for acme's object and for one that never
-// existed.
+// sameAsMissing verifies that the responses for acme's object and for an object that never
+// existed are the same.
 func (c apiCase) sameAsMissing(who string, got, missing response) {
 	if got.status != missing.status || c.replaceNames(got.body) != missing.body {
 		c.errorf("%s: %d %s, and for a missing object %d %s", who, got.status, got.body, missing.status, missing.body)
@@ -186,15 +186,15 @@ func (c apiCase) sameAsMissing(who string, got, missing response) {
 	}
 }
 
-// routeTable reads the method and path of each route from the function routes of
-// a source file. It evaluates the constants and variables that the table uses.
+// routeTable returns the method and path of each route in the function named routes of a source
+// file. It evaluates the constants and variables in the table.
 func routeTable(t *testing.T, file string) (out []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]string{}
+	constants := map[string]string{}
 	var text func(ast.Expr) string
 	text = func(e ast.Expr) string {
 		switch e := e.(type) {
@@ -203,7 +203,7 @@ func routeTable(t *testing.T, file string) (out []string) {
 				return s
 			}
 		case *ast.Ident:
-			return known[e.Name]
+			return constants[e.Name]
 		case *ast.SelectorExpr: // http.MethodGet
 			if method, ok := strings.CutPrefix(e.Sel.Name, "Method"); ok {
 				return strings.ToUpper(method)
@@ -219,14 +219,14 @@ func routeTable(t *testing.T, file string) (out []string) {
 		switch n := n.(type) {
 		case *ast.ValueSpec:
 			for i, v := range n.Values {
-				known[n.Names[i].Name] = text(v)
+				constants[n.Names[i].Name] = text(v)
 			}
 		case *ast.FuncDecl:
 			return n.Name.Name == "routes"
 		case *ast.AssignStmt:
 			for i, v := range n.Rhs {
 				if name, ok := n.Lhs[i].(*ast.Ident); ok {
-					known[name.Name] = text(v)
+					constants[name.Name] = text(v)
 				}
 			}
 		case *ast.CompositeLit:
@@ -261,8 +261,8 @@ func rowErrors(routes, rows []string) (out []string) {
 	return out
 }
 
-// checkRows checks that each route in a source file has rows. The check must
-// fail if any row is removed.
+// checkRows verifies that each route in a source file has rows, and that the check itself fails
+// if any row is removed.
 func checkRows(t *testing.T, file string, rows map[string][]apiRow) {
 	t.Helper()
 	routes, names := routeTable(t, file), slices.Sorted(maps.Keys(rows))
@@ -276,7 +276,7 @@ func checkRows(t *testing.T, file string, rows map[string][]apiRow) {
 
 const lettaTool = `{"source_code":"def f():\n    return 1\n","name":"f","args":{}}`
 
-// lettaRows has the rows for each route of Letta's API.
+// lettaRows maps each route of Letta's API to its rows.
 var lettaRows = map[string][]apiRow{
 	"POST /v1/tools/run": {{op: brig.OpRunTool, body: lettaTool, want: 200}},
 	"POST /v1/agents/{agent_id}/tools/{tool_name}/run": {{op: brig.OpRunTool, body: `{"args":{}}`, want: 404}}, // there are no agents
@@ -296,8 +296,7 @@ var lettaRows = map[string][]apiRow{
 	"GET /v1/sandbox-config/{config}/environment-variable":      {{op: brig.OpToolVariables, want: 200}, {op: brig.OpToolVariables, query: "after={variable}", want: 200}},
 }
 
-// lettaCase creates acme's setups and variable, and returns the case for one
-// row with them.
+// lettaCase creates acme's setups and variable, and returns a test case that uses them.
 func (m *matrix) lettaCase(t *testing.T, route string, row apiRow) apiCase {
 	t.Helper()
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator})
@@ -338,10 +337,9 @@ func (m *matrix) lettaCase(t *testing.T, route string, row apiRow) apiCase {
 	}
 }
 
-// TestLettaTenancyMatrix tests every route of Letta's API with all callers that
-// lack access. For acme's setups and variables, another tenant must receive the
-// same bytes as for ones that never existed. Rejected requests must not change
-// them.
+// TestLettaTenancyMatrix tests every route of Letta's API with all callers that lack access. For
+// acme's setups and variables, another tenant must receive the same bytes as for objects that
+// never existed. Rejected requests must not change the objects.
 //
 //suite:part hostile
 func TestLettaTenancyMatrix(t *testing.T) {
@@ -349,7 +347,7 @@ func TestLettaTenancyMatrix(t *testing.T) {
 	checkRows(t, "../api/letta/letta.go", lettaRows)
 	for _, route := range slices.Sorted(maps.Keys(lettaRows)) {
 		for _, row := range lettaRows[route] {
-			for _, slash := range []string{"", "/"} { // clients send both forms
+			for _, slash := range []string{"", "/"} { // clients send both variants
 				name := route + slash + " " + row.query
 				t.Run(name, func(t *testing.T) {
 					attack.Case(t, "API-01", "Letta: "+strings.TrimSpace(name)+" by callers without access")
@@ -385,7 +383,7 @@ func (l leakyToolStore) DeleteToolVariable(ctx context.Context, tenant, id strin
 	return err
 }
 
-// TestLettaTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that
+// TestLettaTenancyMatrixDetectsIgnoredOwner verifies that the matrix detects a server that
 // ignores the owner of tool setups and variables.
 //
 //suite:part hostile

@@ -31,9 +31,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// requestCase describes a request for one operation of the API. For an authorized
-// caller, the request succeeds, or fails because its target is missing. A
-// rejection therefore results from the check of the caller.
+// requestCase describes a request for one operation of the API. For an authorized caller, the
+// request succeeds or fails because its target is missing, so a rejection can only be due to the
+// authorization check.
 type requestCase struct {
 	op            string // operation of the Service; empty if the request calls none
 	body          string
@@ -43,7 +43,7 @@ type requestCase struct {
 	createsObject bool   // the request creates the object that the path names, in the caller's own tenant
 }
 
-// operations has a row for each operation of docs/openapi.json.
+// operations maps each operation of docs/openapi.json to its request.
 var operations = map[string]requestCase{
 	"run":     {op: "run", body: `{"command":["echo"]}`},
 	"get-run": {op: "run.get"}, "list-runs": {op: "run.list"},
@@ -80,7 +80,7 @@ var operations = map[string]requestCase{
 	"usage": {op: "usage.get", foreignQuery: "tenant=acme"},
 
 	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", foreignQuery: "tenant=acme"}, "end-session": {op: "session.end"},
-	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // only about the caller itself
+	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // affect only the caller
 
 	"set-egress": {op: "sandbox.egress", body: `{"rules":[]}`}, "templates": {op: "template.list"}, "audit": {op: "audit.read"},
 	"put-secret": {op: "secret.put", body: `{"value":"x"}`, createsObject: true}, "list-secrets": {op: "secret.list"},
@@ -106,8 +106,8 @@ type matrix struct {
 	url       string
 	keys      map[string]string            // keys by identity
 	ownParams map[string]map[string]string // path parameters of acme's objects, for each operation or ""
-	state     func() string                // returns the state of acme's objects
-	requests  int                          // number of requests
+	state     func() string                // describes the state of acme's objects
+	requests  int                          // number of requests so far
 
 	engine *engine.Engine
 }
@@ -224,14 +224,14 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// newClientAddress returns a client with a new address: the server would reject
-// so many wrong keys from one address without checking them.
+// newClientAddress returns a client with a new address. If all requests came from one address,
+// the server would reject keys without checking them after too many wrong ones.
 func (m *matrix) newClientAddress() *http.Client {
 	m.requests++
 	return newClientAddress(m.requests)
 }
 
-// newClientAddress returns a client with the n-th of many addresses.
+// newClientAddress returns a client that connects from the n-th loopback address.
 func newClientAddress(n int) *http.Client {
 	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
@@ -289,8 +289,7 @@ func (m *matrix) send(t *testing.T, who, method, path string, a requestCase, par
 	return response{resp.StatusCode, string(b), resp.Header}
 }
 
-// nonexistent returns parameters of the same form for objects that never
-// existed.
+// nonexistent returns parameters of the same format that refer to objects that never existed.
 func nonexistent(params map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range params {
@@ -330,8 +329,7 @@ func TestTenancyMatrix(t *testing.T) {
 	before, checked := m.state(), 0
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		for method, o := range doc.Paths[path] {
-			// A streaming operation has the same row as its counterpart without
-			// streaming.
+			// A streaming operation shares the row of its non-streaming counterpart.
 			id := strings.TrimPrefix(o.OperationID, "stream-")
 			a, ok := operations[id]
 			if !ok {
@@ -362,7 +360,7 @@ func TestTenancyMatrix(t *testing.T) {
 	}
 }
 
-// cell is one operation of the matrix.
+// cell is the test of one operation of the matrix.
 type cell struct {
 	m            *matrix
 	t            *testing.T
@@ -393,8 +391,8 @@ func (c cell) checkUnauthenticated() {
 	}
 }
 
-// checkForbidden verifies that a key without the role or the scope receives 403
-// for every request.
+// checkForbidden verifies that a key without the required role or scope receives 403, whether or
+// not the object exists.
 func (c cell) checkForbidden() {
 	if c.request.op == "" {
 		return
@@ -413,8 +411,8 @@ func (c cell) checkForbidden() {
 	}
 }
 
-// checkForeign verifies that the responses for another tenant's object are the same
-// as for one that never existed.
+// checkForeign verifies that a tenant gets the same responses for another tenant's object as for
+// an object that never existed.
 func (c cell) checkForeign() {
 	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.request.createsObject
 	if !names && c.request.foreignQuery == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// mcpRows maps each tool to arguments with which acme's call succeeds, or fails
-// because its target in the sandbox is missing.
+// mcpRows maps each tool to arguments with which acme's call succeeds, or fails only because its
+// target in the sandbox is missing.
 var mcpRows = map[string]string{
 	"run_code": `{"sandbox":"acmes-box","code":"1"}`, "run_shell": `{"sandbox":"acmes-box","command":"echo"}`,
 	"create_sandbox": `{"labels":{"a":"b"}}`, "list_sandboxes": `{}`, "get_sandbox": `{"sandbox":"acmes-box"}`,
@@ -30,8 +30,8 @@ var mcpRows = map[string]string{
 	"list_images": `{}`, "pull_image": `{"ref":"x"}`, "list_templates": `{}`,
 }
 
-// mcpLooks lists the tools that a viewer may use.
-var mcpLooks = "list_sandboxes get_sandbox list_contexts read_file list_files list_processes process_output read_log list_images list_templates "
+// mcpReadOnlyTools lists the read-only tools, which a viewer may use.
+var mcpReadOnlyTools = "list_sandboxes get_sandbox list_contexts read_file list_files list_processes process_output read_log list_images list_templates "
 
 // mcp sends a request in the protocol version without sessions.
 func (m *matrix) mcp(t *testing.T, who, method, params string) response {
@@ -61,8 +61,8 @@ func (m *matrix) sendMCP(t *testing.T, who, body string, headers ...string) resp
 	return x.send(t, http.MethodPost, mcp.Path, body, all...)
 }
 
-// mcpForeign compares the responses for acme's sandbox and for one that never
-// existed.
+// mcpForeign verifies that the responses for acme's sandbox and for a sandbox that never existed
+// are the same.
 func (m *matrix) mcpForeign(errorf func(string, ...any), what string, got, none response) {
 	body := strings.ReplaceAll(none.body, "acma", "acme")
 	if got.status != none.status || got.body != body {
@@ -70,10 +70,9 @@ func (m *matrix) mcpForeign(errorf func(string, ...any), what string, got, none 
 	}
 }
 
-// TestMCPTenancyMatrix tests every tool with all callers that lack access.
-// Callers without a valid key must receive 401, and callers without the role or
-// the scope an error. Another tenant must receive the same bytes as for a
-// sandbox that never existed.
+// TestMCPTenancyMatrix tests every tool with all callers that lack access. Callers without a
+// valid key must receive 401, and callers without the role or the scope must receive an error.
+// Another tenant must receive the same bytes as for a sandbox that never existed.
 //
 //suite:part hostile
 func TestMCPTenancyMatrix(t *testing.T) {
@@ -102,7 +101,7 @@ func TestMCPTenancyMatrix(t *testing.T) {
 			}
 			m.mcpForeign(t.Errorf, "scoped", got, m.tool(t, "scoped", name, nonexistent))
 			got = m.tool(t, "viewer", name, args)
-			if may := strings.Contains(mcpLooks, name+" "); strings.Contains(got.body, `"code":"SB012"`) == may {
+			if allowed := strings.Contains(mcpReadOnlyTools, name+" "); strings.Contains(got.body, `"code":"SB012"`) == allowed {
 				t.Errorf("a viewer is told %s", got.body)
 			}
 			for _, who := range []string{"other member", "other admin"} {
@@ -163,13 +162,12 @@ func (m *matrix) mcpResources(t *testing.T) {
 	}
 }
 
-// mcpSessions verifies that, for all callers except the one that started it, a
-// session appears not to exist.
+// mcpSessions verifies that a session appears nonexistent to all callers except its creator.
 func (m *matrix) mcpSessions(t *testing.T) {
-	begun := m.sendMCP(t, "owner", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-	id := begun.header.Get("Mcp-Session-Id")
+	session := m.sendMCP(t, "owner", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	id := session.header.Get("Mcp-Session-Id")
 	if id == "" {
-		t.Fatalf("it is not begun: %d %s", begun.status, begun.body)
+		t.Fatalf("it is not begun: %d %s", session.status, session.body)
 	}
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_sandbox","arguments":{"sandbox":"acmes-box"}}}`
 	ask := func(who, id string) response { return m.sendMCP(t, who, call, "Mcp-Session-Id", id) }

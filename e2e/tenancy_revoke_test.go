@@ -15,8 +15,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// revokeTimeout is the time within which a key's requests must end after its
-// revocation.
+// revokeTimeout is the time within which all requests of a key must end after its revocation.
 const revokeTimeout = time.Second
 
 // clientWith returns a client with the given key.
@@ -74,11 +73,11 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		ended[what] = done
 		go func() { done <- f() }()
 	}
-	begun := brig.IO{Started: func(string) { started <- struct{}{} }, Stdout: io.Discard}
+	streams := brig.IO{Started: func(string) { started <- struct{}{} }, Stdout: io.Discard}
 	sleep := brig.Command{Argv: []string{"sleep", "600"}, Timeout: time.Hour}
-	goOn("exec", func() error { _, err := c.Exec(ctx, "box", sleep, begun); return err })
+	goOn("exec", func() error { _, err := c.Exec(ctx, "box", sleep, streams); return err })
 	goOn("run", func() error {
-		_, err := c.Run(ctx, brig.Program{Command: sleep.Argv, Timeout: time.Hour}, begun)
+		_, err := c.Run(ctx, brig.Program{Command: sleep.Argv, Timeout: time.Hour}, streams)
 		return err
 	})
 	p, err := c.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sh"}}, Terminal: &brig.Terminal{Columns: 80, Rows: 24}})
@@ -121,7 +120,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		return err
 	})
 	goesOn := make(chan error, 1)
-	go func() { _, err := o.Exec(ctx, "box", sleep, begun); goesOn <- err }()
+	go func() { _, err := o.Exec(ctx, "box", sleep, streams); goesOn <- err }()
 	for range 4 {
 		select {
 		case <-started:
@@ -129,7 +128,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 			t.Fatal("not everything began")
 		}
 	}
-	time.Sleep(1500 * time.Millisecond) // longer than the server caches any key
+	time.Sleep(1500 * time.Millisecond) // longer than the server caches a key
 	for what, done := range ended {
 		select {
 		case err := <-done:
@@ -143,7 +142,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		}
 	}
 	at := time.Now()
-	late := time.After(revokeTimeout + patience) // allow for a busy host; the test logs the duration
+	late := time.After(revokeTimeout + patience) // the host may be busy; the test logs the duration
 	for what, done := range ended {
 		select {
 		case <-done:
@@ -174,7 +173,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 	}
 }
 
-// e2bBox creates a sandbox like E2B clients, and returns its token and ID.
+// e2bBox creates a sandbox as E2B clients do, and returns its token and ID.
 func (s *server) e2bBox(t *testing.T, key string) (token, id string) {
 	t.Helper()
 	resp, err := s.asE2B(t.Context(), "POST", "/sandboxes", `{"templateID":"base","timeout":600}`, "X-API-KEY", key)

@@ -13,10 +13,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestEndManyExecutions verifies that ending many executions at the same time
-// affects only the executions. Their sandbox must keep its state, and no
-// processes of the executions may remain. The sandbox has one processor, for
-// which the executions and the agent compete.
+// TestEndManyExecutions verifies that ending many executions at the same time affects only the
+// executions: their sandbox keeps its state, and no processes of the executions remain. The
+// executions and the agent compete for the sandbox's single CPU.
 //
 //suite:part core
 func TestEndManyExecutions(t *testing.T) {
@@ -50,7 +49,7 @@ func TestEndManyExecutions(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := testenv.Size(c.n/2, c.n)
-			if race.Enabled { // the agent is several times slower with the detector, and has the same time limits
+			if race.Enabled { // the race detector slows the agent down several times, but the time limits are the same
 				n /= 4
 			}
 			endTogether(t, ctx, e, name, c.shell, n, c.hangUp)
@@ -67,7 +66,7 @@ func TestEndManyExecutions(t *testing.T) {
 	}
 }
 
-// endTogether starts executions and ends all of them at the same time.
+// endTogether starts n executions and ends all of them at the same time.
 func endTogether(t *testing.T, ctx context.Context, s brig.Service, name, shell string, n int, hangUp bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

@@ -25,7 +25,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// index is a package index for pip and npm on this host.
+// index is a package index for pip and npm that runs on the host.
 type index struct {
 	*httptest.Server
 	requests atomic.Int64
@@ -117,8 +117,8 @@ func newIndex(t *testing.T) *index {
 	return x
 }
 
-// TestToolPackages tests the packages of a setup and of a tool, from an index
-// that is accessible only during their installation.
+// TestToolPackages verifies that the packages of a setup and of a tool are installed from an
+// index that is accessible only during the installation.
 //
 //suite:part core full
 func TestToolPackages(t *testing.T) {
@@ -154,7 +154,7 @@ func TestToolPackages(t *testing.T) {
 		if res := call(t, version); res.Error == nil || res.Error.Name != "ModuleNotFoundError" {
 			t.Errorf("a tool that did not ask for the package has it: %+v", res)
 		}
-		asked := x.requests.Load()
+		requests := x.requests.Load()
 		with.Source = `
 import brigtestgreet, os, urllib.request
 def f():
@@ -169,8 +169,8 @@ def f():
 		if res := call(t, with); !res.Reused || res.Text != "['refused', 'refused', 'refused', 'refused']" {
 			t.Errorf("what a tool does to its packages: %+v", res)
 		}
-		if n := x.requests.Load(); n != asked {
-			t.Errorf("the index was asked %d times for what is on the shelf", n-asked)
+		if n := x.requests.Load(); n != requests {
+			t.Errorf("got %d index requests for cached packages, want 0", n-requests)
 		}
 	})
 	t.Run("setup", func(t *testing.T) {
@@ -185,24 +185,24 @@ def f():
 		if res := call(t, with); !strings.Contains(res.Text, "1.0") {
 			t.Errorf("the tool's own package does not win: %+v", res)
 		}
-		// Use a new sandbox, which can get the layer only from the layer cache.
-		asked := x.requests.Load()
+		// Use a new sandbox, which must take the layer from the layer cache.
+		requests := x.requests.Load()
 		if _, err := e.RenewToolSetup(ctx, brig.ToolLocal); err != nil {
 			t.Fatal(err)
 		}
-		if res := call(t, version); res.Reused || !strings.Contains(res.Text, "2.0") || x.requests.Load() != asked {
+		if res := call(t, version); res.Reused || !strings.Contains(res.Text, "2.0") || x.requests.Load() != requests {
 			t.Errorf("a fresh box does not take the layer from the shelf: %+v", res)
 		}
 	})
 	t.Run("another tenant", func(t *testing.T) {
-		asked := x.requests.Load()
+		requests := x.requests.Load()
 		with := version
 		with.Python = []string{"brigtestgreet==1.0"}
 		res, err := e.RunTool(brig.WithActor(ctx, brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member}), with)
 		if err != nil || !strings.Contains(res.Text, "1.0") {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		if x.requests.Load() == asked {
+		if x.requests.Load() == requests {
 			t.Error("it was given what another tenant's packages have made")
 		}
 	})
@@ -251,15 +251,15 @@ type identityCompiler struct{}
 func (identityCompiler) Program(_ context.Context, source string) (string, error) { return source, nil }
 func (identityCompiler) Cell(_ context.Context, source string) (string, error)    { return source, nil }
 
-// eventuallyGone waits until at most the given number of sandboxes are running.
-func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, most int) {
+// eventuallyGone waits until at most limit sandboxes are running.
+func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, limit int) {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		page, err := e.List(ctx, brig.ListOptions{States: []brig.State{brig.Running}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(page.Sandboxes) <= most {
+		if len(page.Sandboxes) <= limit {
 			return
 		}
 	}

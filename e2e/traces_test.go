@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tracesReceiver receives OTLP over HTTP, like a collector.
+// tracesReceiver receives traces with OTLP over HTTP, like a collector.
 type tracesReceiver struct {
 	url string
 
@@ -120,7 +120,7 @@ func (s *server) traced(t *testing.T, parent, path, body string) int {
 	return resp.StatusCode
 }
 
-// wantTree checks the parents of spans, by name.
+// wantTree fails the test unless spans have the given parents, by name.
 func wantTree(t *testing.T, spans map[string]*tracepb.Span, parents map[string]string, outside string) {
 	t.Helper()
 	for name, parent := range parents {
@@ -179,7 +179,7 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 			"POST /v1/sandboxes/{name}/code": "", "code": "POST /v1/sandboxes/{name}/code", "guest.program": "code",
 		}},
 	} {
-		if i == 1 { // a sandbox that waits in the pool
+		if i == 1 { // use a sandbox that is ready in the pool
 			s.awaitPool()
 		}
 		if status := s.traced(t, "00-"+q.id+"-"+parent+"-01", q.path, q.body); status/100 != 2 {
@@ -195,19 +195,18 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 			t.Errorf("%s has the attributes %v", root.GetName(), root.GetAttributes())
 		}
 	}
-	// A failed span must contain the error's code, but no part of the request.
+	// The span of a failed request must contain the error's code, but no part of the request.
 	const bad = "5af7651916cd43dd8448eb211c80319c"
 	s.traced(t, "00-"+bad+"-"+parent+"-01", "/v1/sandboxes/s3cr3t-argument/exec", `{"command":["true"]}`)
 	spans := c.trace(t, bad, "POST /v1/sandboxes/{name}/exec")
 	if gate := spans["gate"]; gate.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || gate.GetStatus().GetMessage() != "SB013" {
 		t.Errorf("the gate says %v", gate.GetStatus())
 	}
-	// With sample 0, the server traces only requests whose callers decided to
-	// trace them.
+	// With sample 0, the server traces only requests whose callers set the sampled flag.
 	s.traced(t, "", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-6af7651916cd43dd8448eb211c80319c-"+parent+"-00", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-7af7651916cd43dd8448eb211c80319c-"+parent+"-01", "/v1/run", `{"command":["true"]}`)
-	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard")                   // earlier traces would have arrived before this one
+	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard")                   // earlier traces would have arrived before this trace
 	if status, body := s.do("DELETE", "/v1/sandboxes/box", ""); status >= 300 { // otherwise the sandbox would outlive its server
 		t.Errorf("DELETE: %d %s", status, body)
 	}

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestTypeScript compiles Brig's TypeScript package and tests the features that
-// E2B's SDK lacks.
+// TestTypeScript compiles Brig's TypeScript package, and tests its features that E2B's SDK lacks.
 //
 //suite:part clients full
 func TestTypeScript(t *testing.T) {

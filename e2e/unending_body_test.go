@@ -16,9 +16,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// sendSlowBody sends a request with an endless body, one byte at a time, for a
-// duration. It returns the response status, and whether the server was still
-// reading at the end.
+// sendSlowBody sends a request with an endless body, one byte at a time, for the given duration.
+// It returns the response status, and whether the server was still reading at the end.
 func sendSlowBody(url, head string, long time.Duration) (status int, listening bool) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
@@ -35,7 +34,7 @@ func sendSlowBody(url, head string, long time.Duration) (status int, listening b
 			return
 		}
 		answer <- resp.StatusCode
-		_, _ = io.Copy(io.Discard, r) // until the server closes the connection
+		_, _ = io.Copy(io.Discard, r) // read until the server closes the connection
 	}()
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := io.WriteString(conn, "1\r\n{\r\n"); err != nil {
@@ -45,10 +44,9 @@ func sendSlowBody(url, head string, long time.Duration) (status int, listening b
 	return 0, true
 }
 
-// TestEndlessBody verifies that a client without a key or token cannot keep a
-// connection open with an endless body, regardless of the request. The control
-// is an authenticated client, whose body may take longer than that of an
-// unauthenticated one.
+// TestEndlessBody verifies that a client without a key or token cannot keep a connection open
+// with an endless body, regardless of the request. The control is an authenticated client, whose
+// body may take longer.
 //
 //suite:part core
 func TestEndlessBody(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// systemd is the program that runs units.
+// systemd is the path of the systemd binary.
 const systemd = "/lib/systemd/systemd"
 
-// bootTimeout bounds one boot. It takes 10 seconds on an idle machine.
+// bootTimeout is the time limit for one boot, which takes 10 seconds on an idle machine.
 const bootTimeout = 5 * time.Minute
 
 // bootUnit runs a unit in a new systemd instance, runs the checks in
@@ -44,7 +44,7 @@ func bootUnit(t *testing.T, unit string) map[string]v2Step {
 	cmd.WaitDelay = time.Second
 	onCleanup(t, func() {
 		if cmd.Process != nil {
-			_ = cmd.Process.Kill() // its PID namespace ends with it
+			_ = cmd.Process.Kill() // the processes in its PID namespace end, too
 		}
 		removeGroups(group)
 	})
@@ -60,15 +60,15 @@ func bootUnit(t *testing.T, unit string) map[string]v2Step {
 	return steps
 }
 
-// removeGroups removes a cgroup and its descendants in every hierarchy, as soon
-// as its processes have ended.
+// removeGroups removes a cgroup and its descendants in every hierarchy once its processes have
+// ended.
 func removeGroups(name string) {
 	for range 100 {
 		left := 0
 		for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
 			tops, _ := filepath.Glob(pattern)
 			for _, top := range tops {
-				// -depth processes subfolders first.
+				// The option -depth removes subdirectories first.
 				_ = exec.Command("find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 				if _, err := os.Stat(top); err == nil {
 					left++
@@ -82,8 +82,8 @@ func removeGroups(name string) {
 	}
 }
 
-// TestUnit runs the unit with a real systemd. Sandboxes must work with the
-// restrictions of the unit, and outlive the server.
+// TestUnit runs the service unit with a real systemd, and verifies that sandboxes work under the
+// unit's restrictions and outlive the server.
 //
 //suite:part install full
 func TestUnit(t *testing.T) {
@@ -118,9 +118,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitExposure verifies that systemd rates the exposure of the unit below 5
-// out of 10. The control is the unit without its protections, which must be
-// rated above 9.
+// TestUnitExposure verifies that systemd-analyze rates the exposure of the unit below 5 out of
+// 10. The control is the unit without its protections, whose rating must be above 9.
 //
 //suite:part install
 func TestUnitExposure(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestUpgradeRunning verifies that this version takes over the running sandboxes of
-// an earlier release's server: their files, logs, limits and contexts. Sandboxes that the
-// earlier release paused, and that this version pauses, must have their variables.
+// TestUpgradeRunning verifies that this version takes over the running sandboxes of an earlier
+// release's server, with their files, logs, limits and contexts. Sandboxes keep their variables
+// if the earlier release paused them, or if this version pauses them.
 //
 //suite:part install full
 func TestUpgradeRunning(t *testing.T) {
@@ -45,14 +45,14 @@ func TestUpgradeRunning(t *testing.T) {
 	cli(old, "sandbox", "pause", "asleep")
 	was := cli(old, "--json", "sandbox", "get", "box")
 
-	// Stop the old server like a package upgrade, with SIGTERM.
+	// Stop the old server with SIGTERM, like a package upgrade.
 	if err := before.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	_ = before.cmd.Wait()
 	after := startServer(t, dir, "--pool", "0")
 	program := bin(t, "brig")
-	// The driver of the context is of the earlier release.
+	// The context still uses the driver of the earlier release.
 	before = after
 	if out := code("x + 1"); !strings.Contains(out, `"42"`) {
 		t.Errorf("the variable of a context: %s", out)

@@ -15,10 +15,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestUpgradeDataFolder verifies that this version opens a data folder of an
-// earlier release without data loss. The directory contains keys, tenants,
-// secrets with their hosts, workspaces, ended sandboxes and runs with their
-// output and logs, and a verifiable audit log.
+// TestUpgradeDataFolder verifies that this version opens a data folder of an earlier release
+// without data loss. The folder contains keys, tenants, secrets with their hosts, workspaces,
+// ended sandboxes and runs with output and logs, and a verifiable audit log.
 //
 //suite:part core
 func TestUpgradeDataFolder(t *testing.T) {
@@ -62,7 +61,7 @@ keep: {runs: 876000h, sandboxes: 876000h}
 	// The master key still decrypts the secrets: a program receives the value
 	// of one secret and a placeholder for the other.
 	if out := cli("run", "--secret", "plain=PLAIN", "--secret", "gh=GH", "--", "sh", "-c", "echo $PLAIN; echo $GH"); !strings.HasPrefix(out, "plainly seen\n") || strings.Contains(out, "horse") || len(out) < 20 {
-		t.Errorf("the secrets' values inside: %q", out)
+		t.Errorf("values of the secrets in the sandbox: %q", out)
 	}
 
 	for version, want := range map[int]string{1: "one\n", 2: "two\n"} {
@@ -102,7 +101,7 @@ keep: {runs: 876000h, sandboxes: 876000h}
 	}
 }
 
-// Keys in the archived data folder. They are not valid on any other server.
+// Keys in the archived data folder, which are not valid on any other server.
 const (
 	oldMember = "brig_cjz7dd4r27gsvyxwadzh375qsl75pltb5zmys5wkllstux7swpxh"
 	oldViewer = "brig_zoimy6wksu6ecekqknfo7ofr2zibypwp63yonfabzd3dgqcj24rp"

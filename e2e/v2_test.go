@@ -20,9 +20,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox takes seconds to start on an emulated processor, and the virtual
-// machine starts about twenty. This takes 100 seconds on an idle host, and
-// twice that while the rest of the suite runs.
+// A sandbox takes seconds to start on an emulated CPU, and the virtual machine starts about
+// twenty. This takes 100 seconds on an idle host, and twice as long while the rest of the suite
+// runs.
 const (
 	v2BootTime = 3 * time.Minute
 	v2Time     = 15 * time.Minute
@@ -34,9 +34,8 @@ type v2Step struct {
 	out  string
 }
 
-// TestCgroupV2 tests limits and verdicts on cgroup v2, which the host of the
-// tests may lack. The checks run in a small virtual machine, and the test
-// examines their output.
+// TestCgroupV2 verifies limits and verdicts on cgroup v2. The checks run in a small virtual
+// machine, because the host may lack cgroup v2, and the test examines their output.
 //
 //suite:part install full
 func TestCgroupV2(t *testing.T) {
@@ -61,8 +60,8 @@ func TestCgroupV2(t *testing.T) {
 	if out := step("answer", 0); out != "42" {
 		t.Errorf("answer %q", out)
 	}
-	// The two programs of each pair ran at the same time: one ran out of
-	// memory, and the other killed itself. Both exited with 137.
+	// The two programs of each pair ran concurrently: one ran out of memory, and the other killed
+	// itself. Both exited with code 137.
 	for i := range 5 {
 		for name, oom := range map[string]bool{"oom": true, "kill": false} {
 			name += strconv.Itoa(i + 1)
@@ -113,8 +112,7 @@ func TestCgroupV2(t *testing.T) {
 	}
 }
 
-// v2Kernel returns the directory of the kernel and its modules, which .ci/setup
-// fills.
+// v2Kernel returns the directory of the kernel and its modules, which .ci/setup creates.
 func v2Kernel(t *testing.T) string {
 	t.Helper()
 	needRoot(t) // the virtual machine reads host files that only root may read
@@ -155,9 +153,8 @@ func bootV2(t *testing.T) map[string]v2Step {
 	share := func(tag, path string) string {
 		return fmt.Sprintf("local,path=%s,mount_tag=%s,security_model=none,readonly=on", strings.ReplaceAll(path, ",", ",,"), tag)
 	}
-	// The processor is emulated even if the host has /dev/kvm: a nested virtual
-	// machine may hang with it, and two modes would both be tested
-	// insufficiently.
+	// Emulate the CPU even if the host has /dev/kvm: a nested virtual machine may hang with KVM,
+	// and with two modes, neither would be tested sufficiently.
 	cmd := exec.CommandContext(ctx, qemu, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-serial", "file:"+console, "-serial", "file:"+results,
@@ -271,5 +268,5 @@ func (a *cpio) add(name string, mode int, content []byte) {
 	a.pad()
 }
 
-// pad pads to a multiple of four, as the format requires for every part.
+// pad pads the archive to a multiple of four bytes, as the format requires after every part.
 func (a *cpio) pad() { a.Write(make([]byte, -a.Len()&3)) }

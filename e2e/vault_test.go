@@ -21,10 +21,10 @@ import (
 // the test prints them.
 type secretCanaries struct{ plain, brokered string }
 
-// TestSecretCanaries uses secrets in every possible way. It then searches for
-// their values in all data of a server: files, logs, responses, and the
-// arguments and environment of processes. The value of a secret without hosts
-// may be only in the guest; that of a secret with hosts must not be found.
+// TestSecretCanaries uses secrets in every possible way, and then searches all data of the server
+// for their values: files, logs, responses, and the arguments and environment of processes. The
+// value of a secret without hosts may occur only in the guest, and the value of a secret with
+// hosts nowhere.
 //
 //suite:part egress
 func TestSecretCanaries(t *testing.T) {
@@ -74,7 +74,7 @@ func TestSecretCanaries(t *testing.T) {
 			ask("GET", "/v1/sandboxes/"+box+path, "")
 		}
 	}
-	// The main program has the value, although order.json does not contain it.
+	// The main program receives the value, although order.json does not contain it.
 	if status, log := s.do("GET", "/v1/sandboxes/box/logs", ""); status != 200 || !strings.Contains(log, "main "+strconv.Itoa(len(c.plain))) {
 		t.Errorf("the main program: %d %s", status, log)
 	}
@@ -99,8 +99,8 @@ func TestSecretCanaries(t *testing.T) {
 	look("the export", export)
 	lookProcesses(t, look)
 	lookFiles(t, dir, look)
-	// Search again after the server was killed and after the next server has
-	// recovered, which checkpoints the WAL.
+	// Search again after killing the server, and after the next server has recovered, which
+	// checkpoints the WAL.
 	s.kill()
 	lookFiles(t, dir, look)
 	look("the server's log", s.errs.Bytes())
@@ -123,7 +123,7 @@ func TestSecretCanaries(t *testing.T) {
 	if out, err := exec.Command(bin(t, "brig"), "--data-dir", dir, "audit", "verify").CombinedOutput(); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
-	// The control: the search finds a value in a file.
+	// The control: the search finds an encoded value in a file.
 	leak := filepath.Join(t.TempDir(), "leak")
 	if err := os.WriteFile(leak, []byte("x"+base64.StdEncoding.EncodeToString([]byte(c.brokered))+"x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -136,8 +136,7 @@ func TestSecretCanaries(t *testing.T) {
 	attack.RecordMutant("SEC-06", "a value in a file", "its being kept away", found == 1)
 }
 
-// count returns the number of occurrences of the values in b, including in
-// base64.
+// count returns the number of occurrences of the values in b, including Base64 encodings.
 func (c secretCanaries) count(b []byte) (n int) {
 	for _, v := range []string{c.plain, c.brokered} {
 		for _, form := range []string{v, base64.StdEncoding.EncodeToString([]byte(v))} {
@@ -154,14 +153,13 @@ func (c secretCanaries) wantNone(t *testing.T, what string, b []byte) {
 	}
 }
 
-// lookFiles passes every file below dir to look.
+// lookFiles calls look for every file below dir.
 func lookFiles(t *testing.T, dir string, look func(string, []byte)) {
 	t.Helper()
 	n := 0
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		// Sandboxes are created and removed concurrently. Skip the files that
-		// back a guest's memory and its own files, because they belong to the
-		// guest.
+		// Sandboxes are created and removed concurrently. Skip the files that back a guest's
+		// memory and file system, because they belong to the guest.
 		if err != nil || !d.Type().IsRegular() || strings.Contains(name, "/overlay/") {
 			return nil
 		}
@@ -177,8 +175,7 @@ func lookFiles(t *testing.T, dir string, look func(string, []byte)) {
 	}
 }
 
-// lookProcesses passes the arguments and environment of every process on the
-// host to look.
+// lookProcesses calls look for the arguments and the environment of every process on the host.
 func lookProcesses(t *testing.T, look func(string, []byte)) {
 	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*")

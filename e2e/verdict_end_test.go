@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// endings returns programs for every kind of program end.
+// endings returns programs that end in every possible way.
 func endings() []sortedProgram {
 	list := []sortedProgram{
 		python("success", "print('begun')"),
@@ -31,8 +31,8 @@ func endings() []sortedProgram {
 	return list
 }
 
-// TestRunsLeaveNoTraces runs one-shots with every kind of end, and checks the
-// host for traces after the response.
+// TestRunsLeaveNoTraces verifies that a one-shot run leaves no traces on the host after the
+// response, however its program ends.
 //
 //suite:part core
 func TestRunsLeaveNoTraces(t *testing.T) {
@@ -67,9 +67,9 @@ func begun(t *testing.T, dir string) {
 	t.Fatal("no sandbox began")
 }
 
-// TestDisconnectEndsRuns disconnects from a one-shot at several moments during
-// its start. It closes the connection, or kills the command-line process, both
-// with a server and without one.
+// TestDisconnectEndsRuns verifies that a one-shot run ends if its client disconnects at any
+// moment. The client closes the connection, or is a brig command that is killed, with and without
+// a server.
 //
 //suite:part core
 func TestDisconnectEndsRuns(t *testing.T) {
@@ -135,7 +135,7 @@ func TestDisconnectEndsRuns(t *testing.T) {
 }
 
 // TestTracesOfRunningSandboxAreFound is the control for all tests that search for traces: the
-// search finds the traces of a running sandbox.
+// search must find the traces of a running sandbox.
 //
 //suite:part core
 func TestTracesOfRunningSandboxAreFound(t *testing.T) {

@@ -13,9 +13,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestLimitErrorsAreSpecific exceeds each limit and checks the error in the
-// guest. The guest must receive the error that Linux returns in this case; its
-// process must not be killed.
+// TestLimitErrorsAreSpecific verifies that a program that exceeds a limit receives the same error
+// as on Linux, and is not killed.
 //
 //suite:part core
 func TestLimitErrorsAreSpecific(t *testing.T) {
@@ -80,11 +79,11 @@ func cpuTime(t *testing.T, dir string, id brig.ID) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// TestProcessorsAreShared runs four busy programs in a sandbox and measures
-// their CPU time on the host.
+// TestProgramsShareCPULimit verifies, by the CPU time on the host, that four busy programs in a
+// sandbox share its CPU limit.
 //
 //suite:part core alone
-func TestProcessorsAreShared(t *testing.T) {
+func TestProgramsShareCPULimit(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	for _, cpus := range []float64{1, 0.5} {
@@ -92,7 +91,7 @@ func TestProcessorsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond) // a new group may use the quota of its first period immediately
+		time.Sleep(300 * time.Millisecond) // a new cgroup may use the quota of its first period immediately
 		before, start := cpuTime(t, dataDirOf(t, e), s.ID), time.Now()
 		time.Sleep(3 * time.Second)
 		used := (cpuTime(t, dataDirOf(t, e), s.ID) - before).Seconds() / time.Since(start).Seconds()

@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// maxMemoryGrowth returns the permitted growth of the server's memory while it
-// relays a long stream. It is less than the size of the stream. On a busy host,
-// garbage accumulates before the collector runs.
+// maxMemoryGrowth returns the permitted growth of the server's memory while it relays a long
+// stream. It is smaller than the stream, but leaves room for garbage that accumulates on a busy
+// host before the collector runs.
 func maxMemoryGrowth() int64 {
 	if testenv.RaceEnabled {
 		return 256 * int64(brig.MiB)
@@ -49,8 +49,7 @@ func peak(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// answer holds the fields of the API's response to a run that these tests
-// check.
+// answer holds the fields of the API's response to a run that these tests use.
 type answer struct {
 	Stdout      string
 	StdoutBytes int64 `json:"stdout_bytes"`
@@ -62,7 +61,8 @@ type answer struct {
 	Sandbox     string
 }
 
-// run runs a one-shot command.
+// run runs a command in a one-shot sandbox. The argument more holds additional JSON fields of the
+// request.
 func (s *server) run(command []string, more string) answer {
 	s.t.Helper()
 	argv, err := json.Marshal(command)
@@ -77,10 +77,9 @@ func (s *server) run(command []string, more string) answer {
 	return a
 }
 
-// TestOutputFloods runs programs that write far more output than the server
-// keeps. The response must have the exact size of the output, and its beginning
-// and end. The server's memory must grow by at most maxMemoryGrowth, regardless
-// of the output's size.
+// TestOutputFloods verifies that the response for a program that writes far more output than the
+// server keeps contains the exact size of the output, and its start and end. The server's memory
+// must grow by at most maxMemoryGrowth, regardless of the size.
 //
 //suite:part core
 func TestOutputFloods(t *testing.T) {
@@ -115,8 +114,8 @@ func TestOutputFloods(t *testing.T) {
 	checkOnlyPool(t, s)
 }
 
-// TestTinyWritesAreCounted runs a program that performs many one-byte writes (a million
-// at full size), and checks the count.
+// TestTinyWritesAreCounted verifies the reported output size of a program that performs many
+// one-byte writes, a million at full size.
 //
 //suite:part core
 func TestTinyWritesAreCounted(t *testing.T) {
@@ -134,8 +133,8 @@ func TestTinyWritesAreCounted(t *testing.T) {
 	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
-// TestLongInput sends more than the server may keep through cat and back, with the command line and a
-// server. Every byte must come back, and the server must not retain the data.
+// TestLongInput verifies that cat returns every byte of an input that is larger than the server
+// may keep in memory, and that the server does not retain the data.
 //
 //suite:part core
 func TestLongInput(t *testing.T) {

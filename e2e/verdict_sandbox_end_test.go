@@ -9,9 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSandboxEndsWithProgram verifies that the end of a sandbox gives one answer to a
-// program that runs in it: a result with the output so far and the reason, for a command
-// and for code, as a response and as a stream of events.
+// TestSandboxEndsWithProgram verifies that a running command or code returns one result when its
+// sandbox ends, with the output so far and the reason, as a response and as a stream of events.
 //
 //suite:part core
 func TestSandboxEndsWithProgram(t *testing.T) {
@@ -37,18 +36,18 @@ func TestSandboxEndsWithProgram(t *testing.T) {
 					t.Fatal(err)
 				}
 				var out bytes.Buffer
-				begun := make(chan struct{}, 1)
+				started := make(chan struct{}, 1)
 				event := func(p []byte) {
 					if out.Write(p); strings.Contains(out.String(), "before") {
 						select {
-						case begun <- struct{}{}:
+						case started <- struct{}{}:
 						default:
 						}
 					}
 				}
 				ended := make(chan error, 1)
 				go func() {
-					<-begun
+					<-started
 					if end.do != nil {
 						ended <- end.do(ctx, name)
 						return
@@ -86,7 +85,7 @@ func TestSandboxEndsWithProgram(t *testing.T) {
 	}
 }
 
-// eventWriter is a function as an io.Writer.
+// eventWriter is an io.Writer that calls a function.
 type eventWriter func([]byte)
 
 func (w eventWriter) Write(p []byte) (int, error) {

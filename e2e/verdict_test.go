@@ -19,8 +19,8 @@ import (
 // run.
 func programsPerSort() int { return testenv.Size(10, 100) }
 
-// inParallel calls f with 0 to n-1 in atOnce goroutines. Callers choose atOnce
-// such that two processors are busy while other calls wait.
+// inParallel calls f with 0 to n-1 in atOnce goroutines. Callers choose atOnce such that two CPUs
+// stay busy while other calls wait.
 func inParallel(n, atOnce int, f func(i int)) {
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -38,7 +38,7 @@ func inParallel(n, atOnce int, f func(i int)) {
 	wg.Wait()
 }
 
-// verdictCounts counts verdicts by the sort of program.
+// verdictCounts counts correct and wrong verdicts by the sort of program.
 type verdictCounts struct {
 	mu        sync.Mutex // guards the fields below
 	correct   map[string]int
@@ -46,7 +46,7 @@ type verdictCounts struct {
 	durations []time.Duration
 }
 
-func newTally() *verdictCounts {
+func newVerdictCounts() *verdictCounts {
 	return &verdictCounts{correct: map[string]int{}, wrong: map[string]int{}}
 }
 
@@ -66,7 +66,7 @@ func (c *verdictCounts) measure(d time.Duration) {
 	c.durations = append(c.durations, d)
 }
 
-// quantile returns the measured value at quantile q.
+// quantile returns the q-quantile of the measured durations.
 func (c *verdictCounts) quantile(q float64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,18 +81,18 @@ func (c *verdictCounts) quantile(q float64) time.Duration {
 type sortedProgram struct {
 	sort   string
 	p      brig.Program
-	stdout string // output that the program must have produced
+	stdout string // expected output of the program
 }
 
-// python returns a program with the given source.
+// python returns a Python program with the given source.
 func python(sort, code string) sortedProgram {
 	return sortedProgram{sort: sort, p: brig.Program{Command: []string{"python3", "-u", "-c", code}}}
 }
 
 // memoryPrograms returns programs that exceed their memory limit.
 func memoryPrograms() []sortedProgram {
-	// The programs wait for the end of their input after their output, because the
-	// kernel kills them without notice.
+	// After their output, the programs wait for the end of their input, because the kernel kills
+	// them without warning.
 	list := []sortedProgram{
 		python("anonymous memory", "import sys\nprint('begun'); sys.stdin.read()\nx=[]\nwhile True: x.append(b'x'*(1<<20))"),
 		python("a child's memory", "import os,sys,time\nprint('begun'); sys.stdin.read()\nif os.fork()==0:\n x=[]\n while True: x.append(b'x'*(1<<20))\nos.wait()\ntime.sleep(60)"),
@@ -109,20 +109,19 @@ func memoryPrograms() []sortedProgram {
 	return list
 }
 
-// TestOutOfMemoryIsReported runs programs that exceed their memory limit in all
-// known ways. Each result must be labelled as out of memory and contain the
-// output before that.
+// TestOutOfMemoryIsReported verifies that the result of a program that exceeds its memory limit,
+// in any known way, is labeled as out of memory and contains the previous output.
 //
 //suite:part core
 func TestOutOfMemoryIsReported(t *testing.T) {
-	needRoot(t) // without a cgroup, a watchdog enforces the limit: see TestRootlessMemory
+	needRoot(t) // without a cgroup, a watchdog enforces the limit; see TestRootlessMemory
 	e, ctx := newEngine(t)
-	c := newTally()
+	c := newVerdictCounts()
 	list := memoryPrograms()
 	inParallel(programsPerSort(), 4, func(i int) {
 		g := list[i%len(list)]
 		g.p.Timeout = 30 * time.Second
-		// The input ends when the host has the first output.
+		// Close the program's input when the host has received the first output.
 		input, end := io.Pipe()
 		defer end.Close()
 		o, err := e.Run(ctx, g.p, brig.IO{Stdin: input, Stdout: callbackWriter(func([]byte) { end.Close() })})
@@ -160,13 +159,13 @@ func selfKillingPrograms() []sortedProgram {
 	}
 }
 
-// TestKillIsNotOutOfMemory runs programs that end by SIGKILL, or appear to. No
-// result may be labelled as out of memory or as timed out.
+// TestKillIsNotOutOfMemory verifies that programs that end, or appear to end, by SIGKILL are not
+// labeled as out of memory or as timed out.
 //
 //suite:part core
 func TestKillIsNotOutOfMemory(t *testing.T) {
 	e, ctx := newEngine(t)
-	c := newTally()
+	c := newVerdictCounts()
 	list := selfKillingPrograms()
 	inParallel(programsPerSort(), 4, func(i int) {
 		s := list[i%len(list)]
@@ -210,9 +209,9 @@ func stubbornPrograms() []sortedProgram {
 	return list
 }
 
-// untilBegun runs a program with a timeout of a second, and retries with longer
-// timeouts until the program has printed output. On a loaded host, a program
-// may not start within a second. untilBegun returns the last timeout.
+// untilBegun runs a program with a timeout of one second, and doubles the timeout until the
+// program prints output, because a program may not start within a second on a loaded host. It
+// returns the last timeout.
 func untilBegun(run func(timeout time.Duration) (printed bool, err error)) (time.Duration, error) {
 	for timeout := time.Second; ; timeout *= 2 {
 		printed, err := run(timeout)
@@ -222,16 +221,16 @@ func untilBegun(run func(timeout time.Duration) (printed bool, err error)) (time
 	}
 }
 
-// TestTimeoutEndsRuns runs hostile process trees with a timeout of a second.
-// Each result must be labelled as timed out and contain the output, and no
-// process may remain on the host after the response.
+// TestTimeoutEndsRuns runs hostile process trees with a timeout of one second. Each result must
+// be labeled as timed out and contain the output, and no process may remain on the host after the
+// response.
 //
 //suite:part core
 func TestTimeoutEndsRuns(t *testing.T) {
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)
 	attack.Case(t, "RES-10", "none of a one-shot's processes is left on the host")
-	c := newTally()
+	c := newVerdictCounts()
 	list := stubbornPrograms()
 	inParallel(programsPerSort()/2, 4, func(i int) {
 		x := list[i%len(list)]
@@ -264,17 +263,17 @@ func TestTimeoutEndsRuns(t *testing.T) {
 	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.correct, c.wrong, c.quantile(0.5), c.quantile(0.99))
 }
 
-// TestTimeoutEndsExecs runs the same programs in sandboxes that continue to
-// run. A later command counts the remaining processes inside. In case that
-// command is deceived, the test also checks on the host that no process is busy
-// at the end. It cannot count processes on the host, because gVisor reuses the
-// host processes of ended processes.
+// TestTimeoutEndsExecs verifies that no process of the same programs remains in sandboxes that
+// continue to run. A later command counts the processes inside the sandbox. Because the programs
+// might deceive that command, the test also verifies on the host that the sandbox uses no CPU
+// time at the end. It cannot count processes on the host, because gVisor reuses the host
+// processes of ended processes.
 //
 //suite:part core
 func TestTimeoutEndsExecs(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
-	c := newTally()
+	c := newVerdictCounts()
 	list := stubbornPrograms()
 	const boxes = 4
 	inParallel(boxes, boxes, func(k int) {
@@ -283,7 +282,7 @@ func TestTimeoutEndsExecs(t *testing.T) {
 			t.Errorf("create: %v", err)
 			return
 		}
-		// Warm up: the first command makes the sandbox as large as an idle one.
+		// Warm up, because the first command permanently grows the sandbox.
 		if _, err := e.Exec(ctx, s.Spec.Name, brig.Command{Shell: "sleep 0.1"}, brig.IO{}); err != nil {
 			t.Errorf("exec: %v", err)
 		}
@@ -304,10 +303,10 @@ func TestTimeoutEndsExecs(t *testing.T) {
 			if c.count(x.sort, ok); !ok || !strings.HasPrefix(string(res.Stdout.Head), x.stdout) {
 				t.Errorf("%s: %+v, stdout %.20q, stderr %.400q", x.sort, *res, res.Stdout.Head, res.Stderr.Head)
 			}
-			countLeft(ctx, t, e, s, x.sort, ended)
+			checkNoProcessLeft(ctx, t, e, s, x.sort, ended)
 		}
-		// gVisor's clean-up uses the processor for a moment, possibly late on a
-		// loaded host. A surviving process uses it continuously.
+		// gVisor's cleanup uses the CPU briefly, possibly late on a loaded host. A remaining
+		// process uses it continuously.
 		for end := time.Now().Add(patience); ; {
 			before := cpuTime(t, dataDirOf(t, e), s.ID)
 			time.Sleep(500 * time.Millisecond)
@@ -324,9 +323,9 @@ func TestTimeoutEndsExecs(t *testing.T) {
 	t.Logf("timed out: %v; not: %v; beyond the timeout: p50 %v, p99 %v", c.correct, c.wrong, c.quantile(0.5), c.quantile(0.99))
 }
 
-// countLeft counts the processes in a sandbox after a program's end, except for
+// checkNoProcessLeft verifies that no processes remain in a sandbox after a program's end, except
 // the sandbox's init and the counting process.
-func countLeft(ctx context.Context, t *testing.T, e brig.Service, s *brig.Sandbox, sort string, ended time.Time) {
+func checkNoProcessLeft(ctx context.Context, t *testing.T, e brig.Service, s *brig.Sandbox, sort string, ended time.Time) {
 	t.Helper()
 	const count = `n=0; for f in /proc/[0-9]*/stat; do read -r pid comm state rest < $f || continue; case $state in Z|X) ;; *) [ $pid = 1 ] || [ $pid = $$ ] || { n=$((n+1)); echo "$pid $comm $state $rest" | cut -c1-60; } ;; esac; done 2>/dev/null; echo $n`
 	for {

@@ -22,11 +22,11 @@ type backgroundWatch struct {
 // watchDir starts a watch over REST and returns when it has begun.
 func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir string, recursive bool) *backgroundWatch {
 	t.Helper()
-	w, begun := &backgroundWatch{make(chan string, 10_000), make(chan error, 1)}, make(chan bool, 1)
+	w, started := &backgroundWatch{make(chan string, 10_000), make(chan error, 1)}, make(chan bool, 1)
 	go func() {
 		w.ended <- svc.Files(name).Watch(ctx, brig.Path{Name: dir}, recursive, func(c brig.FileChange) error {
 			if len(c.Kinds) == 0 {
-				begun <- true
+				started <- true
 			}
 			for _, k := range c.Kinds {
 				w.changes <- string(k) + " " + c.Name
@@ -35,7 +35,7 @@ func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir str
 		})
 	}()
 	select {
-	case <-begun:
+	case <-started:
 	case err := <-w.ended:
 		t.Fatalf("watch %s: %v", dir, err)
 	case <-time.After(2 * patience):
@@ -44,7 +44,7 @@ func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir str
 	return w
 }
 
-// until waits for a change.
+// until waits for the change want.
 func (w *backgroundWatch) until(t *testing.T, want string) {
 	t.Helper()
 	var seen []string
@@ -62,10 +62,10 @@ func (w *backgroundWatch) until(t *testing.T, want string) {
 	}
 }
 
-// TestWatchEndsWithItsDirectory verifies in gVisor that a watch ends with an error
-// when its path does not lead to the watched directory any more, whatever caused that.
-// The control changes other directories, and renames a parent there and back in a
-// path that the watch does not use: that watch still reports changes.
+// TestWatchEndsWithItsDirectory verifies in gVisor that a watch ends with an error when its path
+// no longer leads to the watched directory, whatever the cause. The control changes other
+// directories, and renames a parent that is not part of the watch's path and restores its name:
+// that watch still reports changes.
 //
 //suite:part core waits
 func TestWatchEndsWithItsDirectory(t *testing.T) {
@@ -77,7 +77,7 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 	}
 	control := watchDir(t, ctx, svc, "one", "/workspace", true)
 	const moved, replaced = "was removed or moved", "took the place"
-	for i, c := range []struct{ path, script, want string }{ // an empty want is either, because it takes two steps
+	for i, c := range []struct{ path, script, want string }{ // an empty want accepts either error, because the script takes two steps
 		{"p/w", "rm -r p/w", moved},
 		{"p/w", "rm -r p/w; mkdir p/w; echo > p/w/f", ""},
 		{"p/w", "mv p/w p/v; echo > p/v/f", moved},
@@ -114,9 +114,8 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 	control.until(t, "create last")
 }
 
-// TestWatchFollowsSubdirectories verifies in gVisor that a recursive watch reports the
-// changes in subdirectories that are removed and made again, moved, replaced by a link,
-// and made readable.
+// TestWatchFollowsSubdirectories verifies in gVisor that a recursive watch reports the changes in
+// subdirectories that are recreated, moved, replaced by a symbolic link, or made readable.
 //
 //suite:part core
 func TestWatchFollowsSubdirectories(t *testing.T) {
@@ -143,9 +142,9 @@ func TestWatchFollowsSubdirectories(t *testing.T) {
 	}
 }
 
-// TestE2BWatchEnds verifies that E2B's watches of a directory that was removed and
-// made again end with an error in E2B's form: the stream, and the polls of a watcher
-// after the events before. The control is a directory that is still there.
+// TestE2BWatchEnds verifies that E2B's watches of a recreated directory end with an error in
+// E2B's format: both the stream and, after the previous events, the polls of a watcher. The
+// control is a directory that still exists.
 //
 //suite:part clients
 func TestE2BWatchEnds(t *testing.T) {
@@ -197,11 +196,11 @@ func TestE2BWatchEnds(t *testing.T) {
 		}
 		id[dir] = made.ID
 	}
-	begun, last := make(chan bool, 1), make(chan string, 1)
+	started, last := make(chan bool, 1), make(chan string, 1)
 	go func() {
 		err := s.stream(t, http.DefaultClient, box.ID, box.Token, "/filesystem.Filesystem/WatchDir", map[string]any{"path": "/tmp/w"}, func(m []byte, end bool) bool {
 			if strings.Contains(string(m), "start") {
-				begun <- true
+				started <- true
 			}
 			if end {
 				last <- string(m)
@@ -213,7 +212,7 @@ func TestE2BWatchEnds(t *testing.T) {
 		}
 	}()
 	select {
-	case <-begun:
+	case <-started:
 	case m := <-last:
 		t.Fatalf("the stream ended with %s", m)
 	}
@@ -246,10 +245,10 @@ func TestE2BWatchEnds(t *testing.T) {
 	}
 }
 
-// TestFollowedLog verifies that a followed log has the output of the main program and of
-// commands when it is written, even an incomplete line, and keeps the sandbox for many times
-// its lease. The log ends with the sandbox. The control is a sandbox with a log that is only
-// read.
+// TestFollowedLog verifies that a followed log contains the output of the main program and of
+// commands, even incomplete lines, as soon as it is written. It keeps the sandbox alive for many
+// times its lease, and ends with the sandbox. The control is a sandbox whose log is read without
+// following it.
 //
 //suite:part core
 func TestFollowedLog(t *testing.T) {

@@ -59,18 +59,17 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// patience bounds a wait for an event that is immediate on an idle host. It is
-// long because tests run concurrently, but shorter than the run time of
-// sleeping programs that tests expect to be ended early.
+// patience is the maximum wait for an event that is immediate on an idle host. It is long because
+// tests run concurrently, but shorter than the run time of sleeping programs that must end early.
 var patience = race.Patience(15 * time.Second)
 
-// eventually waits until ok returns true.
+// eventually waits until ok returns true, and fails the test after a default time.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	eventuallyWithin(t, 2*patience, what, ok)
 }
 
-// eventuallyWithin is eventually with a time limit.
+// eventuallyWithin is like eventually, but with the given time limit.
 func eventuallyWithin(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {

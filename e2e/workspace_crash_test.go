@@ -12,10 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// TestWorkspaceCrash kills the server at every point of a commit. The next
-// server must have either the complete old version or the complete new one. The
-// sandbox must still exist and be able to commit again, and the server must
-// remove the remains of the interrupted commit.
+// TestWorkspaceCrash kills the server at every point of a commit. The next server must have
+// either the complete old version or the complete new version. The sandbox must still exist and
+// be able to commit, and no remains of the interrupted commit may be left.
 //
 //suite:part workspaces
 func TestWorkspaceCrash(t *testing.T) {
@@ -84,8 +83,8 @@ func TestWorkspaceCrash(t *testing.T) {
 				t.Errorf("it holds %q; the new one says %d", words, n)
 			}
 			for _, w := range words {
-				if !strings.HasPrefix(words[0], w) { // the end of the file large may be missing
-					t.Errorf("it is torn: %q", words)
+				if !strings.HasPrefix(words[0], w) { // the output may end within the file large
+					t.Errorf("mixed versions: %q", words)
 				}
 			}
 			out, err := b.svc.CommitWorkspace(ctx, "box")
@@ -98,7 +97,7 @@ func TestWorkspaceCrash(t *testing.T) {
 	if points < 5 {
 		t.Errorf("only %d points", points)
 	}
-	// When the workspace is removed, no object of it may remain.
+	// No object may remain when the workspace has been removed.
 	if err := b.svc.Remove(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	if err != nil || string(o.Stdout.Head) != "kept\ntold\n" {
 		t.Errorf("what was written back says %s%s, %v", o.Stdout.Head, o.Stderr.Head, err)
 	}
-	// A killed sandbox and a program that times out write back as well.
+	// Killed sandboxes and programs that time out write back, too.
 	b.create(brig.Spec{Name: "killed", Workspace: use})
 	b.sh("killed", "echo killed > k; (while :; do sleep 1; done) &")
 	if _, err := b.svc.Kill(b.ctx, "killed"); err != nil {
@@ -168,7 +167,7 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	if err != nil || !o.TimedOut || string(o.Stdout.Head) != "killed\n" || o.Workspace == nil || o.Workspace.Error != nil || o.Workspace.Changed != 1 {
 		t.Errorf("a run that ran out of time: %+v, %v", o, err)
 	}
-	// A program whose caller disconnects writes back as well.
+	// A program whose caller disconnects writes back, too.
 	cut, hangUp := context.WithCancel(b.ctx)
 	_, err = b.svc.Run(cut, brig.Program{Command: []string{"sh", "-c", "cat l; echo cut > c; echo now; sleep 100"}, Workspace: use},
 		brig.IO{Stdout: callbackWriter(func(p []byte) {
@@ -184,7 +183,7 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 		o, err := b.svc.Run(b.ctx, brig.Program{Command: []string{"cat", "/workspace/c"}, Workspace: brig.WorkspaceUse{Name: "data"}}, brig.IO{})
 		return err == nil && string(o.Stdout.Head) == "cut\n"
 	})
-	// A program that exits with an error still writes back.
+	// A program that exits with an error code writes back, too.
 	o, err = b.svc.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "cat f; echo more > g; exit 3"}, Workspace: use}, brig.IO{})
 	if err != nil || o.ExitCode != 3 || string(o.Stdout.Head) != "kept\n" || o.Workspace == nil || o.Workspace.Changed != 1 {
 		t.Errorf("a run that fails: %+v, %v", o, err)
@@ -201,8 +200,7 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Hint, "kill") {
 		t.Errorf("a removal that loses something: %v", err)
 	}
-	// A kill always ends the sandbox, and adds a note that the workspace was
-	// not written back.
+	// A kill always ends the sandbox, and adds a note if the workspace was not written back.
 	if box, err := b.svc.Kill(b.ctx, "two"); err != nil || !strings.Contains(strings.Join(box.Notes, "\n"), "workspace: not written back") {
 		t.Fatalf("%+v, %v", box, err)
 	}
@@ -211,7 +209,7 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	}
 }
 
-// callbackWriter is a writer that calls a function for each write.
+// callbackWriter is a writer that calls itself for each write.
 type callbackWriter func(p []byte)
 
 func (f callbackWriter) Write(p []byte) (int, error) {
@@ -219,10 +217,9 @@ func (f callbackWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWorkspaceOutlivesCrashes kills the server and the sandbox after a
-// periodic save. The control is a server that does not write back while
-// sandboxes run. The test also stops the server while a sandbox has unsaved
-// changes.
+// TestWorkspaceOutlivesCrashes verifies that a periodic save outlives a crash of the server and
+// the sandbox, and that a stopping server saves changes. The control is a server that does not
+// write back while sandboxes run.
 //
 //suite:part workspaces
 func TestWorkspaceOutlivesCrashes(t *testing.T) {
@@ -259,8 +256,7 @@ func TestWorkspaceOutlivesCrashes(t *testing.T) {
 			if got := saved(); got != want {
 				t.Errorf("%d versions are there after the crash, want %d", got, want)
 			}
-			// A server that is stopped writes back as many workspaces as
-			// possible.
+			// A stopping server writes back as many workspaces as possible.
 			b.create(brig.Spec{Name: "second", TTL: time.Hour, Workspace: use})
 			b.sh("second", "echo stopped > g")
 			before := saved()

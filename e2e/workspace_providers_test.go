@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestWorkspaceAtEveryProvider verifies that the sandbox of each provider has
-// exactly the files from the previous provider's sandbox, and that its own
-// changes are committed.
+// TestWorkspaceAtEveryProvider verifies that a sandbox on each provider has exactly the files
+// from the previous provider's sandbox, and that its own changes are committed.
 //
 //suite:part workspaces full
 func TestWorkspaceAtEveryProvider(t *testing.T) {
@@ -25,8 +24,8 @@ func TestWorkspaceAtEveryProvider(t *testing.T) {
 	if _, err := svc.CreateWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
-	// in runs a script in a new sandbox on a provider, and checks that the
-	// server reports the provider.
+	// in runs a script in a new sandbox on a provider, and verifies that the server reports the
+	// provider.
 	in := func(provider, script string) string {
 		t.Helper()
 		box, err := svc.Create(ctx, brig.Spec{

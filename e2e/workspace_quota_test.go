@@ -11,10 +11,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestWorkspaceQuota commits concurrently from many sandboxes of a tenant whose
-// quota has space for three versions. Three commits must succeed. The others
-// must return the reason and keep their files. Removing a workspace must free
-// its space.
+// TestWorkspaceQuota verifies that exactly three of many concurrent commits succeed if the
+// tenant's quota has space for three versions. The other commits report the reason, and their
+// sandboxes keep the files. Removing a workspace frees its space.
 //
 //suite:part workspaces
 func TestWorkspaceQuota(t *testing.T) {
@@ -101,7 +100,7 @@ func TestWorkspaceQuota(t *testing.T) {
 	if e := brig.AsError(err); err == nil || e.Field != "quota.workspaces" || !strings.Contains(e.Hint, "kill the sandbox") {
 		t.Errorf("Stop: %v", err)
 	}
-	// A one-shot reports the same error after it has run.
+	// A one-shot run reports the same error after its program has ended.
 	o, err := b.svc.Run(b.ctx, brig.Program{
 		Command:   []string{"sh", "-c", "echo ran; head -c 1000000 /dev/urandom > other"},
 		Workspace: brig.WorkspaceUse{Name: one, Mode: brig.WorkspaceDirect},
@@ -129,8 +128,8 @@ func TestWorkspaceQuota(t *testing.T) {
 	}
 }
 
-// TestWorkspaceCapture has a sandbox write to many paths, of which some are
-// captured. Only the written files may be captured, and no files behind links.
+// TestWorkspaceCapture verifies that only files that a sandbox wrote to captured paths are
+// captured, and no files behind symbolic links.
 //
 //suite:part workspaces
 func TestWorkspaceCapture(t *testing.T) {
@@ -161,8 +160,8 @@ mkfifo ~/pipe; head -c 300000000 /dev/zero > ~/huge; printf x > "$(printf "$HOME
 	if len(reasons) != 3 || !strings.Contains(reasons["/home/user/huge"], "256MiB") || reasons["/home/user/pipe"] != "it is a pipe" || reasons["/none"] != "nothing is there" {
 		t.Errorf("skipped %v", reasons)
 	}
-	// The next sandbox must not have the captured files, and its own commit
-	// must not include those of the first sandbox.
+	// The next sandbox must not contain the captured files, and its commit must not include the
+	// captured files of the first sandbox.
 	b.create(brig.Spec{Name: "next", Workspace: use})
 	if got := b.sh("next", "cat w; ls -A ~"); got != "w\n" {
 		t.Errorf("the next sandbox has %q", got)
@@ -171,7 +170,7 @@ mkfifo ~/pipe; head -c 300000000 /dev/zero > ~/huge; printf x > "$(printf "$HOME
 	if c, err = e.CommitWorkspace(b.ctx, "next"); err != nil || len(c.Captured) != 1 || c.Captured[0].Path != "/home/user/n" || c.Version.Number != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	// Files are also captured at the end of a sandbox, and from a one-shot.
+	// Files are also captured at the end of a sandbox, and from a one-shot run.
 	o, err := e.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "echo once > ~/once"}, Workspace: use}, brig.IO{})
 	if err != nil || o.Workspace == nil || len(o.Workspace.Captured) != 1 || o.Workspace.Captured[0].Path != "/home/user/once" {
 		t.Errorf("%+v, %v", o, err)

@@ -19,13 +19,12 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestWorkspaceKilled kills the server, or a sandbox, at random moments during
-// a commit, both with a directory and with a bucket as the store. The workspace
-// must contain the complete old version or the complete new one. Acknowledged
-// versions must exist, and the next commit must succeed.
+// TestWorkspaceRandomKills kills the server, or a sandbox, at random moments during a commit to a
+// directory or a bucket. The workspace must contain the complete old version or the complete new
+// version. Acknowledged versions must exist, and the next commit must succeed.
 //
 //suite:part workspaces full
-func TestWorkspaceKilled(t *testing.T) {
+func TestWorkspaceRandomKills(t *testing.T) {
 	needRoot(t)
 	rounds := 8
 	if testenv.Full() {
@@ -68,8 +67,8 @@ func TestWorkspaceKilled(t *testing.T) {
 	}
 }
 
-// workspaceKiller holds the state of one sandbox with a workspace. Every file
-// of a version contains the number of its generation.
+// workspaceKiller holds the state of one sandbox with a workspace. Every file of a version
+// contains the version's generation number.
 type workspaceKiller struct {
 	t           *testing.T
 	dir, config string
@@ -111,16 +110,16 @@ func (k *workspaceKiller) commit() {
 	k.kept = k.generation
 }
 
-// round writes a generation, kills the server or the sandbox during its commit,
-// and checks the workspace.
+// round writes a generation, kills the server or the sandbox during the commit, and verifies the
+// workspace.
 func (k *workspaceKiller) round(sandbox bool) {
 	k.t.Helper()
 	k.write()
-	told := make(chan error, 1)
+	done := make(chan error, 1)
 	svc := k.b.svc
 	go func() {
 		_, err := svc.CommitWorkspace(context.WithoutCancel(k.b.ctx), k.name())
-		told <- err
+		done <- err
 	}()
 	time.Sleep(time.Duration(rand.Int64N(int64(k.span) * 5 / 4)))
 	if sandbox {
@@ -128,7 +127,7 @@ func (k *workspaceKiller) round(sandbox bool) {
 	} else {
 		k.srv.kill()
 	}
-	err := <-told
+	err := <-done
 	if !sandbox {
 		k.start()
 	}
@@ -156,8 +155,8 @@ func (k *workspaceKiller) round(sandbox bool) {
 	}
 }
 
-// readGeneration reads every file of the newest version, and returns their common
-// generation. Reading verifies each file's digest.
+// readGeneration reads every file of the newest version, which verifies the digests, and returns
+// their common generation number.
 func (k *workspaceKiller) readGeneration() int {
 	k.t.Helper()
 	list, err := k.b.svc.WorkspaceFiles(k.b.ctx, "data", 0, "")

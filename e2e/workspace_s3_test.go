@@ -17,9 +17,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// startS3 starts a real S3 server on loopback with a bucket "brig", and returns
-// its address, its secret key and the /proc directory of its process, which
-// contains the key.
+// startS3 starts a real S3 server on loopback with a bucket "brig". It returns the server's
+// address, its secret key, and the /proc directory of its process, which contains the key.
 func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	t.Helper()
 	program := os.Getenv("BRIG_S3_SERVER")
@@ -33,7 +32,7 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 		t.Skip("there is no S3 server here; .ci/setup makes one, or set BRIG_S3_SERVER")
 	}
 	addr, secret = fmt.Sprintf("127.0.0.1:%d", testenv.Port(t)), rand.Text()+rand.Text()
-	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a directory of this server
+	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // this server stores a bucket as a directory
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--port", addr, "--access", "operator", "--secret", secret, "posix", dir)
@@ -55,9 +54,9 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	}
 }
 
-// TestWorkspaceOnS3 runs a server whose workspaces are in a bucket. A sandbox
-// must have the files that the previous one wrote, even on another server. The
-// bucket's key must not be in any sandbox, process or file of the server.
+// TestWorkspaceOnS3 verifies that a sandbox has the files of its workspace in a bucket, even if a
+// sandbox on another server wrote them, and that no sandbox, process or file of the server
+// contains the bucket's key.
 //
 //suite:part workspaces
 func TestWorkspaceOnS3(t *testing.T) {
@@ -98,7 +97,7 @@ func TestWorkspaceOnS3(t *testing.T) {
 	}
 	lookFiles(t, dir, wantNone)
 	lookProcesses(t, wantNone)
-	// Every object must be below the server's and the tenant's prefix.
+	// Every object must be below the prefix of the server and the tenant.
 	for name := range treeOf(t, filepath.Join(bucket, "brig")) {
 		rest := strings.TrimPrefix(name, filepath.Join(bucket, "brig")+"/")
 		if !strings.HasPrefix(rest, "one/server/t/") && !strings.HasPrefix(rest, ".") {

@@ -9,9 +9,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestWorkspaceScale transfers 10,000 files and one large file from one sandbox
-// to the next. It logs the duration, but does not check it. The large file has
-// 1 GiB at full size.
+// TestWorkspaceScale verifies that a workspace transfers 10,000 files and one large file, of 1
+// GiB at full size, to the next sandbox. It logs the duration, but does not limit it.
 //
 //suite:part workspaces full
 func TestWorkspaceScale(t *testing.T) {

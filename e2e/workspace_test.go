@@ -25,9 +25,8 @@ func withWorkspaces(t *testing.T) (*engine.Engine, sandboxRunner, string) {
 	return e, sandboxRunner{t, e, ctx}, dir
 }
 
-// makeTree creates the files of the first sandbox: text and binary files,
-// modes, links that must not be followed, names that are not valid UTF-8, and
-// special files.
+// makeTree creates the files of the first sandbox: text and binary files, modes, symbolic links
+// that must not be followed, names that are not valid UTF-8, and special files.
 const makeTree = `set -e
 mkdir -p src/deep/er empty
 echo hello > src/hello.txt
@@ -45,7 +44,7 @@ mkfifo src/pipe
 chmod 500 src/deep/er
 `
 
-// sumTree prints all properties of a tree that the next sandbox must preserve.
+// sumTree prints checksums of all properties that must be the same in the next sandbox.
 const sumTree = `cd /workspace && find . ! -type p -printf '%p %y %m %l\n' | LC_ALL=C sort | grep -v '^\. ' | od -c | sha256sum; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum; stat -c '%Y %U' src/old`
 
 //suite:part workspaces waits
@@ -76,7 +75,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if got := b.sh("two", `cat src/hello.txt; ./src/run.sh; readlink src/passwd; test -e src/pipe || echo no pipe; stat -c '%h %U' src/hard`); got != "hello\nran\n/etc/passwd\nno pipe\n1 user\n" {
 		t.Errorf("the next sandbox says %q", got)
 	}
-	// A one-shot reads the tree and writes a file.
+	// A single run reads the tree and writes a file.
 	o, err := e.Run(ctx, brig.Program{Command: []string{"sh", "-c", sumTree + "; echo more > more"}, Workspace: use}, brig.IO{})
 	if err != nil || string(o.Stdout.Head) != want || o.Workspace == nil || o.Workspace.Version.Number != 2 ||
 		len(o.Workspace.Changes) != 1 || o.Workspace.Changes[0] != (brig.WorkspaceChange{Path: "more", Kind: brig.WorkspaceAdded, Type: brig.RegularFile, Size: 5}) {
@@ -86,7 +85,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if err != nil || string(py.Stdout.Head) != "more\n\n" || py.Workspace != nil {
 		t.Errorf("python: %+v, %v", py, err)
 	}
-	// The link was stored as a link: no file of the host is in the store.
+	// The symbolic link was not followed: the store contains no file of the host.
 	passwd, err := os.ReadFile("/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if err := e.RemoveWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
-	// The conflict may have caused a sweep, and the next one follows after a minute.
+	// The conflict may have triggered a sweep, and the next sweep follows a minute later.
 	eventuallyWithin(t, time.Minute+patience, "the store is swept", func() bool {
 		for name := range treeOf(t, filepath.Join(dir, "objects")) {
 			if strings.Contains(name, "/blobs/") || strings.Contains(name, "/versions/") {
@@ -142,8 +141,8 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	})
 }
 
-// TestWorkspaceWritePolicy tests the four write modes: read_only, overlay,
-// direct, and within prefixes.
+// TestWorkspaceWritePolicy verifies the four write modes: read_only, overlay, direct, and direct
+// within prefixes.
 //
 //suite:part workspaces
 func TestWorkspaceWritePolicy(t *testing.T) {
@@ -200,9 +199,9 @@ func TestWorkspaceWritePolicy(t *testing.T) {
 	}
 }
 
-// TestWorkspaceMainProgram verifies that a sandbox has its workspace before its
-// main program starts, and writes it back at its end. This must hold for every
-// kind of end, and even if the server crashes in between.
+// TestWorkspaceMainProgram verifies that a sandbox receives its workspace before its main program
+// starts, and writes it back at its end, however it ends and even if the server crashes in
+// between.
 //
 //suite:part workspaces
 func TestWorkspaceMainProgram(t *testing.T) {
@@ -277,7 +276,7 @@ func TestWorkspaceMainProgram(t *testing.T) {
 	if got := content(); got != "2\n" {
 		t.Errorf("the stopped one left %q", got)
 	}
-	// The program ends while no server runs.
+	// The program ends while the server is down.
 	main("alone", "sleep 3; echo 3 > n", use)
 	s.kill()
 	time.Sleep(4 * time.Second)

@@ -37,9 +37,8 @@ type CA struct {
 	leaves map[string]*tls.Certificate
 }
 
-// NewCA returns the CA that is derived from a seed. The same seed always gives
-// the same key, so a sandbox that trusts this CA also trusts that of the next
-// server. The seed is a secret.
+// NewCA returns the CA that is derived from a seed. The same seed always gives the same key, so a
+// sandbox that trusts this CA also trusts the CA of the next server. The seed is a secret.
 func NewCA(seed []byte) *CA { return &CA{seed: seed} }
 
 // Certificate returns the authority's certificate as PEM, for the sandbox's
@@ -58,8 +57,7 @@ func (a *CA) make() error {
 	if a.cert != nil {
 		return nil
 	}
-	// The sandbox checks the validity with its clock, which is that of the
-	// host.
+	// The sandbox checks the validity with its own clock, which matches the host's.
 	now := time.Now()
 	cert := &x509.Certificate{
 		Subject:               pkix.Name{Organization: []string{"Brig"}, CommonName: "Brig egress of one sandbox"},
@@ -70,11 +68,11 @@ func (a *CA) make() error {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	own, err := deriveKey(a.seed)
+	signer, err := deriveKey(a.seed)
 	if err != nil {
 		return err
 	}
-	key, der, err := issue(cert, nil, own)
+	key, der, err := issue(cert, nil, signer)
 	if err != nil {
 		return err
 	}

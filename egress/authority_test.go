@@ -44,8 +44,8 @@ func TestCAIssuesCertificates(t *testing.T) {
 func TestCACachesLeaves(t *testing.T) {
 	a, now := &CA{}, time.Now()
 	first, _ := a.issueLeaf("api.test", now)
-	again, _ := a.issueLeaf("api.test", now.Add(time.Hour))
-	if first == nil || first != again {
+	second, _ := a.issueLeaf("api.test", now.Add(time.Hour))
+	if first == nil || first != second {
 		t.Error("a leaf is made twice")
 	}
 	later, _ := a.issueLeaf("api.test", now.Add(leafLifetime-leafRenewBefore+time.Second))

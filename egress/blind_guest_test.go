@@ -69,8 +69,8 @@ func formOf(form, guess string) string {
 	return guess
 }
 
-// values returns the two values to guess: the right part of one is wrong for
-// the other, and has the same characters.
+// values returns the two values to guess. Both consist of the same characters, and a partly right
+// guess for one value is wrong for the other.
 func (c channel) values() [2]string {
 	at := 0
 	if c.secondSecret {
@@ -82,7 +82,7 @@ func (c channel) values() [2]string {
 // secondLength is the length of the prefix that is the other secret's value.
 const secondLength = 8
 
-// seen is a guest's observation of a response.
+// seen holds the times and the length that a guest observes of a response.
 type seen struct{ first, whole, length float64 }
 
 // guessFunc sends a guess, and observes the response that echoes it.
@@ -130,7 +130,7 @@ func (c channel) guest(t *testing.T, value, control string, slow time.Duration) 
 	}
 	switch control {
 	case "slow":
-		l.given.seen = spin
+		l.valuesSent.seen = spin
 		if c.path == "/request" {
 			judge := l.judge
 			l.judge = func(host string, port int, q brig.Request) (brig.Verdict, int) {
@@ -159,8 +159,8 @@ func (c channel) target(guess string) (path, body string) {
 	return c.path + "?g=" + url.QueryEscape(guess), ""
 }
 
-// watch reads a body. first is the time of the first bytes after those that
-// precede the guess.
+// watch reads a body. first is the time at which the first bytes after the prefix of the guess
+// arrive.
 func watch(body io.Reader, since func() float64) (first float64, n int) {
 	var buf [32 << 10]byte
 	for {

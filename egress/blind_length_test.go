@@ -50,8 +50,8 @@ func TestBlindCompressedLength(t *testing.T) {
 		body, _ := io.ReadAll(res.Body) // the HTTP/2 client reports a missing body for a 304 response
 		var head strings.Builder
 		res.Header.Write(&head)
-		told, _ := strconv.Atoi(res.Header.Get("Content-Length"))
-		return head.Len() + len(body) + told
+		announced, _ := strconv.Atoi(res.Header.Get("Content-Length"))
+		return head.Len() + len(body) + announced
 	}
 	for _, h2 := range []bool{false, true} {
 		for _, c := range []struct{ method, path string }{{"HEAD", "/"}, {"GET", "/unchanged"}, {"HEAD", "/part"}, {"GET", "/part"}} {
@@ -70,9 +70,8 @@ func TestBlindCompressedLength(t *testing.T) {
 				t.Errorf("%s: %d bytes, %d for a wrong guess", name, one, two)
 			}
 			attack.RecordCase("SEC-03", "guesses, by compressed lengths: "+name, one != two)
-			// The control: without a secret for the host, the lengths are
-			// visible. (For a whole response, the client receives the
-			// uncompressed length.)
+			// As a control, the lengths are visible without a secret for the host. (For a whole
+			// response, the client receives the uncompressed length.)
 			l = newLab(t, true, handler) // the last request may still use the previous one
 			client = l.client(h2)
 			one, two = length(l, client, c.method, c.path, guessed, right), length(l, client, c.method, c.path, guessed, other)
@@ -84,8 +83,8 @@ func TestBlindCompressedLength(t *testing.T) {
 	}
 }
 
-// Early hints do not contain a digest of the response either.
-func TestBlindHints(t *testing.T) {
+// Early hints do not contain digests of the response.
+func TestEarlyHintsHaveNoDigest(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Md5", "of the value")
 		w.Header().Set("X-Seen", r.Header.Get("Authorization"))
@@ -118,7 +117,7 @@ func TestBlindHints(t *testing.T) {
 // A tenant sees the same events in the audit log for a partly right guess as
 // for a wrong one. (Bytes are counted after the search, so the count is what
 // the guest receives.)
-func TestBlindEvents(t *testing.T) {
+func TestEventsIgnorePartialGuesses(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echoGuess))
 	s := key()
 	s.Value = func(context.Context) ([]byte, error) { return []byte(guessed), nil }

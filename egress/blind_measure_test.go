@@ -69,8 +69,8 @@ var channels = []channel{
 	{path: "/chunked", how: "h1", form: "UTF-16"},
 }
 
-// sample is the observations of right guesses and of wrong ones. Guesses with
-// the same index were sent one after the other, in random order.
+// sample contains the observations of right and wrong guesses. Guesses with the same index were
+// sent directly after each other, in random order.
 type sample [2][3][]float64
 
 var measuredAspects = [3]string{"first byte", "whole answer", "length"}
@@ -79,13 +79,12 @@ var measuredAspects = [3]string{"first byte", "whole answer", "length"}
 // direction, once in a million times.
 const chance = 4.89
 
-// separation returns how much the right and the wrong guesses of a sample differ in
-// an aspect. The unit is the difference that occurs by chance once in a million
-// times. It uses the Kolmogorov-Smirnov test, and the mean and the ranks of the
-// differences within pairs. The latter two are exact under any load, because
-// the order within pairs is random: if the guesses are indistinguishable, each
-// difference has either sign equally often. A test of the trimmed means of the
-// two samples is not exact if a load slows down about as many responses as are
+// separation returns how much the right and the wrong guesses of a sample differ in the given
+// aspect. The unit is the difference that occurs by chance once in a million times. It uses the
+// Kolmogorov-Smirnov test, and the mean and the ranks of the differences within pairs. The latter
+// two are exact under any load, because the order within pairs is random. If the guesses are
+// indistinguishable, positive and negative differences are equally frequent. A test of the trimmed
+// means of the two samples is not exact if a load slows down about as many responses as are
 // trimmed.
 func (s *sample) separation(aspect int) (worst float64, text string) {
 	a, b := slices.Sorted(slices.Values(s[0][aspect])), slices.Sorted(slices.Values(s[1][aspect]))
@@ -106,9 +105,8 @@ func (s *sample) separation(aspect int) (worst float64, text string) {
 	return max(ks, mean/chance, ranks/chance), fmt.Sprintf("%.2f %.2f %.2f", ks, mean/chance, ranks/chance)
 }
 
-// within returns two statistics of the differences within pairs: that of their
-// mean, with each difference clipped to the range of 95 % of them, and
-// Wilcoxon's.
+// within returns two statistics of the differences within pairs: the mean after clipping each
+// difference to the range of 95 % of them, and Wilcoxon's.
 func (s *sample) within(aspect int) (mean, ranks float64) {
 	var of []float64
 	for i, right := range s[0][aspect] {
@@ -120,7 +118,7 @@ func (s *sample) within(aspect int) (mean, ranks float64) {
 		return 0, 0
 	}
 	slices.SortFunc(of, func(x, y float64) int { return cmp.Compare(math.Abs(x), math.Abs(y)) })
-	most := math.Abs(of[len(of)*19/20])
+	bound := math.Abs(of[len(of)*19/20])
 	var sum, squares, sumOfRanks, squaresOfRanks float64
 	for from := 0; from < len(of); {
 		to := from
@@ -131,7 +129,7 @@ func (s *sample) within(aspect int) (mean, ranks float64) {
 		for _, d := range of[from:to] {
 			sumOfRanks += math.Copysign(rank, d)
 			squaresOfRanks += rank * rank
-			size := min(math.Abs(d), most)
+			size := min(math.Abs(d), bound)
 			sum += math.Copysign(size, d)
 			squares += size * size
 		}
@@ -180,9 +178,9 @@ func (c channel) measure(t *testing.T, guesses int, control string, slow time.Du
 	for n := 1; 2*n <= guesses; n++ {
 		at, length := rand.IntN(2), 12+rand.IntN(len(guessed)-12)
 		for _, i := range rand.Perm(2) {
-			saw := asks[at](formOf(c.form, values[i][:length]))
+			observed := asks[at](formOf(c.form, values[i][:length]))
 			kind := at ^ i // 0: right
-			for k, v := range []float64{saw.first, saw.whole, saw.length} {
+			for k, v := range []float64{observed.first, observed.whole, observed.length} {
 				s[kind][k] = append(s[kind][k], v)
 			}
 		}
@@ -222,12 +220,12 @@ func (b *table) add(t *testing.T, i int, row string) {
 	}
 }
 
-// The times and lengths of responses do not distinguish partly right guesses
-// from wrong ones on any channel. The control of each channel delays right
-// guesses by a millisecond or less (50 µs with 100,000 guesses), or uses the
-// previous hold-back algorithm. It ends when the tests detect the difference.
-// Statistics are multiples of the one-in-a-million quantile: below 1 is noise.
-func TestBlindMeasured(t *testing.T) {
+// The times and lengths of responses do not distinguish partly right guesses from wrong ones on any
+// channel. The control of each channel delays right guesses by a millisecond or less (50 µs with
+// 100,000 guesses), or uses the previous hold-back algorithm. The control ends when the tests
+// detect the difference. Statistics are multiples of the one-in-a-million quantile: below 1 is
+// noise.
+func TestPartialGuessesAreIndistinguishable(t *testing.T) {
 	many, slow := testenv.Size(100, 4_000), time.Millisecond
 	if testenv.RaceEnabled {
 		many = 20 // only to find data races: the detector's overhead hides all differences
@@ -258,7 +256,7 @@ func TestBlindMeasured(t *testing.T) {
 			if testenv.RaceEnabled {
 				controls = nil
 			}
-			told := ""
+			summary := ""
 			for _, control := range controls {
 				k := c.measure(t, max(many, 10_000), control, slow, true)
 				t.Logf("control %s: %d guesses: %s", control, 2*k.pairs, k.text)
@@ -266,7 +264,7 @@ func TestBlindMeasured(t *testing.T) {
 					t.Errorf("control %s: right guesses are not told from wrong ones: %s", control, k.text)
 				}
 				attack.RecordMutant("SEC-03", "guesses, measured: "+c.String(), "holding back alike, "+control, k.distinguishability() >= 1)
-				told += fmt.Sprintf(", %s %d (%.1f)", control, 2*k.pairs, k.distinguishability())
+				summary += fmt.Sprintf(", %s %d (%.1f)", control, 2*k.pairs, k.distinguishability())
 			}
 			lengths := "same distribution"
 			if r.equal {
@@ -275,7 +273,7 @@ func TestBlindMeasured(t *testing.T) {
 			if len(controls) == 0 {
 				return
 			}
-			rows.add(t, i, fmt.Sprintf("| %s | %d | %.2f | %.2f | %.2f | %s | %s |\n", c, 2*r.pairs, r.maxStat[0], r.maxStat[1], r.maxStat[2], lengths, told[2:]))
+			rows.add(t, i, fmt.Sprintf("| %s | %d | %.2f | %.2f | %.2f | %s | %s |\n", c, 2*r.pairs, r.maxStat[0], r.maxStat[1], r.maxStat[2], lengths, summary[2:]))
 		})
 	}
 }
@@ -284,7 +282,7 @@ func TestBlindMeasured(t *testing.T) {
 // machine delays some responses. They detect a shift of a fifth of the spread
 // of the responses.
 func TestStatisticsDetectOnlyRealDifferences(t *testing.T) {
-	testenv.PlainOnly(t, "one goroutine")
+	testenv.SkipWithRace(t, "one goroutine")
 	chance := rand.New(rand.NewPCG(1, 2))
 	for _, slow := range []float64{0, 0.01, 0.052, 0.1, 0.5} {
 		for _, shift := range []float64{0, 0.2} {
@@ -307,8 +305,8 @@ func TestStatisticsDetectOnlyRealDifferences(t *testing.T) {
 						s[kind][0] = append(s[kind][0], v)
 					}
 				}
-				told, _ := s.separation(0)
-				worst, least = max(worst, told), min(least, told)
+				stat, _ := s.separation(0)
+				worst, least = max(worst, stat), min(least, stat)
 			}
 			if shift == 0 && worst >= 1 {
 				t.Errorf("%.0f %% slow: what is the same is told apart: %.2f", 100*slow, worst)

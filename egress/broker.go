@@ -34,31 +34,31 @@ func (n *inspection) currentSecrets() []Secret {
 	return n.secrets()
 }
 
-// bound returns those of the secrets that the host may receive.
+// bound returns the given secrets that the host may receive.
 func (n *inspection) bound(all []Secret) (list []Secret) {
 	for _, s := range all {
-		may := slices.ContainsFunc(s.Hosts, func(pattern string) bool {
+		allowed := slices.ContainsFunc(s.Hosts, func(pattern string) bool {
 			rules := brig.Egress{Rules: []brig.EgressRule{{Host: pattern}}}
 			v, _ := rules.Named(n.host, n.port)
 			return pattern != "" && v == brig.Allowed
 		})
-		if may && s.Placeholder != "" {
+		if allowed && s.Placeholder != "" {
 			list = append(list, s)
 		}
 	}
 	return list
 }
 
-// searchesResponses reports whether responses may be searched for values, of the
-// given secrets or of earlier ones.
+// searchesResponses reports whether responses may be searched for values of the given secrets or of
+// earlier secrets.
 func (n *inspection) searchesResponses(secrets []Secret) bool {
-	return len(secrets) > 0 || len(n.given.receivedBy(n.host)) > 0
+	return len(secrets) > 0 || len(n.valuesSent.receivedBy(n.host)) > 0
 }
 
 // substitute replaces placeholders with values. If it returns a refusal,
 // nothing has been sent.
 func (x *exchange) substitute(out *http.Request) *refusal {
-	bound, earlier := x.bound, x.n.given.receivedBy(x.n.host)
+	bound, earlier := x.bound, x.n.valuesSent.receivedBy(x.n.host)
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if why := x.cleartextRefusal(); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
-	x.n.given.add(x.grants)
+	x.n.valuesSent.add(x.grants)
 	if no := x.scrubs(earlier); no != nil {
 		return no
 	}
@@ -183,8 +183,7 @@ func (x *exchange) substituteQuery(u *url.URL) *refusal {
 	if s.count == 0 || u.RawQuery == "" {
 		return nil
 	}
-	// An escape takes three bytes per byte, and the query is also searched
-	// undecoded.
+	// An escape takes three bytes per byte, and the raw query is searched, too.
 	whole, err := url.QueryUnescape(u.RawQuery)
 	if err != nil {
 		whole = u.RawQuery

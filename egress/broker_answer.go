@@ -21,7 +21,7 @@ func (x *exchange) answer(res *http.Response) error {
 		return x.leave(res)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 999 {
-		// net/http panics for less than 100.
+		// net/http panics for a status below 100.
 		return brig.Errorf(brig.Unavailable, "its answer has an invalid status")
 	}
 	if x.body != nil {
@@ -53,7 +53,7 @@ func (x *exchange) answer(res *http.Response) error {
 		res.Header.Del("Content-Range")
 	}
 	if empty || res.ContentLength == 0 {
-		// In HTTP/2, an empty body may have trailers, too.
+		// In HTTP/2, an empty body may be followed by trailers.
 		res.Body = &scrubbedBody{res.Body, res.Body, ended}
 		return nil
 	}
@@ -118,13 +118,13 @@ func (b emptyBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// scrubHeader removes values from a header. Field names are sent without their
-// case, so a field whose name contains a value in any case is removed.
+// scrubHeader removes values from a header. Field names may lose their case in transit, so a field
+// whose name contains a value in any case is removed.
 func (x *exchange) scrubHeader(h http.Header) {
 	if len(h) == 0 {
 		return
 	}
-	// A scan takes much more than a short field, so all fields share one.
+	// A scan needs much more memory than a short field, so all fields share one scan.
 	inValues, inNames := x.scrub.values.scan(), x.scrub.names.scan()
 	for name, values := range h {
 		for i, v := range values {
@@ -170,8 +170,8 @@ func coding(h http.Header) string {
 	return c
 }
 
-// decoded returns the decompressed body. A host may compress a response
-// although the request asked for none.
+// decoded returns the decompressed body. A host may compress a response although the request did
+// not allow compression.
 func decoded(h http.Header, body io.Reader) (io.Reader, error) {
 	switch c := coding(h); c {
 	case "":
@@ -221,8 +221,8 @@ type responseWriter struct {
 	informational int // answers so far
 }
 
-// maxInformational limits the informational responses to a request. A host may
-// send them without end, and each is searched.
+// maxInformational limits the informational responses to a request. A host may send any number of
+// them, and each of them is searched.
 const maxInformational = 10
 
 // Unwrap implements the interface that http.ResponseController expects.
@@ -249,8 +249,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		removeDigests(w.Header())
 	}
 	if _, has := w.Header()["Content-Type"]; !has && status >= 200 {
-		// Otherwise net/http may detect a type, depending on how fast the body
-		// arrives.
+		// Otherwise net/http may sniff a content type, depending on how fast the body arrives.
 		w.Header()["Content-Type"] = nil
 	}
 	w.ResponseWriter.WriteHeader(status)

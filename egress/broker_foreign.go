@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// foreignCredentials returns the reason why the exclusive secrets of a host
-// forbid a request. The reason is a header field or a query parameter that may
-// carry credentials other than one of their placeholders. Paths and bodies are
-// the content of a request, and are not checked.
+// foreignCredentials returns the reason why the exclusive secrets of a host forbid a request. The
+// reason is a header field or a query parameter that may carry credentials other than the secrets'
+// placeholders. Paths and bodies are the content of a request, and are not checked.
 func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 	if !slices.ContainsFunc(bound, func(s Secret) bool { return s.Exclusive }) {
 		return ""
@@ -54,15 +53,15 @@ func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 	return ""
 }
 
-// isPlaceholder reports whether a text is a placeholder, without anything else.
+// isPlaceholder reports whether a text is exactly a placeholder.
 func isPlaceholder(bound []Secret, text string) bool {
 	return slices.ContainsFunc(bound, func(s Secret) bool { return text == s.Placeholder })
 }
 
-// areOurs reports whether each word of a text is a placeholder. A placeholder
-// beside or within foreign credentials does not make them acceptable: a server
-// uses only one of several words, or a part of a word. A word may name the
-// placeholder (token=..., with any name in a cookie), which may be in quotes.
+// areOurs reports whether each word of a text is a placeholder. A placeholder beside or within
+// foreign credentials does not make them acceptable: a server uses only one of several words, or a
+// part of a word. A word may contain a name before the placeholder (token=..., or any name in a
+// cookie), and the placeholder may be in quotes.
 func areOurs(bound []Secret, text string, cookie bool) bool {
 	words := strings.FieldsFunc(text, isSeparator)
 	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool {
@@ -106,9 +105,8 @@ var basicWords = set(`
 	x-oauth-basic x-token-auth
 `)
 
-// refusingSecret returns the name of the first exclusive secret that does not
-// allow a field or parameter, or "" if all do. Field names are
-// case-insensitive.
+// refusingSecret returns the name of the first exclusive secret that does not allow a field or
+// parameter, or "" if all secrets allow it. Field names are case-insensitive.
 func refusingSecret(bound []Secret, mark, name string) string {
 	for _, s := range bound {
 		if s.Exclusive && !slices.ContainsFunc(s.Allow, func(a string) bool {

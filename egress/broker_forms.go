@@ -8,10 +8,9 @@ import (
 	"unicode/utf16"
 )
 
-// scrubber removes values from responses. It finds them as they are and in the
-// encodings that servers commonly use (see view). It cannot find every
-// encoding: a host that encrypts, compresses or reverses a value and sends it
-// back reveals it. Only hosts that are trusted with a value receive it.
+// scrubber removes values from responses. It finds them as they are and in the encodings that
+// servers commonly use (see view). It cannot find every encoding: a host may return a value
+// encrypted, compressed or reversed. Therefore only trusted hosts receive values.
 type scrubber struct {
 	values *search
 	names  *search // in lower case, because field names are sent without their case
@@ -46,10 +45,9 @@ func (s *scrubber) withCredentials(pairs []swap) *scrubber {
 	return &scrubber{values: s.values.withPatterns(list), names: s.names}
 }
 
-// forms returns the encoded forms of a value, each with the encoded
-// placeholder. Each form covers the whole value, except for the bits that
-// base64 shares with the surrounding text. Otherwise, a guest that guesses a
-// part of the value would see a match.
+// forms returns the encoded forms of a value, each with the encoded placeholder. Each form covers
+// the whole value, except for the bits that base64 shares with the surrounding text. Otherwise, a
+// guess of a part of the value would be detectable as a match.
 func forms(g boundSecret, lower bool) []pattern {
 	whole := func(v view, text, with []byte) pattern { return pattern{v, text, with, g.Name} }
 	list := []pattern{whole(asWritten, g.value, []byte(g.Placeholder))}
@@ -79,8 +77,8 @@ func utf16Text(order binary.AppendByteOrder, text []byte) (out []byte) {
 	return out
 }
 
-// minCore is the length from which base64 text within a longer text is
-// considered a value, and not a coincidence.
+// minCore is the minimum length of base64 text that is treated as a value within a longer text.
+// Shorter text may match by coincidence.
 const minCore = 10
 
 // base64Cores returns the base64 text of the value at each of the three

@@ -12,14 +12,13 @@ type hit struct {
 	*pattern
 }
 
-// hitList is the matches of a text, in their order. It has no match within
-// another one, and none of which both neighbours overlap each other: these do
-// not change the result. So at most two matches share a byte of the text, and a
-// text that matches many values at each of its bytes takes little memory.
+// hitList contains the matches of a text in order. It omits matches that do not change the result:
+// those within another match, and those whose neighbors overlap each other. At most two matches
+// thus share a byte, which bounds the memory for a text that matches many values at each byte.
 type hitList []hit
 
-// maxHits limits the matches that wait to be replaced. A response that contains
-// values more often than any useful one is rejected.
+// maxHits limits the matches that wait to be replaced. A response with more matches is rejected,
+// because no useful response contains that many values.
 const maxHits = 1024
 
 const whyManyHits = "it has the values of secrets too often"
@@ -55,9 +54,8 @@ func (l hitList) add(h hit) hitList {
 	return l
 }
 
-// take appends to dst the text up to a position, with the matches replaced. It
-// returns the position that it reached, which is beyond the given one if a
-// match extends over it. text begins at from.
+// take appends the text up to a position to dst, with the matches replaced. It returns the end
+// position, which is beyond the given position if a match extends beyond it. text begins at from.
 func (c *scan) take(dst, text []byte, from, to int64) ([]byte, int64) {
 	at := from
 	used := 0

@@ -6,9 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// holdLength is how many bytes at the end of a stream are held back. It equals
-// the maximum length of an encoded value plus that of an incomplete escape, so
-// it is the same for all streams and values.
+// holdLength is how many bytes at the end of a stream are held back. It equals the maximum length
+// of an encoded value plus that of an incomplete escape, and is thus the same for all streams and
+// values.
 const holdLength = maxSpan + maxEscape
 
 // blindReader reads src with all values replaced. It releases the bytes before
@@ -90,7 +90,7 @@ func (r *blindReader) readOnce(want int) {
 		return
 	}
 	if _, framed := r.boundaries.(*envelopes); framed && len(r.scan.hits) > 0 {
-		// The length precedes the message, so a replacement would not fit.
+		// The length precedes the message, so a replacement would make the length wrong.
 		r.ended, r.held = brig.Errorf(brig.Unavailable, "a message has the value of a secret"), nil
 		return
 	}
@@ -101,9 +101,8 @@ func (r *blindReader) readOnce(want int) {
 // to its media type, so that the stream keeps flowing. The positions depend
 // only on the format.
 type boundaries interface {
-	// lastBoundary returns the end of the last boundary within b, the next part
-	// of the stream, or 0 if it has none. It returns an error if the stream
-	// cannot be searched.
+	// lastBoundary returns the end of the last boundary within b, the next part of the stream, or 0
+	// if b has no boundary. It returns an error if the stream cannot be searched.
 	lastBoundary(b []byte) (int, error)
 }
 

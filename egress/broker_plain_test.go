@@ -14,7 +14,7 @@ import (
 
 // A value is sent over plain HTTP only if its secret allows it, because
 // everyone on the network path could read it.
-func TestBrokerPlain(t *testing.T) {
+func TestBrokerPlainHTTP(t *testing.T) {
 	all := []brig.SecretPlace{brig.SecretHeader, brig.SecretQuery, brig.SecretBody}
 	for name, make := range map[string]func(l *lab) *http.Request{
 		"header": func(l *lab) *http.Request {

@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// The secrets of a sandbox are in the server's store. A request reads them
-// once, whether it is sent or refused, and however many trailers it announces. The
-// control announces trailers that an exclusive secret refuses, each of which was
-// a read.
+// The secrets of a sandbox are in the server's store. A request reads them only once, whether it is
+// sent or refused, and regardless of the number of announced trailers. The control checks that an
+// exclusive secret refuses announced trailers, whose check must not cause further reads.
 func TestSecretsAreReadOnce(t *testing.T) {
 	k := &keep{}
 	l := newLab(t, true, k)

@@ -35,14 +35,13 @@ type search struct {
 	seen func(piece []byte) // receives each text; in a test's control, it is slow for some
 }
 
-// group is all patterns of one view that have the same length.
+// group contains all patterns of one view that have the same length.
 type group struct {
 	length int
 	power  uint64 // key to the power of length
-	// slots holds each hash in a separate slot, chosen by slotOf, so that one
-	// comparison of all 64 bits decides. A filter with false positives would
-	// take longer for some texts, and a guest that detects those would learn
-	// bits of a value's hash.
+	// slots holds each hash in a separate slot, chosen by slotOf, so that one comparison of all 64
+	// bits decides. A filter with false positives would take longer for some texts, which would
+	// reveal bits of a value's hash to a guest.
 	slots []uint64
 	salt  uint64
 	shift uint8
@@ -70,9 +69,9 @@ func (g *group) insert(h uint64) {
 		clear(g.slots)
 		if !slices.ContainsFunc(hashes, func(h uint64) bool {
 			slot := &g.slots[g.slotOf(h)]
-			taken := *slot != 0 && *slot != h
+			collides := *slot != 0 && *slot != h
 			*slot = h
-			return taken
+			return collides
 		}) {
 			return
 		}
@@ -98,8 +97,7 @@ func newSearch(list []pattern, lower bool) *search {
 	return s
 }
 
-// withPatterns returns a search for additional patterns. It shares the existing
-// ones.
+// withPatterns returns a search for additional patterns that shares the existing patterns.
 func (s *search) withPatterns(list []pattern) *search {
 	c := *s
 	c.list = slices.Clone(s.list)
@@ -109,9 +107,9 @@ func (s *search) withPatterns(list []pattern) *search {
 	for _, p := range list {
 		for i, g := range c.groups[p.view] {
 			if g.length == len(p.text) {
-				own := *g
-				own.by, own.slots = maps.Clone(g.by), slices.Clone(g.slots) // add makes another index
-				c.groups[p.view][i] = &own
+				clone := *g
+				clone.by, clone.slots = maps.Clone(g.by), slices.Clone(g.slots) // add makes another index
+				c.groups[p.view][i] = &clone
 			}
 		}
 	}
@@ -177,7 +175,7 @@ func (s *search) hash(text []byte) (h uint64) {
 type scan struct {
 	*search
 	at            int64  // offset of the end of the text so far
-	given         []byte // the end of the text, which some views have not read yet
+	tail          []byte // the end of the text, which some views have not read yet
 	view          [views]viewState
 	matchEnds     []int64 // for each pattern: the end of its last match
 	viewMatchEnds []int64 // the same in bytes of its view
@@ -194,14 +192,14 @@ type viewState struct {
 	jumps  []jump
 	hash   []uint64
 
-	// After enough bytes without an escape, a view equals the raw text and is
-	// no longer updated. It is behind until the next escape appears.
+	// After enough bytes without an escape, a view equals the raw text and is no longer updated.
+	// The view is then behind until the next escape appears.
 	sinceEscape int
 	behind      bool
 }
 
-// jump is a byte of a view whose source does not directly follow that of the
-// previous byte, or whose previous byte came from several source bytes.
+// jump is a byte of a view that follows a gap in the source, or whose previous byte was decoded
+// from several source bytes.
 type jump struct {
 	byte   int64
 	begins int64
@@ -219,7 +217,7 @@ func (s *search) scan() *scan {
 
 // reset prepares for another text.
 func (c *scan) reset() {
-	c.at, c.given, c.hits = 0, c.given[:0], c.hits[:0]
+	c.at, c.tail, c.hits = 0, c.tail[:0], c.hits[:0]
 	clear(c.matchEnds)
 	clear(c.viewMatchEnds)
 	for v := range c.view {
@@ -244,7 +242,7 @@ func (c *scan) push(b []byte, last bool) {
 		b = b[n:]
 		more = len(b) > 0
 		active := activeViews(fresh)
-		c.given = append(c.given, fresh...)
+		c.tail = append(c.tail, fresh...)
 		c.at += int64(n)
 		least := c.at
 		for v := range c.view {
@@ -253,7 +251,7 @@ func (c *scan) push(b []byte, last bool) {
 				least = min(least, c.view[v].read)
 			}
 		}
-		c.given = c.given[:copy(c.given, c.given[len(c.given)-int(c.at-least):])]
+		c.tail = c.tail[:copy(c.tail, c.tail[len(c.tail)-int(c.at-least):])]
 	}
 }
 
@@ -280,7 +278,7 @@ func (c *scan) read(v view, n int, active, last bool) {
 		}
 	}
 	old := len(d.text)
-	d.append(&viewTables[index(c.ignoreCase)][v], c.given[len(c.given)-int(c.at-d.read):], c.ignoreCase, last)
+	d.append(&viewTables[index(c.ignoreCase)][v], c.tail[len(c.tail)-int(c.at-d.read):], c.ignoreCase, last)
 	for i, g := range c.groups[v] {
 		c.inspect(d, g, &d.hash[i], old)
 	}
@@ -352,8 +350,7 @@ func (d *viewState) append(r *reading, b []byte, lower, last bool) {
 	}
 }
 
-// jumpHere records where the next byte begins, and where the previous one
-// ended.
+// jumpHere records where the next byte begins, and where the previous byte ended.
 func (d *viewState) jumpHere(begins, ended int64) {
 	next := d.begins + int64(len(d.text))
 	if last := &d.jumps[len(d.jumps)-1]; last.byte == next {
@@ -416,8 +413,7 @@ func (c *scan) compare(d *viewState, g *group, h uint64, i int) {
 	if i+1 < g.length {
 		return
 	}
-	// A text may match at each byte, so overlapping matches are left out before
-	// the rest of the work.
+	// A text may match at each byte, so omit overlapping matches before any further work.
 	k := g.index[g.slotOf(h)]
 	first := d.begins + int64(i+1-g.length)
 	if first < c.viewMatchEnds[k] {

@@ -115,9 +115,8 @@ func TestSearchIgnoresParts(t *testing.T) {
 	}
 }
 
-// No text takes more work than others of its length, unless it contains a
-// value: a filter with observable false positives would reveal bits of the
-// values' hashes.
+// No text takes more work than another text of the same length, unless it contains a value: a
+// filter with observable false positives would reveal bits of the values' hashes.
 func TestSearchWorkIsConstant(t *testing.T) {
 	for _, values := range []int{1, 2, 64} {
 		var grants []boundSecret

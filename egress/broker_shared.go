@@ -118,7 +118,7 @@ func (x *exchange) scrubs(earlier []boundSecret) *refusal {
 			all = append(all, e)
 		}
 	}
-	if x.shared = x.n.given.share(x.n.budget, all); x.shared == nil {
+	if x.shared = x.n.valuesSent.share(x.n.budget, all); x.shared == nil {
 		return &refusal{http.StatusServiceUnavailable, reasonNoMemory}
 	}
 	x.scrub = x.shared.scrubber

@@ -25,13 +25,12 @@ func (w *swap) begin(b []byte) (n int, open bool) {
 	return 0, n == len(b)
 }
 
-// swaps replaces placeholders in the guest's requests. The guest knows the
-// placeholders, so the time of the replacement may depend on them. Values are
-// found by search instead.
+// swaps replaces placeholders in the guest's requests. The guest knows the placeholders, so the
+// time of the replacement may depend on them. Values are found by search instead.
 //
-// If several replacements are possible, the earliest match is replaced, and of
-// those that begin at the same position the longest. So the result does not
-// depend on how the text is split into pieces.
+// If several replacements are possible, the earliest match is replaced. Of matches that begin at
+// the same position, the longest is replaced. So the result does not depend on how the text is
+// split into pieces.
 type swaps struct {
 	by    [256][]swap // by first byte, longest first
 	count int
@@ -72,11 +71,10 @@ func (s *swaps) matchAt(b []byte, last bool) (w *swap, open bool) {
 	return nil, false
 }
 
-// scan appends b to dst with all placeholders replaced. It returns as rest the
-// end of b that cannot be decided without more text; last means that no more
-// text follows. When dst has reached the length most, it is full, and rest is
-// the text that was not scanned.
-func (s *swaps) scan(dst, b []byte, last bool, most int, found func(name string)) (out, rest []byte, full bool) {
+// scan appends b to dst with all placeholders replaced. It returns as rest the end of b that cannot
+// be decided without more text; last means that no more text follows. When dst has reached the
+// length maxLen, it is full, and rest is the text that was not scanned.
+func (s *swaps) scan(dst, b []byte, last bool, maxLen int, found func(name string)) (out, rest []byte, full bool) {
 	from := 0 // start of the text that is not in dst yet
 	for i := 0; i < len(b); {
 		if s.by[b[i]] == nil {
@@ -96,7 +94,7 @@ func (s *swaps) scan(dst, b []byte, last bool, most int, found func(name string)
 			if found != nil {
 				found(w.name)
 			}
-			if len(dst) >= most && i < len(b) {
+			if len(dst) >= maxLen && i < len(b) {
 				return dst, b[i:], true
 			}
 		}

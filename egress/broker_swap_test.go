@@ -111,8 +111,8 @@ func TestSwapForwardsOtherBytesAtOnce(t *testing.T) {
 	}
 }
 
-// A stream that breaks off does not reveal the start of a value.
-func TestSwapBrokenStream(t *testing.T) {
+// A truncated stream does not reveal the start of a value.
+func TestSwapTruncatedStream(t *testing.T) {
 	s := newSwaps([]swap{{old: []byte("SECRET"), new: []byte("x")}})
 	got, err := io.ReadAll(s.reader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
 	if err != io.ErrUnexpectedEOF || string(got) != "a" {

@@ -129,9 +129,8 @@ func TestBrokerBodyInPieces(t *testing.T) {
 	}
 }
 
-// A request is reported when it has been sent, even if its response has not
-// ended.
-func TestBrokerReportsBeforeAnswerEnds(t *testing.T) {
+// A request is reported as soon as it has been sent, even if its response has not ended.
+func TestBrokerReportsBeforeResponseEnds(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.(http.Flusher).Flush()
@@ -202,7 +201,7 @@ func TestBrokerOtherHosts(t *testing.T) {
 		}
 		attack.RecordCase("SEC-02", fmt.Sprintf("a secret of %q to %s", hosts, labHost), strings.Contains(fmt.Sprint(k.body, k.Header, k.URL), value))
 	}
-	// The control: a secret that is bound to the host arrives.
+	// As a control, a secret that is bound to the host arrives.
 	k := &keep{}
 	l := newLab(t, true, k)
 	l.keys = []Secret{key(brig.SecretBody)}

@@ -12,8 +12,8 @@ import (
 // about the values that the text is searched for.
 type view int
 
-// The views. A view of one kind of escape is not confused by text within a
-// value that looks like another kind.
+// The views. A view that decodes only one kind of escape still finds values that contain text in
+// another kind.
 const (
 	asWritten  view = iota
 	percent         // %41, and + for a space
@@ -147,8 +147,7 @@ func decodeSignEscape(b []byte, last bool) (n int, means string) {
 	return min(n, 1), string(b[:1])
 }
 
-// digits decodes count hexadecimal digits from an index on. It returns -1 if
-// there are fewer digits.
+// digits decodes count hexadecimal digits at an index. It returns -1 if there are fewer digits.
 func digits(b []byte, from, count int, last bool) (n int, means string) {
 	v, ok := hexAt(b, from, count)
 	switch {
@@ -290,8 +289,7 @@ func (v view) read(text []byte, lower bool) (out []byte) {
 	return out
 }
 
-// plainForm returns a text as it is in a view if none of its bytes is part of
-// an escape.
+// plainForm returns a text as a view decodes it if the text contains no escapes.
 func (v view) plainForm(text []byte, lower bool) []byte {
 	r := &viewTables[index(lower)][v]
 	out := make([]byte, 0, len(text))

@@ -48,7 +48,7 @@ const (
 	maxConcurrentLookups    = 32
 )
 
-// budgetWait is how long an operation may wait for memory that others release.
+// budgetWait is how long an operation may wait for other operations to release memory.
 const budgetWait = 5 * time.Second
 
 // reasonNoMemory is the reason why an operation of the sandbox is refused if
@@ -64,9 +64,9 @@ type budget struct {
 	freed chan struct{} // closed when memory is released; nil: no waiter
 }
 
-func newBudget(most int64) *budget { return &budget{limit: most} }
+func newBudget(size int64) *budget { return &budget{limit: size} }
 
-// reserve reserves n bytes if at least spare bytes remain free then.
+// reserve reserves n bytes if at least spare bytes then remain free, and reports whether it did.
 func (b *budget) reserve(n, spare int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,7 @@ func (b *budget) release(n int64) {
 	}
 }
 
-// wait is like reserve, but waits for others to release memory.
+// wait is like reserve, but waits for other operations to release memory.
 func (b *budget) wait(ctx context.Context, n, spare int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, budgetWait)
 	defer cancel()
@@ -112,17 +112,16 @@ func (b *budget) wait(ctx context.Context, n, spare int64) bool {
 	}
 }
 
-// reservedForConnections returns the memory that requests leave to new connections,
-// which need little each.
+// reservedForConnections returns the memory that requests leave free for new connections, each of
+// which needs little.
 func (b *budget) reservedForConnections() int64 { return b.limit / 8 }
 
-// reservedForRequests returns the memory that inspected connections leave to
-// requests.
+// reservedForRequests returns the memory that inspected connections leave free for requests.
 func (b *budget) reservedForRequests() int64 { return b.limit / 4 }
 
 // window reserves the read-ahead of a host's responses in HTTP/2: a large one
 // while little memory is used.
-func (b *budget) window() (taken int64, ok bool) {
+func (b *budget) window() (reserved int64, ok bool) {
 	for _, w := range []struct{ size, spare int64 }{{2 << 20, b.limit * 6 / 8}, {256 << 10, b.limit * 4 / 8}, {64 << 10, b.reservedForRequests()}} {
 		if b.reserve(w.size, w.spare) {
 			return w.size, true
@@ -165,8 +164,8 @@ func (h *requestTracker) begin(ctx context.Context) bool {
 	return true
 }
 
-// serve replaces the charge of a header by that of its request. If it refuses
-// the request, nothing remains charged.
+// serve replaces the charge of a header by the charge of its request. If it refuses the request,
+// nothing remains charged.
 func (h *requestTracker) serve(cost int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

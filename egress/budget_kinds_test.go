@@ -90,18 +90,18 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 			_, _ = io.Copy(io.Discard, guest)
 		}},
 	} {
-		take := func(t *testing.T, most int64, handshakes int) (peak, charged, left int64) {
+		take := func(t *testing.T, limit int64, handshakes int) (peak, charged, left int64) {
 			l := newLab(t, true, http.HandlerFunc(message))
-			l.budget, l.handshakeSlots = newBudget(most), make(chan struct{}, handshakes)
+			l.budget, l.handshakeSlots = newBudget(limit), make(chan struct{}, handshakes)
 			l.keys = []Secret{key()}
-			before := taken()
+			before := usedMemory()
 			var all sync.WaitGroup
 			for range c.tries {
 				conn := l.connect()
 				all.Go(func() { c.begin(l, conn) })
 			}
 			charged = awaitStable(l.budget.now)
-			peak = taken() - before
+			peak = usedMemory() - before
 			l.stop()
 			l.over.Wait()
 			l.server.CloseClientConnections()
@@ -151,7 +151,7 @@ func TestDNSMemoryIsCharged(t *testing.T) {
 	if used := l.budget.now(); flows > maxFlows || used > DefaultMemory || used < int64(flows)*flowCost(narrowBuffer) {
 		t.Errorf("%d connections, %d KiB", flows, used>>10)
 	}
-	before := taken()
+	before := usedMemory()
 	names := 20_000
 	if testenv.RaceEnabled {
 		names = 2 * maxNames
@@ -161,7 +161,7 @@ func TestDNSMemoryIsCharged(t *testing.T) {
 			t.Fatal("no answer")
 		}
 	}
-	if n := taken() - before; n > 4<<20 || len(l.names.byName) > maxNames {
+	if n := usedMemory() - before; n > 4<<20 || len(l.names.byName) > maxNames {
 		t.Errorf("%d names take %d KiB", len(l.names.byName), n>>10)
 	}
 }

@@ -35,10 +35,10 @@ const (
 	guestsCountEnv = "BRIG_TEST_GUESTS_COUNT" // the number of requests
 )
 
-// taken returns the memory of this process's heap and stacks when further garbage
-// collections free nothing more. Objects of earlier tests may be released only
-// after several collections, by finalizers and by goroutines that end.
-func taken() int64 {
+// usedMemory returns the memory of this process's heap and stacks after garbage collections no
+// longer free memory. Objects of earlier tests may be released only after several collections, by
+// finalizers and by goroutines that end.
+func usedMemory() int64 {
 	least := int64(math.MaxInt64)
 	for same := 0; same < 3; {
 		debug.FreeOSMemory()
@@ -53,12 +53,11 @@ func taken() int64 {
 	return least
 }
 
-// A guest makes 9,100 concurrent requests with large headers and endless bodies
-// to a host that answers none, or whose responses the guest does not read. They
-// use no more server memory than the sandbox's limit, and all of it is
-// released. During the attack, another sandbox is served. The guest and the
-// host run in a separate process, so that this process has only the memory of
-// the inspector. The control has no limit.
+// A guest makes 9,100 concurrent requests with large headers and endless bodies. The host does not
+// respond, or the guest does not read the responses. The requests use no more server memory than
+// the sandbox's limit, and all of it is released. During the attack, another sandbox is served. The
+// guest and the host run in a separate process, so that this process has only the memory of the
+// inspector. The control has no limit.
 func TestInspectedMemory(t *testing.T) {
 	if os.Getenv(guestsAddrEnv) != "" {
 		runGuestProcess(t)
@@ -78,7 +77,7 @@ func TestInspectedMemory(t *testing.T) {
 		})
 	}
 	t.Run("control", func(t *testing.T) {
-		testenv.PlainOnly(t, "it measures memory")
+		testenv.SkipWithRace(t, "it measures memory")
 		peak, _ := peakMemoryOf(t, "h2 silent", 1<<40, 1000)
 		t.Logf("%d KiB", peak>>10)
 		if peak < 4*DefaultMemory {
@@ -87,10 +86,9 @@ func TestInspectedMemory(t *testing.T) {
 	})
 }
 
-// peakMemoryOf returns the peak memory of this process under concurrent
-// requests with a limit of most bytes, and the memory that is still used after
-// them.
-func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, left int64) {
+// peakMemoryOf returns the peak memory of this process under concurrent requests with the given
+// limit in bytes, and the memory that is still used afterwards.
+func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, left int64) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -111,14 +109,14 @@ func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, lef
 	}
 	defer cmd.Wait()
 	defer in.Close()
-	said := bufio.NewScanner(out)
+	scanner := bufio.NewScanner(out)
 	next := func(what string) string {
-		for said.Scan() {
-			if word, rest, _ := strings.Cut(said.Text(), " "); word == what {
+		for scanner.Scan() {
+			if word, rest, _ := strings.Cut(scanner.Text(), " "); word == what {
 				return rest
 			}
 		}
-		t.Fatalf("the guests did not say %q: %v", what, said.Err())
+		t.Fatalf("the guests did not say %q: %v", what, scanner.Err())
 		return ""
 	}
 	server := next("server")
@@ -128,23 +126,23 @@ func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, lef
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	sandbox := func(most int64) *inspector {
+	sandbox := func(limit int64) *inspector {
 		return &inspector{
-			given: &sentValues{}, authority: &CA{}, now: time.Now, roots: roots,
+			valuesSent: &sentValues{}, authority: &CA{}, now: time.Now, roots: roots,
 			judge:   func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			secrets: func() []Secret { return nil },
 			report:  func(Event) {},
 			dial: func(ctx context.Context, _ string, _ int) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "tcp", server)
 			},
-			budget: newBudget(most), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
+			budget: newBudget(limit), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 		}
 	}
-	attacked := sandbox(most)
+	attacked := sandbox(limit)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var serving sync.WaitGroup
-	before := taken()
+	before := usedMemory()
 	go func() {
 		for {
 			c, err := ln.Accept()
@@ -156,7 +154,7 @@ func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, lef
 	}()
 	fmt.Fprintln(in, "go")
 	counts := next("settled")
-	peak = taken() - before
+	peak = usedMemory() - before
 	t.Logf("%s; %d KiB are charged", counts, attacked.budget.now()>>10)
 
 	other := sandbox(DefaultMemory)
@@ -173,7 +171,7 @@ func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, lef
 	ln.Close()
 	end()
 	serving.Wait()
-	left = taken() - before
+	left = usedMemory() - before
 	charged := func() [2]int64 { return [2]int64{attacked.budget.now(), other.budget.now()} }
 	for end := time.Now().Add(30 * time.Second); charged() != [2]int64{} && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond) // a goroutine of net/http still ends

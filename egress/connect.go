@@ -53,7 +53,7 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 	}
 }
 
-// carry connects to the other side, and copies data between the two.
+// carry connects to the other side, and copies data between the two sides.
 func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer int64) (net.Conn, error)) {
 	there, addr, err := s.dialOutside(f)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	return c, a, err
 }
 
-// serveDNS answers DNS queries over TCP.
+// serveDNS responds to DNS queries over TCP.
 func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
 	f, _ := s.open("", brig.UplinkGateway, dnsPort)
 	if f == nil {

@@ -24,8 +24,8 @@ type blockedError struct {
 // Error implements error.
 func (r *blockedError) Error() string { return r.why }
 
-// dial connects to a name that the rules allow. It resolves the name once,
-// checks each address, and dials only an address that was checked.
+// dial connects to a name that the rules allow. It resolves the name once, checks each address, and
+// dials only checked addresses.
 func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, netip.Addr, error) {
 	addrs, err := s.resolve(ctx, host)
 	if err != nil {

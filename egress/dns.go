@@ -8,16 +8,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// dnsTTL is the TTL of an answer in seconds. The address of a name changes only
-// after thousands of other names were looked up.
+// dnsTTL is the TTL of a DNS response in seconds. The address of a name changes only after
+// thousands of other names were looked up.
 const dnsTTL = 60
 
 // maxDNSQuery limits the size of a DNS query: one name and its options.
 const maxDNSQuery = 4 << 10
 
-// answer answers one DNS message from the rules alone: no DNS query of a
-// sandbox causes a packet on the network. It returns nil if the message is not
-// a query.
+// answer responds to one DNS message based on the rules alone, so that no DNS query of a sandbox
+// causes network traffic. It returns nil if the message is not a query.
 func (s *Session) answer(message []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)

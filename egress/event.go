@@ -23,7 +23,7 @@ type Event struct {
 	At      time.Time
 	Kind    Kind
 	Host    string // the requested name, if any
-	Addr    string // the address that was dialled or requested
+	Addr    string // the address that was dialed or requested
 	Port    int
 	Method  string // of a request
 	Path    string // of a request, without its query
@@ -42,7 +42,7 @@ type Secret struct {
 	Placeholder string
 	// Value returns the current value.
 	Value func(ctx context.Context) ([]byte, error)
-	// Hosts are those that may receive the value, as in brig.EgressRule.Host.
+	// Hosts are the hosts that may receive the value, as in brig.EgressRule.Host.
 	Hosts     []string
 	Places    []brig.SecretPlace
 	Exclusive bool

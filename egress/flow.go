@@ -36,7 +36,7 @@ type keptConn struct {
 	addr netip.Addr
 }
 
-// keep returns a connection to the host that the flow knows until it is closed.
+// keep wraps a connection to the host, which belongs to the flow until it is closed.
 func (f *flow) keep(c net.Conn, addr netip.Addr) *keptConn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,11 +56,11 @@ func (k *keptConn) Close() error {
 	return k.Conn.Close()
 }
 
-// CloseWrite closes the sending direction.
+// CloseWrite closes the write side.
 func (k *keptConn) CloseWrite() error { return closeWrite(k.Conn) }
 
-// recheck judges the address of each kept connection of a flow again, and closes
-// those that may no longer be used. The next request may use any of them.
+// recheck checks the address of each kept connection of a flow again, because the next request may
+// use any of them. It closes the connections that may no longer be used.
 func (s *Session) recheck(f *flow) error {
 	f.mu.Lock()
 	addrs := map[netip.Addr][]*keptConn{}
@@ -110,10 +110,10 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 // reserve reserves one more connection, or returns the reason if none is
 // available. The caller holds s.mu.
 func (s *Session) reserve() (why string) {
-	switch own := len(s.flows) + s.more; {
-	case own >= maxFlows:
+	switch conns := len(s.flows) + s.more; {
+	case conns >= maxFlows:
 		return "too many connections"
-	case !s.ConnLimiter.acquire(own):
+	case !s.ConnLimiter.acquire(conns):
 		return "too many connections of all sandboxes together"
 	}
 	return ""
@@ -250,7 +250,7 @@ func (s *Session) verdict(f *flow, secrets func() []Secret) (brig.Verdict, int) 
 
 // carriesSecrets reports whether requests to a host may carry a secret.
 func (s *Session) carriesSecrets(host string, secrets func() []Secret) bool {
-	if len(s.given.receivedBy(host)) > 0 {
+	if len(s.valuesSent.receivedBy(host)) > 0 {
 		return true
 	}
 	for _, secret := range secrets() {
@@ -263,9 +263,8 @@ func (s *Session) carriesSecrets(host string, secrets func() []Secret) bool {
 	return false
 }
 
-// stillAllowed reports whether a flow may continue after the rules have
-// changed. An inspected flow may not: its current requests were checked by the
-// old rules.
+// stillAllowed reports whether a flow may continue after the rules have changed. An inspected flow
+// may not continue, because its current requests were checked with the old rules.
 func (s *Session) stillAllowed(f *flow, secrets func() []Secret) bool {
 	v, _ := s.verdict(f, secrets)
 	if v != brig.Allowed || f.isInspected() {

@@ -12,8 +12,8 @@ import (
 // as the limit allows, and releases them all. The host speaks HTTP/1, so each
 // request needs a connection.
 func TestInspectedConnectionsAreLimited(t *testing.T) {
-	const most, requests = 8, 20
-	run := func(t *testing.T, counted bool) (dialled int64, answered int, s *Session) {
+	const limit, requests = 8, 20
+	run := func(t *testing.T, counted bool) (dialed int64, answered int, s *Session) {
 		entered, leave := make(chan struct{}, requests), make(chan struct{})
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			entered <- struct{}{}
@@ -21,7 +21,7 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 			_, _ = io.WriteString(w, "here")
 		}))
 		l.server.TLS.NextProtos = []string{"http/1.1"}
-		s = &Session{Options: Options{ConnLimiter: NewConnLimiter(most)}, flows: map[*flow]struct{}{}}
+		s = &Session{Options: Options{ConnLimiter: NewConnLimiter(limit)}, flows: map[*flow]struct{}{}}
 		if why := s.reserve(); why != "" { // the guest's own connection
 			t.Fatal(why)
 		}
@@ -56,18 +56,18 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 				t.Fatalf("%d requests are at the host, %d were refused", len(entered), refused())
 			}
 		}
-		dialled = l.dials.Load()
-		if counted && s.ConnLimiter.open.Load() != most {
-			t.Errorf("the room has %d connections, want %d", s.ConnLimiter.open.Load(), most)
+		dialed = l.dials.Load()
+		if counted && s.ConnLimiter.open.Load() != limit {
+			t.Errorf("the room has %d connections, want %d", s.ConnLimiter.open.Load(), limit)
 		}
 		close(leave)
 		wg.Wait()
 		l.stop() // ends the inspection, and closes its connections
-		return dialled, statuses[http.StatusOK], s
+		return dialed, statuses[http.StatusOK], s
 	}
-	dialled, answered, s := run(t, true)
-	if dialled != most || answered != most {
-		t.Errorf("there were %d connections to the host and %d answers, want %d", dialled, answered, most)
+	dialed, answered, s := run(t, true)
+	if dialed != limit || answered != limit {
+		t.Errorf("there were %d connections to the host and %d answers, want %d", dialed, answered, limit)
 	}
 	for end := time.Now().Add(time.Minute); s.ConnLimiter.open.Load() != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -78,8 +78,8 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 		t.Errorf("the sandbox still has %d further connections", s.more)
 	}
 	t.Run("not counted", func(t *testing.T) {
-		if dialled, _, _ := run(t, false); dialled <= most {
-			t.Errorf("the control made %d connections only", dialled)
+		if dialed, _, _ := run(t, false); dialed <= limit {
+			t.Errorf("the control made %d connections only", dialed)
 		}
 	})
 }

@@ -16,7 +16,7 @@ func clientHello(t *testing.T, name string) []byte {
 func hiddenHello(t *testing.T) []byte {
 	t.Helper()
 	h := clientHello(t, "api.test")
-	// An empty extension of that type, at the end of the hello.
+	// Append an empty extension of that type to the hello.
 	extra := []byte{0xfe, 0x0d, 0, 0}
 	h = append(h, extra...)
 	add := func(at, size int) {

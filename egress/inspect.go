@@ -37,16 +37,16 @@ type inspector struct {
 	// the reservation of the guest's connection. If further is nil, connections
 	// are not counted.
 	reserveConn func() (leave func(), why string)
-	// isRestricted reports whether a rule for the host restricts methods or paths. If
-	// it is nil, one does.
+	// isRestricted reports whether a rule for the host restricts methods or paths. If isRestricted
+	// is nil, restrictions are assumed.
 	isRestricted func(host string, port int) bool
-	// recheck closes the connections to the host whose addresses may no longer be
-	// used, and returns the reason. If it is nil, addresses are not checked again.
+	// recheck closes the connections to the host whose addresses may no longer be used, and returns
+	// the reason. If recheck is nil, addresses are not checked again.
 	recheck    func() error
 	roots      *x509.CertPool    // to verify upstream certificates; nil: the system's
 	secrets    func() []Secret   // the sandbox's current secrets
 	countGrown func(int64) error // counts bytes that values add to requests; nil: they are not counted
-	given      *sentValues       // the values that were sent for the sandbox
+	valuesSent *sentValues       // the values that were sent for the sandbox
 	report     func(Event)
 	now        func() time.Time
 	// scrubbing replaces the scrubber in tests.
@@ -176,7 +176,7 @@ func (c *closeNotifyConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending direction.
+// CloseWrite closes the write side.
 func (c *closeNotifyConn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

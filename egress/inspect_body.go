@@ -12,11 +12,9 @@ import (
 	"time"
 )
 
-// guestBody is the body of a request as the guest sends it. Its Close ends a
-// Read that waits for the guest. A host may respond before it has the body, and
-// a guest that has the complete response may never send the rest: then the
-// HTTP/2 client, which waits for its last Read, would never release the
-// response.
+// guestBody is the body of a request as the guest sends it. Its Close ends a Read that waits for
+// the guest. A host may respond before it has received the body, and the guest may then never send
+// the rest. The HTTP/2 client, which waits for its last Read, would never release the response.
 type guestBody interface {
 	io.ReadCloser
 	isClosed() bool
@@ -93,10 +91,9 @@ func (b *streamBody) finish() bool {
 	return true
 }
 
-// connBody is a body of HTTP/1. A Read that the server ends would make the
-// connection unusable, and the server would take the rest of the body for the
-// guest's next request. So each Read has a goroutine, which Close leaves
-// behind, and finish reads on.
+// connBody is a body of HTTP/1. A Read that the server ends would make the connection unusable, and
+// the server would take the rest of the body for the guest's next request. Therefore each Read runs
+// in a goroutine that Close does not wait for, and finish continues to read.
 type connBody struct {
 	*signal
 	server io.Reader
@@ -117,8 +114,8 @@ type readResult struct {
 const (
 	// guestRead is the number of bytes that are read of a body of HTTP/1 at a time.
 	guestRead = 16 << 10
-	// maxRest and restTimeout bound what finish reads, like net/http, which reads as
-	// much of a body that its handler has left.
+	// maxRest and restTimeout limit what finish reads. net/http has the same limit for the rest of
+	// a body that a handler has not read.
 	maxRest     = 256 << 10
 	restTimeout = time.Second
 )
@@ -165,12 +162,10 @@ func (b *connBody) Close() error {
 	return nil
 }
 
-// finish implements guestBody. It reads the rest of the body, and reports
-// whether the connection is at the body's end. net/http would read it as well,
-// but panics in full duplex if the guest then uses its connection again, and
-// waits for as long as the guest likes. A guest that waits for permission to
-// send a body that was not read will not send it, and net/http ends its
-// connection.
+// finish implements guestBody. It reads the rest of the body, and reports whether the connection is
+// at the body's end. net/http would also read the rest, but without a time limit, and in full
+// duplex it panics if the guest then uses its connection again. A guest that waits for permission
+// to send a body that was not read will not send it, and net/http ends its connection.
 func (b *connBody) finish() bool {
 	_ = b.Close()
 	b.mu.Lock()
@@ -255,8 +250,8 @@ func (o *outgoingBody) sentOn(info httptrace.GotConnInfo) {
 	o.closed = closed
 	o.stop = context.AfterFunc(closed, func() {
 		o.mu.Lock()
-		// The client may use another connection for a body that it has not read,
-		// because the host had closed one that was kept.
+		// The client may retry an unread body on another connection, because the host had closed
+		// the kept connection.
 		end := o.begun && o.closed == closed
 		o.mu.Unlock()
 		if end {

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// A host responds before it has the request's body, and the guest then sends
-// no more of it. The guest receives the complete response, and the connection
-// to the host is released.
+// A host responds before it has received the request's body, and the guest then sends no more of
+// the body. The guest receives the complete response, and the connection to the host is released.
 func TestInspectEarlyResponse(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{"/refused", "413 too large <nil>"},
@@ -74,8 +73,8 @@ func TestInspectEarlyResponse(t *testing.T) {
 	}
 }
 
-// A guest that sends the rest of a body after an early response can use its connection
-// again, and nothing of the body is taken for a request.
+// A guest that sends the rest of a body after an early response can use its connection again, and
+// no part of the body is parsed as a request.
 func TestInspectDrainsUploadAfterEarlyResponse(t *testing.T) {
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: api.test\r\n\r\n"
 	bodies := map[string]struct{ head, first, rest string }{

@@ -90,7 +90,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) end() {
 	x.n.budget.release(x.charged)
 	if x.shared != nil {
-		x.n.given.releaseScrubber(x.n.budget, x.shared)
+		x.n.valuesSent.releaseScrubber(x.n.budget, x.shared)
 	}
 }
 
@@ -150,8 +150,8 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	return nil
 }
 
-// upgrade allows only an upgrade to WebSocket: with another protocol, requests
-// could pass that are not checked.
+// upgrade allows only an upgrade to WebSocket, because unchecked requests could pass over another
+// protocol.
 func (x *exchange) upgrade(out *http.Request) *refusal {
 	if out.Header["Upgrade"] == nil {
 		return nil

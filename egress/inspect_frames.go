@@ -12,13 +12,11 @@ import (
 // of a value.
 const maxHeld = 256 << 10
 
-// frames reads WebSocket frames from a host. It stops at a malformed frame, or
-// at a data or control message that contains a searched value. It releases a
-// message when the message is complete, together with all control frames
-// between its frames. Of a message longer than maxHeld, it releases everything
-// before the last maxHeld bytes. If the host disconnects within a message, the
-// held part is lost. So the held amount depends on where messages end, and not
-// on their content.
+// frames reads WebSocket frames from a host. It stops at a malformed frame, or at a data or control
+// message that contains a searched value. It releases a message when the message is complete,
+// together with all control frames between its frames. Of a message longer than maxHeld, it
+// releases everything before the last maxHeld bytes. If the host disconnects within a message, the
+// held part is lost. The held amount thus depends on where messages end, and not on their content.
 type frames struct {
 	src io.Reader
 
@@ -84,9 +82,8 @@ func (f *frames) take(b []byte) int {
 	return n
 }
 
-// begun reports whether a frame's header is complete. No extension was
-// negotiated, and servers do not mask, so a frame that uses either cannot be
-// searched.
+// begun reports whether a frame's header is complete, and parses it. No extension was negotiated,
+// and servers do not mask, so a frame that uses either cannot be searched.
 func (f *frames) begun() bool {
 	h := f.head
 	if h[0]&0x70 != 0 || len(h) > 1 && (h[1]&0x80 != 0 || h[0]&0x0f >= 8 && (h[1] > 125 || h[0]&0x80 == 0)) {

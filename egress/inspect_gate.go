@@ -10,14 +10,12 @@ import (
 	"time"
 )
 
-// gate is a connection from which HTTP/1 is read. net/http accepts messages
-// that can be read in two ways, and does not report this to the handler.
-// Examples are messages with both a length and chunks, with bare line feeds, or
-// with a target that names another host than the header. Therefore the gate
-// parses the same bytes, line by line. If they are ambiguous, it makes them
-// invalid before the server reads them. The server behind it then answers 400,
-// in the right order. The gate only removes data: requests that are checked and
-// sent on are the ones that the server parsed.
+// gate is a connection from which HTTP/1 is read. net/http accepts messages that can be read in two
+// ways, and does not report this to the handler. Examples are messages with both a length and
+// chunks, with bare line feeds, or with a target that names another host than the header. Therefore
+// the gate parses the same bytes, line by line. If they are ambiguous, it makes them invalid before
+// the server reads them. The server behind it then responds with 400, in the right order. The gate
+// only removes data: requests that are checked and sent on are the ones that the server parsed.
 type gate struct {
 	net.Conn
 	refused func(why string)
@@ -57,12 +55,10 @@ const maxLine = maxHeader + 16<<10
 // invalidLine is invalid as a request line, a field and a chunk size.
 const invalidLine = "\x00\r\n\r\n"
 
-// open lets all further bytes pass unchecked. It is called when the connection
-// is no longer HTTP.
+// open passes all further bytes unchecked. It is called when the connection no longer carries HTTP.
 func (g *gate) open() { g.state = opened }
 
-// endAfterResponse ends the connection when the server reads next, which is after
-// it has sent the response.
+// endAfterResponse ends the connection at the server's next read, which follows the response.
 func (g *gate) endAfterResponse() { g.ending.Store(true) }
 
 // restLinger is how long the rest of a body is received before the connection is

@@ -45,7 +45,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 	open := func(list ...string) string { return frame(headers, endHeaders, fields(list...)) }
 	ok := []string{":method", "GET", ":scheme", "https", ":authority", labHost, ":path", "/ok"}
 	with := func(more ...string) []string { return append(append([]string(nil), ok...), more...) }
-	asked := func(path, authority string) []string {
+	requestFields := func(path, authority string) []string {
 		return []string{":method", "GET", ":scheme", "https", ":authority", authority, ":path", path}
 	}
 	for _, c := range []struct {
@@ -57,18 +57,18 @@ func TestInspectSmugglingH2(t *testing.T) {
 		{"control: the host twice", whole(with("host", labHost)...), 1},
 		{"another host beside the authority", whole(with("host", "evil.test")...), 0},
 		{"two hosts", whole(with("host", labHost, "host", "evil.test")...), 0},
-		{"another authority", whole(asked("/ok", "evil.test")...), 0},
+		{"another authority", whole(requestFields("/ok", "evil.test")...), 0},
 		{"no authority, another host", whole(":method", "GET", ":scheme", "https", ":path", "/ok", "host", "evil.test"), 0},
 		{"no host", whole(":method", "GET", ":scheme", "https", ":path", "/ok"), 0},
-		{"a user", whole(asked("/ok", "x@"+labHost)...), 0},
-		{"absolute, another host", whole(asked("https://evil.test/ok", labHost)...), 0},
-		{"absolute, another scheme", whole(asked("http://api.test/ok", labHost)...), 0},
-		{"absolute, a user", whole(asked("https://x@api.test/ok", labHost)...), 0},
-		{"no slash", whole(asked("ok", labHost)...), 0},
-		{"a star", whole(asked("*", labHost)...), 0},
-		{"an empty path", whole(asked("", labHost)...), 0},
-		{"a line in the path", whole(asked("/ok HTTP/1.1\r\nX: y", labHost)...), 0},
-		{"a fragment", whole(asked("/ok#x", labHost)...), 0},
+		{"a user", whole(requestFields("/ok", "x@"+labHost)...), 0},
+		{"absolute, another host", whole(requestFields("https://evil.test/ok", labHost)...), 0},
+		{"absolute, another scheme", whole(requestFields("http://api.test/ok", labHost)...), 0},
+		{"absolute, a user", whole(requestFields("https://x@api.test/ok", labHost)...), 0},
+		{"no slash", whole(requestFields("ok", labHost)...), 0},
+		{"a star", whole(requestFields("*", labHost)...), 0},
+		{"an empty path", whole(requestFields("", labHost)...), 0},
+		{"a line in the path", whole(requestFields("/ok HTTP/1.1\r\nX: y", labHost)...), 0},
+		{"a fragment", whole(requestFields("/ok#x", labHost)...), 0},
 		{"a line in a value", whole(with("x-a", "b\r\nx-c: d")...), 0},
 		{"NUL in a value", whole(with("x-a", "b\x00c")...), 0},
 		{"a colon in a name", whole(with("x-a: b", "c")...), 0},
@@ -105,7 +105,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 			conn.SetDeadline(time.Now().Add(time.Minute))
 			// The last request must be refused. Its response means that all
 			// earlier ones have been checked.
-			last := strings.ReplaceAll(whole(asked("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")
+			last := strings.ReplaceAll(whole(requestFields("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")
 			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(settings, 0, "")+c.frames+last)
 			answered := 0
 			for head := make([]byte, 9); answered < 2; {
@@ -128,7 +128,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(seen) != c.want || c.want == 0 && l.dials.Load() > 0 {
-				t.Errorf("the server saw %q, and was dialled %d times", seen, l.dials.Load())
+				t.Errorf("the server saw %q, and was dialed %d times", seen, l.dials.Load())
 			}
 			for _, s := range seen {
 				if !strings.HasPrefix(s, "GET api.test /ok ") {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// halfCloseTimeout is how long a request continues after the guest has closed its
-// direction. A guest that has left looks the same until the proxy sends it
-// something, and its request should not continue for long.
+// halfCloseTimeout is how long a request continues after the guest has closed its direction. A
+// guest that has disconnected cannot be distinguished until the proxy sends data to it, and its
+// request should not continue for long.
 const halfCloseTimeout = 15 * time.Second
 
 // halfClose hides the end of the guest's direction from the HTTP server while
@@ -36,8 +36,8 @@ func (h *halfClose) set(change func()) {
 	}
 }
 
-// end returns the error of a Read at the end of the guest's direction, when the
-// server may see it.
+// end waits until the server may receive the end of the guest's direction, and returns the error
+// for its Read.
 func (h *halfClose) end() error {
 	over := time.NewTimer(halfCloseTimeout)
 	defer over.Stop()
@@ -63,8 +63,8 @@ func (h *halfClose) end() error {
 	}
 }
 
-// SetReadDeadline implements net.Conn. The server ends its Read with a time in the
-// past when it has served a request.
+// SetReadDeadline implements net.Conn. When the server has served a request, it ends its Read with
+// a deadline in the past.
 func (g *gate) SetReadDeadline(t time.Time) error {
 	g.half.set(func() { g.half.timedOut = !t.IsZero() && !t.After(time.Now()) })
 	return g.Conn.SetReadDeadline(t)

@@ -56,7 +56,7 @@ func newLabOf(t testing.TB, host string, handler http.Handler) *lab {
 	l.rules.Rules = []brig.EgressRule{{Host: "*"}}
 	world := &CA{}
 	l.inspector = &inspector{
-		given: &sentValues{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
+		valuesSent: &sentValues{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 		authority: &CA{}, now: time.Now, roots: trusting(t, world),
 		judge: func(host string, port int, q brig.Request) (brig.Verdict, int) {
 			return l.rules.CheckRequest(host, port, q)
@@ -69,7 +69,7 @@ func newLabOf(t testing.TB, host string, handler http.Handler) *lab {
 		},
 		dial: func(ctx context.Context, host string, port int) (net.Conn, error) {
 			if host != labHost || port != l.port {
-				t.Errorf("dialled %s:%d", host, port)
+				t.Errorf("dialed %s:%d", host, port)
 			}
 			l.dials.Add(1)
 			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.server.Listener.Addr().String())

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Some servers take the effective request from a header field. Proxies in front
-// of them set the field, and other clients must not.
+// Some servers take the effective request from a header field. Only proxies in front of such
+// servers may set the field.
 
-// overrides returns the escaped paths and the methods that a field may override
-// the request's with.
+// overrides returns the escaped paths and the methods with which a field may override those of the
+// request.
 func overrides(name string, values []string) (paths, methods []string, why string) {
 	switch canonicalField(name) {
 	case "x-original-url", "x-original-uri", "x-original-path", "x-original-request-uri",
@@ -90,8 +90,7 @@ func overridingPath(v string) (path, why string) {
 	return v, ""
 }
 
-// queryMethods returns the methods that a query may override the request's
-// with.
+// queryMethods returns the methods with which a query may override that of the request.
 func queryMethods(query string) (methods []string) {
 	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		key, value, _ := strings.Cut(pair, "=")

@@ -11,7 +11,7 @@ import (
 
 // If rules depend on requests, a field or query that overrides the request is
 // checked with it, and one that names another host is refused.
-func TestOverrides(t *testing.T) {
+func TestRequestOverridesAreChecked(t *testing.T) {
 	type field struct{ name, value string }
 	refused := []field{}
 	for _, name := range []string{

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The limits of a request's paths. A reading costs time and memory: without
-// limits, a guest that sends one long path uses the server's processor for half
-// a second.
+// The limits of a request's paths. A reading costs time and memory: without limits, a guest that
+// sends one long path uses half a second of the server's CPU time.
 const (
 	maxPath = 8 << 10 // bytes of an escaped path
 	// maxReadings limits the readings of all paths of a request, and
@@ -62,15 +61,14 @@ func (r *pathReadings) expand(f func(p string, add func(string) bool) bool) bool
 	return true
 }
 
-// read adds the interpretations of an escaped path by servers. The first of a
-// path is the standard one. All of them are checked. If the path is one that no
-// honest client sends, read returns the reason why it is rejected.
+// read adds the interpretations of an escaped path by servers. The first interpretation of a path
+// is the standard one. All interpretations are checked. For a path that no legitimate client sends,
+// read returns the reason why it is rejected.
 //
-// Servers disagree on whether an escaped slash is a separator, whether a double
-// escape is decoded twice, whether repeated slashes are one, whether parameters
-// follow a semicolon, and whether an escaped question mark begins a query. They
-// also disagree on which Unicode letters are equal, and on whether dots and
-// blanks at the end of a name count.
+// Servers disagree on whether an escaped slash is a separator, whether a double escape is decoded
+// twice, whether repeated slashes are one, whether parameters follow a semicolon, and whether an
+// escaped question mark begins a query. They also disagree on which Unicode letters are equal, and
+// on whether dots and blanks at the end of a name count.
 func (r *pathReadings) read(escaped string) (why string) {
 	if len(escaped) > maxPath {
 		return whyPathTooLong
@@ -81,16 +79,16 @@ func (r *pathReadings) read(escaped string) (why string) {
 	}
 	one := pathReadings{bytes: r.bytes}
 	ok := one.add(decoded) && one.add(withoutEscapedSlashes(escaped))
-	for again, depth := decoded, 0; ok; depth++ {
-		next := unescaped(again)
-		if next == again {
+	for current, depth := decoded, 0; ok; depth++ {
+		next := unescaped(current)
+		if next == current {
 			break
 		}
 		if depth == 2 {
 			return "its path is escaped over and over"
 		}
 		ok = one.add(next)
-		again = next
+		current = next
 	}
 	for _, p := range one.list {
 		if !utf8.ValidString(p) {
@@ -169,9 +167,8 @@ func rejectPath(p string) (why string) {
 	return ""
 }
 
-// lookalikePath returns the path as servers read it that remove format
-// characters, and replace characters by similar-looking ones. It also applies
-// Unicode's compatibility normalization.
+// lookalikePath returns the path as read by servers that remove format characters and replace
+// characters with similar-looking ones. It also applies Unicode's compatibility normalization.
 func lookalikePath(p string) string {
 	return norm.NFKC.String(strings.Map(func(r rune) rune {
 		switch r {

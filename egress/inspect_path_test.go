@@ -117,11 +117,11 @@ func TestPathReadings(t *testing.T) {
 	}
 }
 
-// A request with long or many paths takes little of the server's processor and
-// memory, even with many rules that deny paths. The memory that is allocated
-// stands for the work. The control reads the same path without limits.
+// A request with long or many paths takes little of the server's CPU time and memory, even with
+// many rules that deny paths. The test measures the allocated memory as a proxy for the work. The
+// control reads the same path without limits.
 func TestPathReadingsAreLimited(t *testing.T) {
-	const most = 4 << 20
+	const limit = 4 << 20
 	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	l.rules.Rules = nil
 	for i := range 199 {
@@ -184,8 +184,8 @@ func TestPathReadingsAreLimited(t *testing.T) {
 		if no != nil {
 			status = no.status
 		}
-		attack.RecordCase("NET-11", "work of "+c.name, n > most)
-		if status != c.status || n > most {
+		attack.RecordCase("NET-11", "work of "+c.name, n > limit)
+		if status != c.status || n > limit {
 			t.Errorf("%s: %d %+v, %d KiB are allocated", c.name, status, no, n>>10)
 		}
 	}
@@ -201,7 +201,7 @@ func TestPathReadingsAreLimited(t *testing.T) {
 		_ = withoutEnds(lookalikePath(longer))
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n < most {
+	if n := after.TotalAlloc - before.TotalAlloc; n < limit {
 		t.Errorf("control: four readings allocate %d KiB", n>>10)
 	}
 }

@@ -84,34 +84,34 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 		})
 		got := l.sendRaw("GET / HTTP/1.1\r\nHost: api.test\r\nX-Key: " + placeholder + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 			"Sec-Websocket-Version: 13\r\nSec-Websocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-		shown := strings.Contains(got, guess) || strings.Contains(got, "Digest")
-		if !strings.HasPrefix(got, "HTTP/1.1 101 Switching Protocols\r\n") || shown == sent {
+		leaked := strings.Contains(got, guess) || strings.Contains(got, "Digest")
+		if !strings.HasPrefix(got, "HTTP/1.1 101 Switching Protocols\r\n") || leaked == sent {
 			t.Errorf("sent %t: %q", sent, got)
 		}
 		if sent {
-			attack.RecordCase("SEC-03", "the head of a change to WebSocket", shown)
+			attack.RecordCase("SEC-03", "the head of a change to WebSocket", leaked)
 		}
 	}
 }
 
-// A host sends informational responses without end, or to a guest that knows none because it
-// speaks HTTP/1.0. The control is a guest of HTTP/1.1, which receives a few.
-func TestInformationalAnswersAreLimited(t *testing.T) {
-	for version, most := range map[string]int{"1.1": maxInformational, "1.0": 0} {
+// A host sends endless informational responses, or sends them to a guest that does not support them
+// because it uses HTTP/1.0. The control is a guest of HTTP/1.1, which receives a few.
+func TestInformationalResponsesAreLimited(t *testing.T) {
+	for version, limit := range map[string]int{"1.1": maxInformational, "1.0": 0} {
 		l := newLab(t, false, http.NotFoundHandler())
 		l.rawHost(func(*http.Request) string {
 			return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 500) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 		})
 		got := l.sendRaw(fmt.Sprintf("GET / HTTP/%s\r\nHost: api.test\r\n\r\n", version))
-		if n := strings.Count(got, "103 Early Hints"); n != most || !strings.HasSuffix(got, "hi") {
+		if n := strings.Count(got, "103 Early Hints"); n != limit || !strings.HasSuffix(got, "hi") {
 			t.Errorf("HTTP/%s: %d hints, %.100q", version, n, got)
 		}
 	}
 }
 
-// A host answers with a status that HTTP does not have. The guest receives a
-// response, and its connection stays.
-func TestInvalidStatus(t *testing.T) {
+// A host responds with an invalid status. The guest receives a response, and its connection stays
+// open.
+func TestInspectInvalidStatus(t *testing.T) {
 	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
 		l := newLab(t, false, http.NotFoundHandler())
 		l.rawHost(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })
@@ -121,9 +121,9 @@ func TestInvalidStatus(t *testing.T) {
 	}
 }
 
-// A guest closes its direction after the request and waits for the response, as
-// some programs do. The control is a guest that closes it within the request.
-func TestHalfClosedGuestIsAnswered(t *testing.T) {
+// A guest closes its direction after the request and waits for the response, as some programs do.
+// The control is a guest that closes its direction within the request.
+func TestHalfClosedGuestReceivesResponse(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for request, whole := range map[string]bool{
 			"GET / HTTP/1.1\r\nHost: api.test\r\n\r\n":                            true,
@@ -158,7 +158,7 @@ func TestHalfClosedGuestIsAnswered(t *testing.T) {
 	}
 }
 
-// A guest that has closed its direction does not keep a request for long.
+// A request of a guest that has closed its direction is canceled after a limited time.
 func TestHalfCloseIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h halfClose

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// refusal is the error that a guest receives for a request that is not made.
+// refusal is the error that a guest receives for a request that is not sent on.
 type refusal struct {
 	status int
 	why    string // a short reason for the guest and the log
@@ -18,9 +18,8 @@ type refusal struct {
 // maxTrailers limits the trailer fields that a request announces.
 const maxTrailers = 100
 
-// check returns a refusal if a request is invalid under any rules, and
-// otherwise the escaped paths and the methods that it names. The first of each
-// is the standard one.
+// check returns a refusal if a request is invalid regardless of the rules, and otherwise its
+// escaped paths and methods. The first of each is the standard one.
 func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -70,8 +69,7 @@ func (n *inspection) scheme() string {
 	return "http"
 }
 
-// isHost reports whether an authority is that of the inspection: its name, with
-// its port or without a port.
+// isHost reports whether an authority is the host of the inspection, with or without its port.
 func (n *inspection) isHost(authority string) bool {
 	name, port, ok := strings.Cut(authority, ":")
 	return canonicalHost(name) == n.host && (!ok || port == strconv.Itoa(n.port))
@@ -142,26 +140,26 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 			return &refusal{http.StatusBadRequest, why}
 		}
 	}
-	asked := make([]brig.Request, 0, len(paths.list)*len(methods))
+	requests := make([]brig.Request, 0, len(paths.list)*len(methods))
 	for _, p := range paths.list {
 		for _, m := range methods {
-			asked = append(asked, brig.Request{Method: m, Path: p})
+			requests = append(requests, brig.Request{Method: m, Path: p})
 		}
 	}
-	x.requested = asked[0]
-	rule, no := x.n.decide(asked)
+	x.requested = requests[0]
+	rule, no := x.n.decide(requests)
 	x.rule = rule
 	return no
 }
 
 // decide evaluates all interpretations of a request. If the results differ, it
 // rejects the request.
-func (n *inspection) decide(asked []brig.Request) (rule int, no *refusal) {
-	verdict, rule := n.judge(n.host, n.port, asked[0])
+func (n *inspection) decide(requests []brig.Request) (rule int, no *refusal) {
+	verdict, rule := n.judge(n.host, n.port, requests[0])
 	if verdict != brig.Allowed {
 		return rule, &refusal{http.StatusForbidden, "no rule allows it"}
 	}
-	for _, q := range asked[1:] {
+	for _, q := range requests[1:] {
 		if v, _ := n.judge(n.host, n.port, q); v != brig.Allowed {
 			return rule, &refusal{http.StatusBadRequest, "its path or method can be read in ways that the rules do not all allow"}
 		}

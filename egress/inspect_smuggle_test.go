@@ -70,8 +70,8 @@ func sendThrough(t testing.TB, text []byte, patience time.Duration) (answer stri
 	var sinks sync.WaitGroup
 	i := &inspector{
 		budget: newBudget(DefaultMemory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
-		given:     &sentValues{},
-		authority: &CA{}, now: time.Now,
+		valuesSent: &sentValues{},
+		authority:  &CA{}, now: time.Now,
 		report: func(e Event) {
 			mu.Lock()
 			defer mu.Unlock()

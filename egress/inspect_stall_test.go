@@ -39,8 +39,8 @@ func (l *lab) stalledUpload(head string) (status string, ended bool) {
 	return fmt.Sprint(res.StatusCode, " ", strings.TrimSpace(string(text))), err == io.EOF
 }
 
-// The guest sends a part of a body and stalls. The guest receives the response, even if the
-// request is refused or the host does not respond, and its connection ends: neither waits for the guest.
+// The guest sends a part of a body and stalls. The guest receives the response, even if the request
+// is refused or the host does not respond, and its connection ends without waiting for the guest.
 func TestInspectStalledUpload(t *testing.T) {
 	bodies := map[string]string{
 		"length": "Content-Length: 1000\r\n\r\nfirst",

@@ -105,19 +105,19 @@ func testContinue(t *testing.T, secure bool) {
 		io.Copy(w, r.Body)
 	}))
 	for path, want := range map[string][]int{"/yes": {100}, "/no": nil} {
-		var told []int
+		var codes []int
 		r := l.request("POST", path, strings.NewReader("body"))
 		r.Header.Set("Expect", "100-continue")
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { told = append(told, code); return nil },
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { codes = append(codes, code); return nil },
 		}))
 		c := l.client(false)
 		c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour
 		res, body := l.do(c, r)
 		// The proxy may not wait longer than a second for the server's 100, and then
 		// passes it on after its own.
-		if fmt.Sprint(slices.Compact(told)) != fmt.Sprint(want) || path == "/yes" && body != "body" || path == "/no" && res.StatusCode != 417 {
-			t.Errorf("%s: told %v, %s %q", path, told, res.Status, body)
+		if fmt.Sprint(slices.Compact(codes)) != fmt.Sprint(want) || path == "/yes" && body != "body" || path == "/no" && res.StatusCode != 417 {
+			t.Errorf("%s: got 1xx responses %v, %s %q", path, codes, res.Status, body)
 		}
 	}
 }
@@ -305,7 +305,7 @@ func TestInspectWebSocketSecret(t *testing.T) {
 		}
 		attack.RecordCase("SEC-03", "WebSocket "+path, leaks)
 	}
-	// The control: without the secret, the value arrives.
+	// As a control, the value arrives without the secret.
 	for _, path := range []string{"/echo", "/bytes", "/frames", "/ping"} {
 		l := newLab(t, true, webSocket(t, talk))
 		_, r, _ := l.openWebSocket(path, value)

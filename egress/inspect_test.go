@@ -60,7 +60,7 @@ func TestInspectServes(t *testing.T) {
 				t.Errorf("reported %s, want %s", got, want)
 			}
 			if n := l.dials.Load(); n != 1 {
-				t.Errorf("dialled %d times", n)
+				t.Errorf("dialed %d times", n)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestInspectDenies(t *testing.T) {
 			}
 		}
 		if n := l.dials.Load(); n != 1 {
-			t.Errorf("dialled %d times", n)
+			t.Errorf("dialed %d times", n)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestInspectServerName(t *testing.T) {
 		t.Errorf("reported %+v", e)
 	}
 	if l.dials.Load() != 0 {
-		t.Error("something was dialled")
+		t.Error("something was dialed")
 	}
 }
 
@@ -320,8 +320,8 @@ func withJumpingClock(t *testing.T, f func(t *testing.T, guest net.Conn, served 
 	synctest.Test(t, func(t *testing.T) {
 		i := &inspector{
 			budget: newBudget(DefaultMemory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
-			given:     &sentValues{},
-			authority: &CA{}, now: time.Now, report: func(Event) {},
+			valuesSent: &sentValues{},
+			authority:  &CA{}, now: time.Now, report: func(Event) {},
 			judge: func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			dial:  func(context.Context, string, int) (net.Conn, error) { return nil, errors.New("no") },
 		}

@@ -110,7 +110,7 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 
 // RoundTrip implements http.RoundTripper.
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A reused connection was checked only when it was opened.
+	// Check again, because a reused connection was checked only when it was opened.
 	if blocked := u.n.recheck; blocked != nil {
 		if err := blocked(); err != nil {
 			u.plain.CloseIdleConnections()
@@ -202,18 +202,18 @@ func (e *handshakeError) Unwrap() error { return e.error }
 func cause(err error) string {
 	var (
 		handshake *handshakeError
-		dialled   *dialError
-		own       *brig.Error
+		dialErr   *dialError
+		reported  *brig.Error
 		timeout   net.Error
 	)
 	switch {
-	case errors.As(err, &own):
-		return own.Message
+	case errors.As(err, &reported):
+		return reported.Message
 	case errors.As(err, &handshake):
 		return "TLS with it failed: " + clip(handshake.Error())
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer in time"
-	case errors.As(err, &dialled):
+	case errors.As(err, &dialErr):
 		return "it cannot be reached"
 	}
 	return "the connection to it failed"

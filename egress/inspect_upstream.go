@@ -84,9 +84,9 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 	return c, nil
 }
 
-// reserveWindow reserves the window of an HTTP/2 connection. The first one uses
-// the window of the inspection. A host that accepts few concurrent requests on
-// a connection causes further ones, and may fill each window.
+// reserveWindow reserves the window of an HTTP/2 connection. The first one uses the window of the
+// inspection. A host that accepts few concurrent requests per connection causes further
+// connections, and may fill each window.
 func (u *upstream) reserveWindow(ctx context.Context) (release func(), ok bool) {
 	u.mu.Lock()
 	first := !u.window

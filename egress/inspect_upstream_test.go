@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// otherHost makes the lab's host another server, which changes its configuration
-// before it starts.
+// otherHost replaces the lab's host with another server. change changes the server's configuration
+// before the start.
 func (l *lab) otherHost(handler http.HandlerFunc, change func(*httptest.Server)) {
 	l.t.Helper()
 	s := httptest.NewUnstartedServer(handler)

@@ -34,8 +34,8 @@ func (c *lingeringConn) linger(end <-chan struct{}, patience time.Duration) {
 	defer c.queue.EventUnregister(&entry)
 	over := time.NewTimer(patience)
 	defer over.Stop()
-	again := time.NewTicker(250 * time.Millisecond) // the queue does not report every way in which a connection ends
-	defer again.Stop()
+	ticker := time.NewTicker(250 * time.Millisecond) // the queue does not report every way in which a connection ends
+	defer ticker.Stop()
 	for {
 		switch tcp.EndpointState(c.ep.State()) {
 		case tcp.StateClose, tcp.StateError:
@@ -43,7 +43,7 @@ func (c *lingeringConn) linger(end <-chan struct{}, patience time.Duration) {
 		}
 		select {
 		case <-changed:
-		case <-again.C:
+		case <-ticker.C:
 		case <-over.C:
 			c.ep.Abort()
 			return

@@ -31,11 +31,11 @@ func flowCount(l *world) int {
 	return len(l.flows)
 }
 
-// A sandbox does not read a host's response, and sends no more data. Both
-// directions have ended then, but the response is still in the network stack.
-// The connection is counted and charged until the sandbox has read the
-// response, or for lingerTimeout. The control releases it immediately.
-func TestUnreadAnswersAreCharged(t *testing.T) {
+// A sandbox does not read a host's response, and sends no more data. Both directions have then
+// ended, but the response is still in the network stack. The connection is counted and charged
+// until the sandbox has read the response, or for lingerTimeout. The control releases the
+// connection immediately.
+func TestUnreadResponsesAreCharged(t *testing.T) {
 	const answer = 900 << 10
 	unread := func(t *testing.T, tries int, patience time.Duration) func() (kept, flows int, charged int64) {
 		l := newWorld(t, allow("api.test"))
@@ -87,7 +87,7 @@ func TestUnreadAnswersAreCharged(t *testing.T) {
 	}
 }
 
-// Close waits until no connection carries bytes any more, so that Usage is final.
+// Close waits until no connection carries any more bytes, so that Usage is final.
 func TestCloseWaitsForConnections(t *testing.T) {
 	dialing := make(chan struct{})
 	var dialed atomic.Bool
@@ -108,7 +108,7 @@ func TestCloseWaitsForConnections(t *testing.T) {
 	}
 }
 
-// Close counts the bytes of writes to the sandbox that have not ended.
+// Close counts the bytes of unfinished writes to the sandbox.
 func TestUsageIsFinalAfterClose(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")

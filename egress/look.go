@@ -28,7 +28,7 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 	event.Allowed = true
 	s.report(event)
 	i := &inspector{
-		authority: s.CA, judge: s.judgeRequest, roots: s.Roots, report: s.report, now: time.Now, given: &s.given,
+		authority: s.CA, judge: s.judgeRequest, roots: s.Roots, report: s.report, now: time.Now, valuesSent: &s.valuesSent,
 		budget: s.budget, handshakeSlots: s.handshakeSlots, reserveConn: s.reserveConnection,
 		secrets: s.currentSecrets, countGrown: s.countGrowth,
 		isRestricted: func(host string, port int) bool {

@@ -12,8 +12,8 @@ type usage struct {
 	sent, received, dropped atomic.Int64
 }
 
-// maxChunk is the maximum number of bytes carried at a time. Bandwidth limits
-// are enforced in units of it.
+// maxChunk is the maximum number of bytes carried at a time. Bandwidth limits are enforced in units
+// of maxChunk.
 const maxChunk = 64 << 10
 
 // newLimiter returns a limiter of bandwidth. It allows bursts of a tenth of a

@@ -12,10 +12,9 @@ import (
 // time.
 const maxNames = 4096
 
-// names assigns every name an address that is used on no network, so that a
-// connection to the address identifies the name. A new name replaces the least
-// recently used one. An address is reused only when all others of the network
-// have been used.
+// names assigns every name an address that is not used on any network, so that a connection to the
+// address identifies the name. A new name replaces the least recently used one. An address is
+// reused only after all other addresses of the network have been used.
 type names struct {
 	mu     sync.Mutex // guards the fields below
 	byName map[string]*list.Element

@@ -35,8 +35,8 @@ func TestNamesAreFreed(t *testing.T) {
 			t.Fatalf("%d, %d, %d names are kept", len(n.byName), len(n.byAddr), n.used.Len())
 		}
 	}
-	if again := n.address("n0.test"); again == kept {
-		t.Errorf("a name that was forgotten is at %v", again)
+	if reassigned := n.address("n0.test"); reassigned == kept {
+		t.Errorf("a name that was forgotten is at %v", reassigned)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/brig-run/brig/internal/hostaddr"
 )
 
-// judgeAddress returns the reason why an address that a name resolved to may
-// not be dialled, or nil.
+// judgeAddress returns the reason why an address that a name resolved to may not be dialed, or nil.
 func (s *Session) judgeAddress(a netip.Addr, port int) *blockedError {
 	rules := s.rules()
 	verdict, rule := rules.Resolved(a, port)
@@ -34,11 +33,11 @@ func (s *Session) hidden(rules *brig.Egress, rule int, a netip.Addr, port int) (
 	if rule >= 0 && matchesAddress(rules.Rules[rule].CIDR, a) && (rules.Operator || isNamed(a, s.Open)) {
 		return ""
 	}
-	if s.OwnAddress(a) {
+	if s.CheckOwnAddress(a) {
 		return "an address of this machine"
 	}
 	for _, e := range hostaddr.Embedded(a) {
-		if s.OwnAddress(e) {
+		if s.CheckOwnAddress(e) {
 			return "an address of this machine"
 		}
 		if v, _ := rules.Resolved(e, port); v != brig.Allowed {
@@ -48,8 +47,8 @@ func (s *Session) hidden(rules *brig.Egress, rule int, a netip.Addr, port int) (
 	return ""
 }
 
-// matchesAddress reports whether a rule's network is this very address, and not
-// a larger network that contains it. All of loopback counts as one address.
+// matchesAddress reports whether a rule's network is exactly this address, and not a larger network
+// that contains it. All of loopback counts as one address.
 func matchesAddress(network string, a netip.Addr) bool {
 	p, err := brig.ParseNetwork(network)
 	return err == nil && isNamed(a, []netip.Prefix{p})
@@ -65,17 +64,17 @@ func isNamed(a netip.Addr, networks []netip.Prefix) bool {
 	return false
 }
 
-// OwnAddress returns an error with the first rule that allows an address of
+// CheckOwnAddress returns an error with the first rule that allows an address of
 // this host, except addresses opened to all tenants by the operator. A host may
 // get further addresses later, so a Session checks them again at each
 // connection.
-func OwnAddress(e *brig.Egress, own func(netip.Addr) bool, open []netip.Prefix) error {
+func CheckOwnAddress(e *brig.Egress, isOwn func(netip.Addr) bool, open []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {
 			continue
 		}
 		p, err := brig.ParseNetwork(r.CIDR)
-		if err != nil || !p.IsSingleIP() && !p.Addr().IsLoopback() || !own(p.Addr()) || isWithin(p, open) && isNamed(p.Addr(), open) {
+		if err != nil || !p.IsSingleIP() && !p.Addr().IsLoopback() || !isOwn(p.Addr()) || isWithin(p, open) && isNamed(p.Addr(), open) {
 			continue
 		}
 		return brig.InvalidField(fmt.Sprintf("egress.rules[%d].cidr", i), "%q is an address of the server's own machine", r.CIDR).

@@ -19,9 +19,8 @@ import (
 	"github.com/brig-run/brig/internal/hostaddr"
 )
 
-// A sandbox can reach an address of this host only if an operator's rule or the
-// operator's list names that very address. This holds for every form of the
-// address.
+// A sandbox can reach an address of this host only if an operator's rule or the operator's list
+// contains exactly that address. This holds for every form of the address.
 func TestOwnAddressRules(t *testing.T) {
 	const own = "203.0.113.99"
 	for _, c := range []struct {
@@ -56,7 +55,7 @@ func TestOwnAddressRules(t *testing.T) {
 			rules.Rules = append(rules.Rules, brig.EgressRule{CIDR: c.cidr})
 		}
 		rules.Operator = c.operator
-		s := &Session{Options: Options{OwnAddress: func(a netip.Addr) bool { return a.IsLoopback() || a == netip.MustParseAddr(own) }}}
+		s := &Session{Options: Options{CheckOwnAddress: func(a netip.Addr) bool { return a.IsLoopback() || a == netip.MustParseAddr(own) }}}
 		if c.open != "" {
 			p, err := brig.ParseNetwork(c.open)
 			if err != nil {
@@ -84,23 +83,22 @@ func TestOwnAddressRules(t *testing.T) {
 func TestOwnAddressRefused(t *testing.T) {
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") }
 	open := []netip.Prefix{netip.MustParsePrefix("203.0.113.99/32")}
-	if err := OwnAddress(allow("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {
+	if err := CheckOwnAddress(allow("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {
 		t.Error(err)
 	}
 	for _, rules := range []*brig.Egress{allow("203.0.113.5"), allow("203.0.113.0/24"), allow("own.test")} {
-		if err := OwnAddress(rules, own, nil); err != nil {
+		if err := CheckOwnAddress(rules, own, nil); err != nil {
 			t.Errorf("%v: %v", rules, err)
 		}
 	}
-	if err := OwnAddress(allow("203.0.113.99"), own, open); err != nil {
+	if err := CheckOwnAddress(allow("203.0.113.99"), own, open); err != nil {
 		t.Error(err)
 	}
 }
 
-// The host is assigned an address after a rule for it was accepted, and after
-// the sandbox has connected to that address elsewhere. From then on, the
-// address is treated as this host's. The control does not check the host's
-// addresses, and reaches it.
+// The host is assigned an address after a rule for it was accepted, and after the sandbox has
+// connected to that address elsewhere. From then on, the address is treated as this host's. The
+// control does not check the host's addresses, and the connection succeeds.
 func TestLaterHostAddressIsRefused(t *testing.T) {
 	const inside = "BRIG_TEST_IN_A_NAMESPACE"
 	if os.Getenv(inside) == "" {
@@ -207,8 +205,8 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 
 	real := func(own func(netip.Addr) bool) *world {
 		rules := allow("host.test", "routed.test", host, routed)
-		must(OwnAddress(rules, own, nil)) // the engine's check when it accepts the rules
-		l := newWorld(t, rules, func(o *Options) { o.OwnAddress, o.Dial = own, nil })
+		must(CheckOwnAddress(rules, own, nil)) // the engine's check when it accepts the rules
+		l := newWorld(t, rules, func(o *Options) { o.CheckOwnAddress, o.Dial = own, nil })
 		l.name("host.test", host)
 		l.name("routed.test", routed)
 		return l
@@ -261,12 +259,12 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 	}
 }
 
-// A flow with several connections to its host checks the addresses of all of
-// them, and not only the last one, before each request.
+// Before each request, a flow checks the addresses of all its connections to the host, not only
+// that of the last connection.
 func TestKeptConnectionsAreChecked(t *testing.T) {
 	var own atomic.Value
 	own.Store(netip.Addr{})
-	l := newWorld(t, allow("two.test"), func(o *Options) { o.OwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
+	l := newWorld(t, allow("two.test"), func(o *Options) { o.CheckOwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
 	f, _ := l.open("two.test", netip.Addr{}, 443)
 	defer l.finish(f)
 	first, last := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")

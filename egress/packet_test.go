@@ -78,7 +78,7 @@ func TestDropsOtherPackets(t *testing.T) {
 		t.Errorf("%d were told of", drops)
 	}
 	if len(l.dialed)+len(l.resolvedNames) > 0 {
-		t.Errorf("dialled %q, asked %q", l.dialed, l.resolvedNames)
+		t.Errorf("dialed %q, asked %q", l.dialed, l.resolvedNames)
 	}
 }
 
@@ -97,20 +97,20 @@ func TestDNSIsAnsweredLocally(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialled %q, asked %q", dialed, asked)
+		t.Errorf("dialed %q, asked %q", dialed, asked)
 	}
 }
 
-// A sandbox that makes many requests does not flood the log.
+// A sandbox that makes many requests does not flood the event log.
 func TestEventsAreRateLimited(t *testing.T) {
-	var told, missed atomic.Int64
-	l := newWorld(t, allow(), func(o *Options) { o.Report = func(e Event) { told.Add(1); missed.Add(e.Suppressed) } })
+	var reported, missed atomic.Int64
+	l := newWorld(t, allow(), func(o *Options) { o.Report = func(e Event) { reported.Add(1); missed.Add(e.Suppressed) } })
 	p := packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 8))
 	const flood = 20_000
 	for range flood {
 		l.admit(p)
 	}
-	if n := told.Load(); n > 2*eventBurst || n+missed.Load()+l.lost.Load() != flood {
+	if n := reported.Load(); n > 2*eventBurst || n+missed.Load()+l.lost.Load() != flood {
 		t.Errorf("%d of %d were told, %d counted", n, flood, l.lost.Load())
 	}
 }

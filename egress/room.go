@@ -32,24 +32,24 @@ type ConnLimiter struct {
 
 // NewConnLimiter returns a limiter that allows up to the given number of
 // connections.
-func NewConnLimiter(most int) *ConnLimiter { return &ConnLimiter{limit: int64(most)} }
+func NewConnLimiter(limit int) *ConnLimiter { return &ConnLimiter{limit: int64(limit)} }
 
 // DefaultConnLimiter returns a limiter for half as many connections as this
 // process may have file descriptors, and at most 8192.
 func DefaultConnLimiter() *ConnLimiter {
-	most := int64(8192)
+	conns := int64(8192)
 	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(most) {
-		most = int64(l.Cur / 2)
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(conns) {
+		conns = int64(l.Cur / 2)
 	}
-	return &ConnLimiter{limit: most}
+	return &ConnLimiter{limit: conns}
 }
 
-// acquire reserves a connection for a sandbox, which already has own connections.
-// It reports false if none is available.
-func (r *ConnLimiter) acquire(own int) bool {
+// acquire reserves a connection for a sandbox that already has count connections. It returns false
+// if none is available.
+func (r *ConnLimiter) acquire(count int) bool {
 	n := r.open.Add(1)
-	if n > r.limit || n > r.limit/2 && own >= guaranteedFlows {
+	if n > r.limit || n > r.limit/2 && count >= guaranteedFlows {
 		r.open.Add(-1)
 		return false
 	}

@@ -28,8 +28,8 @@ type Options struct {
 	// and must not block.
 	Report func(Event)
 
-	// Memory limits the server memory that the sandbox's connections and
-	// requests use. Default DefaultMemory.
+	// Memory limits the server memory that the sandbox's connections and requests use. The default
+	// is DefaultMemory.
 	Memory int64
 
 	// ConnLimiter is shared with the sessions of other sandboxes. The default
@@ -37,17 +37,17 @@ type Options struct {
 	// sandbox.
 	ConnLimiter *ConnLimiter
 
-	// Resolver looks up addresses. Default net.DefaultResolver.
+	// Resolver looks up addresses. The default is net.DefaultResolver.
 	Resolver Resolver
-	// Roots are the CAs trusted for upstream servers. Default the system's.
+	// Roots are the CAs trusted for upstream servers. The default is the system's roots.
 	Roots *x509.CertPool
 	// Open are the networks that the operator opened to the rules of all
 	// tenants.
 	Open []netip.Prefix
-	// OwnAddress reports whether an address currently belongs to this host.
-	// Default hostaddr.Has.
-	OwnAddress func(netip.Addr) bool
-	// Dial connects to an address. Default a net.Dialer.
+	// CheckOwnAddress reports whether an address currently belongs to this host. The default is
+	// hostaddr.Has.
+	CheckOwnAddress func(netip.Addr) bool
+	// Dial connects to an address. The default is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -64,12 +64,12 @@ type Session struct {
 	stack *stack.Stack
 	end   *endpoint
 
-	policy atomic.Pointer[policy]
-	events *rate.Limiter
-	lost   atomic.Int64 // events that were not reported because there were too many
-	usage  usage
-	given  sentValues
-	budget *budget
+	policy     atomic.Pointer[policy]
+	events     *rate.Limiter
+	lost       atomic.Int64 // events that were not reported because there were too many
+	usage      usage
+	valuesSent sentValues
+	budget     *budget
 	// handshakeSlots and lookupSlots have a slot for each concurrent handshake
 	// and each concurrent name lookup.
 	handshakeSlots, lookupSlots chan struct{}
@@ -107,8 +107,8 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
-	if o.OwnAddress == nil {
-		o.OwnAddress = hostaddr.Has
+	if o.CheckOwnAddress == nil {
+		o.CheckOwnAddress = hostaddr.Has
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
@@ -209,8 +209,8 @@ func (s *Session) shut() {
 	s.stack.Destroy()
 }
 
-// closeTimeout bounds the wait for flows. A flow that waits longer, for a handshake with the
-// sandbox, has carried nothing.
+// closeTimeout bounds the wait for flows. A flow that takes longer is waiting for a handshake with
+// the sandbox and has not carried any data.
 const closeTimeout = 2 * time.Second
 
 // awaitFlows waits until the flows of an ended session have counted their last bytes.

@@ -89,13 +89,12 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 		}
 	}
 	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialled %q, asked for %q", dialed, asked)
+		t.Errorf("dialed %q, asked for %q", dialed, asked)
 	}
 }
 
-// The addresses that a name resolves to are checked, and only checked addresses
-// are dialled.
-func TestRebinding(t *testing.T) {
+// The addresses that a name resolves to are checked, and only checked addresses are dialed.
+func TestResolvedAddressesAreChecked(t *testing.T) {
 	l := newWorld(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
 	l.alternate = true
 	l.name("rebind.test", "203.0.113.5", "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:127.0.0.1", "64:ff9b::7f00:1")
@@ -128,7 +127,7 @@ func TestRebinding(t *testing.T) {
 	dialed, _ := l.outsideTraffic()
 	for _, a := range dialed {
 		if a != "203.0.113.5:80" {
-			t.Errorf("%s was dialled", a)
+			t.Errorf("%s was dialed", a)
 		}
 	}
 	named := allow("rebind.test", "own.test", "10.0.0.0/8", "127.0.0.1", "203.0.113.99")
@@ -137,7 +136,7 @@ func TestRebinding(t *testing.T) {
 		c.Close()
 		t.Error("an address of this machine that a member's rule names is reached by a name")
 	}
-	// The control: an operator's rules that name the addresses.
+	// As a control, an operator's rules that contain the addresses allow them.
 	named.Operator = true
 	l.Update(*named)
 	if c, err := l.connectName("own.test", 80); err != nil {
@@ -297,7 +296,7 @@ func TestTightenedRulesEndConnections(t *testing.T) {
 
 // If requests are inspected, the events also report that a name has resolved to
 // a forbidden address.
-func TestRebindingInspected(t *testing.T) {
+func TestInspectReportsForbiddenAddress(t *testing.T) {
 	rules := &brig.Egress{Rules: []brig.EgressRule{{Host: "rebind.test", Methods: []string{"GET"}}}}
 	l := newWorld(t, rules, func(o *Options) { o.CA = &CA{} })
 	l.name("rebind.test", "169.254.169.254")
@@ -319,12 +318,11 @@ func TestRebindingInspected(t *testing.T) {
 		t.Errorf("told %+v", l.events)
 	}
 	if len(l.dialed) > 0 {
-		t.Errorf("dialled %q", l.dialed)
+		t.Errorf("dialed %q", l.dialed)
 	}
 }
 
-// Rules change while a connection is being established. The race detector must
-// find no race.
+// Rules change while a connection is being established. The race detector must not find a race.
 func TestTightenedRulesWhileDialing(t *testing.T) {
 	l := newWorld(t, allow("a.test"))
 	f, _ := l.open("a.test", netip.Addr{}, 443)
@@ -390,7 +388,7 @@ func TestNamesResolve(t *testing.T) {
 // A client may reuse a port as soon as the server has closed the previous
 // connection first. A server that keeps the old connection in TIME-WAIT would
 // drop the client's SYN for a minute.
-func TestPortReuse(t *testing.T) {
+func TestClientPortCanBeReused(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")
 	l.serve("203.0.113.5:80", func(c net.Conn) { _, _ = io.WriteString(c, "bye") })
@@ -400,9 +398,9 @@ func TestPortReuse(t *testing.T) {
 	}
 	for i := range 3 {
 		c, err := l.dialFrom(40_000, to, 80)
-		// The port is in use until the server has received the client's FIN of
-		// the previous connection. A SYN that meets that connection while it is
-		// being deleted is answered with RST.
+		// The port is in use until the server has received the client's FIN of the previous
+		// connection. A SYN that arrives while that connection is being deleted is rejected with
+		// RST.
 		tooEarly := func() bool {
 			return err != nil && (strings.Contains(err.Error(), "in use") || strings.Contains(err.Error(), "refused"))
 		}

@@ -35,9 +35,8 @@ type sniffer struct {
 	out         func([]byte) error // forwards bytes before the check is complete
 }
 
-// sniff reads a client's first bytes. It returns a reason why the bytes must
-// not pass if they are TLS or HTTP for another host. It returns all bytes that
-// it has read and not forwarded yet.
+// sniff reads a client's first bytes. If the bytes are TLS or HTTP for another host, it returns the
+// reason why they must not pass. It returns all bytes that it has read and not forwarded yet.
 func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 	first = make([]byte, 4<<10)
 	n, err := c.Read(first)

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// isBinary reports whether text that begins with a word of the given length and a
-// blank is of a known binary protocol, whose clients send no line and wait. What
-// follows is not checked, so a message must be complete and valid: a part of it
-// could be the beginning of a request.
+// isBinary reports whether text that begins with a word of the given length and a blank is of a
+// known binary protocol, whose clients do not send a line and wait. The following bytes are not
+// checked, so the message must be complete and valid. An incomplete message could be the beginning
+// of a request.
 func isBinary(text []byte, end int) bool {
 	switch word := string(text[:end]); {
 	case word == "AMQP":
@@ -16,8 +16,8 @@ func isBinary(text []byte, end int) bool {
 	case end > 4:
 		return isGit(text, word)
 	case end == 1 && len(text) > 2:
-		// A length of three or four bytes, the lowest first, as MongoDB and MySQL
-		// have: a target does not begin with a NUL.
+		// MongoDB and MySQL begin with a little-endian length of three or four bytes. The target of
+		// a request does not begin with a NUL.
 		return text[1] < ' ' && text[2] == 0 || isLDAP(text)
 	}
 	return false

@@ -66,8 +66,8 @@ func matchProtocol(first []byte) protocolMatch {
 	}
 	line, rest, whole := bytes.Cut(words, []byte("\n"))
 	if !whole {
-		// Whatever follows the first word, "HTTP/1.1" may follow that: some servers
-		// accept blanks and control characters in a target.
+		// "HTTP/1.1" may follow any text after the first word, because some servers accept blanks
+		// and control characters in a target.
 		if isBinary(words, end) {
 			return notHTTP
 		}
@@ -93,8 +93,8 @@ func matchProtocol(first []byte) protocolMatch {
 	}
 }
 
-// isSingleWord reports whether the first bytes are a single incomplete word,
-// which no server acts on yet.
+// isSingleWord reports whether the first bytes are a single incomplete word, which no server
+// processes yet.
 func isSingleWord(first []byte) bool {
 	words := strings.TrimSuffix(string(skipBlanks(first)), "\r")
 	return words == "" || isToken(words)
@@ -171,7 +171,7 @@ func checkHead(head []byte, hosts []string, host string) string {
 	return ""
 }
 
-// isFor reports whether an authority names a host, with or without a port.
+// isFor reports whether an authority is the given host, with or without a port.
 func isFor(authority, host string) bool {
 	name, port, err := net.SplitHostPort(authority)
 	if err != nil {

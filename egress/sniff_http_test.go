@@ -58,7 +58,7 @@ func TestFirstRequest(t *testing.T) {
 	h2 := func(list ...string) string {
 		return preface + frame(4, 0, "") + frame(1, 5, fields(list...))
 	}
-	asked := func(authority string) []string {
+	requestFields := func(authority string) []string {
 		return []string{":method", "PROPFIND", ":scheme", "http", ":path", "/", ":authority", authority}
 	}
 	for _, c := range []struct {
@@ -110,9 +110,9 @@ func TestFirstRequest(t *testing.T) {
 		{"a user in the target", "GET http://evil.test@api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n", false},
 		{"no host", "GET / HTTP/1.0\r\n\r\n", false},
 		{"a dot at the end", request("GET", good+"."), true},
-		{"HTTP/2", h2(asked(good)...), true},
-		{"HTTP/2 elsewhere", h2(asked(evil)...), false},
-		{"HTTP/2 with another host beside", h2(append(asked(good), "host", evil)...), false},
+		{"HTTP/2", h2(requestFields(good)...), true},
+		{"HTTP/2 elsewhere", h2(requestFields(evil)...), false},
+		{"HTTP/2 with another host beside", h2(append(requestFields(good), "host", evil)...), false},
 		{"HTTP/2 without a host", h2(":method", "GET", ":scheme", "http", ":path", "/"), false},
 		{"invalid HTTP/2", preface + "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
 		// Bytes that are not HTTP are sent on unchanged.

@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// tunnel copies bytes in both directions until both have ended. The sandbox's
-// first bytes must not name a host other than the one for which the connection
-// is allowed. If they do, tunnel returns the reason, and none of them has been
-// sent.
+// tunnel copies bytes in both directions until both have ended. The sandbox's first bytes must not
+// name a host other than the one for which the connection is allowed. If they do, tunnel returns
+// the reason without sending any of them.
 func (s *Session) tunnel(f *flow, here, there net.Conn) (why string) {
 	var ways sync.WaitGroup
 	ways.Go(func() {

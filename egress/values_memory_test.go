@@ -96,12 +96,12 @@ func TestScrubbersAreCharged(t *testing.T) {
 	for name, grants := range map[string][]boundSecret{"many": many, "long": long, "one": many[:1]} {
 		t.Run(name, func(t *testing.T) {
 			b, g := newBudget(DefaultMemory), &sentValues{}
-			before := taken()
+			before := usedMemory()
 			first := g.share(b, grants)
 			if first == nil || b.used == 0 {
 				t.Fatal("it is not charged")
 			}
-			n := taken() - before
+			n := usedMemory() - before
 			t.Logf("%d KiB are taken, %d KiB charged", n>>10, b.used>>10)
 			if n > b.used+64<<10 {
 				t.Errorf("%d KiB are taken, %d KiB charged", n>>10, b.used>>10)
@@ -113,11 +113,11 @@ func TestScrubbersAreCharged(t *testing.T) {
 			for range 512 {
 				all = append(all, g.share(b, grants))
 			}
-			if more := taken() - before - n; b.used != used || more > 1<<20 {
+			if more := usedMemory() - before - n; b.used != used || more > 1<<20 {
 				t.Errorf("512 more take %d KiB, of which %d are charged", more>>10, (b.used-used)>>10)
 			}
 			apart := newScrubber(grants, nil)
-			if alone := taken() - before - n; len(grants) > 1 && alone < n/2 {
+			if alone := usedMemory() - before - n; len(grants) > 1 && alone < n/2 {
 				t.Errorf("control: one of its own takes %d KiB", alone>>10)
 			}
 			runtime.KeepAlive(apart)
@@ -160,15 +160,14 @@ func TestTotalValueSizeIsLimited(t *testing.T) {
 	}
 }
 
-// The search is charged, too, if it only looks for a value that was sent
-// earlier.
+// A search is also charged if it only looks for a value that was sent earlier.
 func TestEarlierValuesAreCharged(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	n := &inspection{inspector: l.inspector, host: labHost, port: 443}
 	if n.searchesResponses(nil) {
 		t.Error("control: without values answers are searched")
 	}
-	l.given.add([]boundSecret{{key(), []byte(value)}})
+	l.valuesSent.add([]boundSecret{{key(), []byte(value)}})
 	if !n.searchesResponses(nil) {
 		t.Error("the value that was sent is not looked for")
 	}
@@ -186,11 +185,10 @@ func searchedTexts() map[string]string {
 	}
 }
 
-// A search takes no more memory than is charged for it, whatever it finds, and
-// finds as much in text that matches at each byte as in other text. The control
-// keeps every match.
+// A search uses no more memory than is charged for it, regardless of its matches. Text that matches
+// at each byte is searched as reliably as other text. The control stores every match.
 func TestSearchesAreCharged(t *testing.T) {
-	testenv.PlainOnly(t, "it measures memory")
+	testenv.SkipWithRace(t, "it measures memory")
 	nested := make([]boundSecret, 50) // each is contained in the next
 	for i := range nested {
 		nested[i] = boundSecret{longKey(i), []byte(strings.Repeat("a", 8+i))}
@@ -204,14 +202,14 @@ func TestSearchesAreCharged(t *testing.T) {
 				continue // 50 lengths of values take long, and no more memory than one
 			}
 			readers := make([]*blindReader, searches)
-			before := taken()
+			before := usedMemory()
 			for i := range readers {
 				readers[i] = s.values.reader(strings.NewReader(text), nil)
 				for len(readers[i].held) < len(text) && readers[i].ended == nil {
 					readers[i].readOnce(holdReadSize)
 				}
 			}
-			each, charged := (taken()-before)/searches, searchCost+s.scanCost()
+			each, charged := (usedMemory()-before)/searches, searchCost+s.scanCost()
 			t.Logf("%s, %s: %d KiB each, %d KiB charged, %d matches wait", name, kind, each>>10, charged>>10, len(readers[0].scan.hits))
 			if each > charged {
 				t.Errorf("%s, %s: %d KiB each, %d KiB charged", name, kind, each>>10, charged>>10)
@@ -228,9 +226,9 @@ func TestSearchesAreCharged(t *testing.T) {
 	}
 }
 
-// Text with values more often than the limit is rejected, and masked in a
-// header. Overlapping ones do not count.
-func TestManyMatches(t *testing.T) {
+// A body in which values occur more often than the limit is rejected, and such a header field is
+// masked. Overlapping matches do not count.
+func TestTooManyMatchesAreRejected(t *testing.T) {
 	s := newScrubber([]boundSecret{{key(), []byte("tok:tok:")}, {key(), []byte("aaaaaaaa")}, {key(), []byte("aaaaaaaaa")}}, nil).values
 	for text, reject := range map[string]bool{
 		strings.Repeat("tok:tok:", maxHits-1): false, strings.Repeat("tok:tok:", maxHits+1): true,
@@ -246,9 +244,9 @@ func TestManyMatches(t *testing.T) {
 	}
 }
 
-// Bytes that values add to the header, the query and the body of a request are
-// counted as sent by the sandbox, and limited like the rest. The control is the
-// lab's own count of the bytes that the host receives.
+// Bytes that values add to the header, the query and the body of a request are counted as sent by
+// the sandbox, and limited like the rest. As a control, the lab counts the bytes that the host
+// receives.
 func TestGrowthIsCounted(t *testing.T) {
 	var got int64
 	l := newLab(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -298,8 +296,8 @@ func TestGrowthIsCounted(t *testing.T) {
 	}
 }
 
-// The search of many short fields takes little more than that of one long field.
-// The control makes a scan for each of them.
+// Searching many short fields takes little more memory than searching one long field. The control
+// uses a separate scan for each field.
 func TestManyFieldsShareScan(t *testing.T) {
 	var grants []boundSecret
 	for i := range 50 {

@@ -17,10 +17,10 @@ const (
 	narrowest6 = 16
 )
 
-// CheckWide returns an error that names the first rule that allows nearly every
+// CheckBroadRules returns an error that names the first rule that allows nearly every
 // host: any name, any name below a public suffix, or a large part of all
 // addresses.
-func CheckWide(e *brig.Egress) error {
+func CheckBroadRules(e *brig.Egress) error {
 	for i, r := range e.Rules {
 		if r.Deny {
 			continue
@@ -44,9 +44,9 @@ func CheckWide(e *brig.Egress) error {
 	return nil
 }
 
-// CheckPrivate returns an error with the first rule that allows a network
+// CheckPrivateNetworks returns an error with the first rule that allows a network
 // outside the public internet, except networks open to all tenants.
-func CheckPrivate(e *brig.Egress, open []netip.Prefix) error {
+func CheckPrivateNetworks(e *brig.Egress, open []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {
 			continue

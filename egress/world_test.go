@@ -50,9 +50,8 @@ func (w *wire) Send(p []byte) error {
 		return nil
 	default:
 	}
-	// A stack does not receive while it sends. If both sides waited for each
-	// other forever, they would deadlock, so a full link drops packets, as a
-	// network does.
+	// A stack does not receive while it sends. If both sides waited for each other forever, they
+	// would deadlock, so a full link drops packets, like a real network.
 	full := time.NewTimer(100 * time.Millisecond)
 	defer full.Stop()
 	select {
@@ -81,7 +80,7 @@ type world struct {
 
 	mu            sync.Mutex
 	events        []Event
-	dialed        []string                // every address that was dialled
+	dialed        []string                // every address that was dialed
 	resolvedNames []string                // every name that was resolved outside
 	places        map[string]string       // address:port -> listener
 	zone          map[string][]netip.Addr // addresses by name; if flip is set, one at a time in turn
@@ -94,7 +93,7 @@ func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world
 	sandbox, host := newWire()
 	l := &world{t: t, wait: 20 * time.Second, wire: sandbox, places: map[string]string{}, zone: map[string][]netip.Addr{}}
 	o := Options{
-		Rules: *rules, Resolver: l, OwnAddress: func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") },
+		Rules: *rules, Resolver: l, CheckOwnAddress: func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") },
 		Dial: l.connectTo,
 		Report: func(e Event) {
 			l.mu.Lock()
@@ -203,13 +202,13 @@ func (l *world) name(name string, addrs ...string) {
 // dial connects from inside the sandbox.
 func (l *world) dial(a netip.Addr, port int) (net.Conn, error) { return l.dialFrom(0, a, port) }
 
-// dialFrom connects from inside the sandbox, from a given port, or from any if
-// own is 0.
-func (l *world) dialFrom(own uint16, a netip.Addr, port int) (net.Conn, error) {
+// dialFrom connects from inside the sandbox, from the given local port or, if that is 0, from any
+// port.
+func (l *world) dialFrom(localPort uint16, a netip.Addr, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), l.wait)
 	defer cancel()
-	from := tcpip.FullAddress{NIC: 1, Port: own}
-	if own != 0 {
+	from := tcpip.FullAddress{NIC: 1, Port: localPort}
+	if localPort != 0 {
 		from.Addr = tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())
 	}
 	return gonet.DialTCPWithBind(ctx, l.guest, from, tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.As4()), Port: uint16(port)}, ipv4.ProtocolNumber)
@@ -287,8 +286,7 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 	return l.dial(a, port)
 }
 
-// outsideTraffic returns the addresses that were dialled and the names that were
-// resolved.
+// outsideTraffic returns the addresses that were dialed and the names that were resolved.
 func (l *world) outsideTraffic() (dialed, asked []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

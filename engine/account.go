@@ -8,8 +8,7 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// account is the in-memory state of one tenant. It is rebuilt from the store when a
-// server starts.
+// account is the in-memory state of one tenant. It is loaded from the store on first use.
 type account struct {
 	*quota.Account
 	// records and workspaces serialize changes of the tenant's stored records

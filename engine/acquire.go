@@ -32,7 +32,7 @@ type machines struct {
 	pool         *pool
 	boots        *boots
 	attestations attest.Cache
-	attesting    sync.Mutex // held while an instance is created only to be examined
+	attesting    sync.Mutex // held while an instance is created for an examination
 }
 
 // machine is a running sandbox, with an idle interpreter if it comes from the
@@ -47,8 +47,8 @@ type machine struct {
 	program           programFile
 	workspace         *workspace.Unpacking // the workspace to unpack; nil if none
 	releaseCreateSlot func()               // releases the creation slot; nil if the machine has none
-	booted            *bootedTemplate      // what the instance is restored from; nil if it boots
-	account           *account             // of the template's start command; nil for that of the tenant
+	booted            *bootedTemplate      // the template to restore from; nil if the instance boots
+	account           *account             // charged for the start command; nil for the tenant's account
 }
 
 // maxSlotHold is how long a one-shot may keep its creation slot while its
@@ -66,8 +66,8 @@ func (m *machine) releaseSlot() {
 // requirements holds the requirements for a machine that are not part of its
 // spec.
 type requirements struct {
-	prefix    string               // of the generated name, if the spec has no name
-	languages []brig.Language      // of suitable pooled interpreters, the best first
+	prefix    string               // prefix of the generated name, if the spec has no name
+	languages []brig.Language      // languages of suitable pooled interpreters, in order of preference
 	workspace *workspace.Unpacking // the workspace to unpack; nil if none
 	// template lists the programs to start before the caller gets the machine.
 	template *brig.Template
@@ -93,8 +93,8 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 	ctx, step := span.Start(ctx, "obtain")
 	step.Set("brig.provider", s.backend.ID)
 	defer func() { endStep(step, err) }()
-	// A sweep of workspaces or a lack of memory must not delay a machine that has
-	// a part of a quota and a creation slot, which others need.
+	// Begin before reserving quota and a creation slot: a sweep of workspaces or a lack of memory
+	// must not delay a machine that holds resources needed by other calls.
 	var done func()
 	if w.workspace, done, err = ms.workspaces.beginUnpack(ctx, v.actor.Tenant, spec.Workspace); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	if err != nil {
 		return nil, err
 	}
-	ms.track(m.rec.ID, p) // before it has a network, whose traffic is charged to it
+	ms.track(m.rec.ID, p) // before the network opens, whose traffic is charged to p
 	if err = ms.checkAttestation(ctx, m); err == nil {
 		err = ms.provision(ctx, m)
 	}
@@ -181,13 +181,12 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	return m, nil
 }
 
-// slotFor waits for a creation slot, if an instance probably has to be created.
-// It runs before any record is written, so that rejecting requests for lack of
-// a slot costs almost nothing, even if there are many. The returned function is
-// never nil, and may be called more than once.
+// slotFor waits for a creation slot, if an instance probably has to be created. It runs before any
+// record is written, so that rejecting many requests for lack of a slot costs almost nothing. The
+// returned function is never nil, and may be called more than once.
 func (ms *machines) slotFor(ctx context.Context, v *call, s candidate, spec brig.Spec, w requirements) (func(), error) {
 	none := func() {}
-	if !ms.providers.isBuiltin(s.backend) || len(ms.providers.requirementOf(&spec)) > 0 { // probing an image first takes a slot of its own
+	if !ms.providers.isBuiltin(s.backend) || len(ms.providers.requirementOf(&spec)) > 0 { // probing an image first takes a separate slot
 		return none, nil
 	}
 	img, err := ms.providers.imageAt(ctx, s.backend, spec.Image)
@@ -238,11 +237,10 @@ func (ms *machines) registerPulled(ctx context.Context, v *call, s candidate, sp
 	}
 }
 
-// register writes the record of a machine that is about to be created or bound,
-// together with the call's intent. It claims a pooled instance first, because
-// the record contains the ID of the claimed instance. The record of a claimed
-// one-shot is written while its program runs, unless its name may be in use
-// already or its egress rules permit traffic.
+// register writes the record of a machine that is about to be created or bound, together with the
+// call's intent. It claims a pooled instance first, because the record contains the ID of the
+// claimed instance. The record of a claimed one-shot is written while its program runs, unless its
+// name may already be in use or its egress rules permit traffic.
 func (ms *machines) register(ctx context.Context, v *call, s candidate, spec brig.Spec, w requirements) (*machine, error) {
 	if ms.providers.isBuiltin(s.backend) { // the server removes images only of its own provider
 		ms.images.imageMu.RLock()
@@ -252,7 +250,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 	if err != nil {
 		return nil, err
 	}
-	if err := v.tenantLimits.AllowsImage(img); err != nil {
+	if err := v.tenantLimits.CheckImage(img); err != nil {
 		return nil, err
 	}
 	var notes []string
@@ -362,8 +360,8 @@ func (ms *machines) claimPooled(m *machine, w requirements) {
 	}
 }
 
-// provision creates the instance of a recorded sandbox, or binds the one that was
-// claimed for it.
+// provision creates the instance of a recorded sandbox, or binds the instance that was claimed from
+// the pool.
 func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	spec := m.rec.Spec
 	spec.Image, spec.Env, spec.Share = m.rec.Digest, withCA(spec), m.rec.Tenant
@@ -389,7 +387,7 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 		}
 		spec.Command = &run
 	}
-	if ms.providers.isBuiltin(m.backend) && m.releaseCreateSlot == nil { // other providers use their own processors
+	if ms.providers.isBuiltin(m.backend) && m.releaseCreateSlot == nil { // other providers use their own CPUs
 		// The call has no slot yet, because another call claimed the pooled
 		// sandbox first, or because the image was pulled or examined.
 		if m.releaseCreateSlot, err = ms.capacity.Acquire(ctx, m.rec.Tenant, time.Now()); err != nil {
@@ -397,9 +395,9 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 		}
 	}
 	if spec.Ephemeral && m.releaseCreateSlot != nil {
-		// Starting the interpreter is as much work as creating the instance
-		// (see runJob). A one-shot therefore keeps its slot meanwhile, for at
-		// most maxSlotHold.
+		// Starting the interpreter is as much work as creating the instance (see runJob). A
+		// one-shot therefore keeps its slot until the interpreter is ready, for at most
+		// maxSlotHold.
 		defer func(release func()) { time.AfterFunc(maxSlotHold, release) }(m.releaseCreateSlot)
 	} else {
 		defer m.releaseSlot()
@@ -425,8 +423,8 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	return m.in.StartMain(ctx, spec.Workspace.Mode == brig.WorkspaceDirect)
 }
 
-// create creates the instance of a recorded sandbox, as a copy of its template if that has
-// booted.
+// create creates the instance of a recorded sandbox, as a copy of its booted template if there is
+// one.
 func (ms *machines) create(ctx context.Context, m *machine, spec brig.Spec) (brig.Instance, error) {
 	if m.booted != nil {
 		in, err := ms.boots.restore(ctx, m, spec)
@@ -464,8 +462,8 @@ func (ms *machines) rollback(ctx context.Context, m *machine) {
 	ms.deleteRecord(ctx, m.rec)
 }
 
-// abandon is like rollback, for a machine that may have had a network. Its reservation is
-// left to the caller: it counts against the quota until the instance has ended.
+// abandon is like rollback, for a machine that may have had a network. The caller releases the
+// reservation, which counts against the quota until the instance has ended.
 func (ms *machines) abandon(ctx context.Context, m *machine) {
 	ms.network.endEgress(m.rec.ID)
 	ms.track(m.rec.ID, nil)
@@ -489,9 +487,8 @@ func (ms *machines) destroyAsync(ctx context.Context, id brig.ID, in brig.Instan
 	ms.background.Go(func() { ms.destroyInstance(ctx, id, in) })
 }
 
-// destroyDelay is how long a one-shot's instance outlives its program.
-// Destroying it earlier would use processor time that sending the result still
-// needs.
+// destroyDelay is how long a one-shot's instance outlives its program. An earlier destruction would
+// compete for CPU time with sending the result.
 const destroyDelay = 3 * time.Millisecond
 
 // destroyLater destroys the instance in the background, after the result has

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// link waits for the network of the only sandbox.
+// link waits until the only sandbox has a network and returns its link.
 func (h *fixture) link(t *testing.T) *fake.Link {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -29,8 +29,8 @@ func (h *fixture) link(t *testing.T) *fake.Link {
 	return nil
 }
 
-// The traffic of a sandbox is charged to its tenant while its template's commands run, even
-// if the sandbox then never gets ready.
+// The traffic of a sandbox is charged to its tenant while the commands of its template run, even
+// if the sandbox never becomes ready.
 func TestTemplateTrafficIsCharged(t *testing.T) {
 	var out outside
 	h := newFixture(t, func(o *engine.Options) {
@@ -62,7 +62,8 @@ func TestTemplateTrafficIsCharged(t *testing.T) {
 	}
 }
 
-// failingRunningStore is a store that calls meanwhile and then fails to record a running sandbox.
+// failingRunningStore is a store that calls meanwhile and then fails when a running sandbox is
+// recorded.
 type failingRunningStore struct {
 	brig.Store
 	meanwhile func()
@@ -76,7 +77,7 @@ func (s *failingRunningStore) Put(ctx context.Context, rec *brig.Record, events 
 	return s.Store.Put(ctx, rec, events...)
 }
 
-// The traffic of a main program is charged, even if the sandbox cannot be recorded.
+// The traffic of a main program is charged even if the sandbox cannot be recorded.
 func TestUnrecordedSandboxTrafficIsCharged(t *testing.T) {
 	var out outside
 	var h *fixture
@@ -97,8 +98,8 @@ func TestUnrecordedSandboxTrafficIsCharged(t *testing.T) {
 	}
 }
 
-// flood is where all connections of an engine's sandboxes end. It sends without end, and
-// counts the bytes that the server has taken.
+// flood is the remote end of all connections of an engine's sandboxes. It sends data endlessly,
+// and counts the bytes that the server has read.
 type flood struct{ sent atomic.Int64 }
 
 func (f *flood) options(o *engine.Options) {
@@ -118,7 +119,7 @@ func (f *flood) options(o *engine.Options) {
 	}
 }
 
-// awaitStall waits until the server takes no more bytes.
+// awaitStall waits until the server stops reading.
 func (f *flood) awaitStall(t *testing.T) {
 	t.Helper()
 	for last := int64(-1); last <= 0 || last != f.sent.Load(); time.Sleep(500 * time.Millisecond) {
@@ -129,8 +130,7 @@ func (f *flood) awaitStall(t *testing.T) {
 	}
 }
 
-// What a sandbox receives of a write that has not ended is charged when the sandbox loses
-// its network.
+// The received part of an unfinished write is charged when the sandbox loses its network.
 func TestUnfinishedWritesAreCharged(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *fixture) error{
 		"stop": func(ctx context.Context, h *fixture) error {
@@ -162,7 +162,7 @@ func TestUnfinishedWritesAreCharged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The sandbox acknowledges no data, so a write waits soon.
+			// The sandbox acknowledges no data, so a write soon blocks.
 			ack := header.TCP(header.IPv4(p).Payload()).SequenceNumber() + 1
 			if err := link.Send(segment(header.TCPFlagAck, 2, ack, nil)); err != nil {
 				t.Fatal(err)

@@ -54,10 +54,9 @@ func (g *gate) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, e
 	})
 }
 
-// auditSince returns the time from which an actor may read the audit log. A
-// tenant that was removed and created again continues the chain of the former
-// tenant, which may have been another customer. Only an operator may read those
-// lines.
+// auditSince returns the time from which an actor may read the audit log. A tenant that was removed
+// and created again continues the chain of its predecessor, which may have belonged to another
+// customer. Only an operator may read the predecessor's lines.
 func (g *gate) auditSince(ctx context.Context, a brig.Actor) (time.Time, error) {
 	if a.Role >= brig.Operator {
 		return time.Time{}, nil
@@ -72,9 +71,9 @@ func (g *gate) auditSince(ctx context.Context, a brig.Actor) (time.Time, error) 
 	return t.Created, nil
 }
 
-// pruneAudit deletes audit lines that are older than AuditRetention. It does so
-// at most once per AuditRetention/30, because each deletion writes a line.
-// Lines beyond the limit of a tenant (AuditLines) are deleted on every call.
+// pruneAudit deletes audit lines that are older than AuditRetention. It deletes them at most once
+// per AuditRetention/30, because each deletion writes a line. Lines beyond the limit of a tenant
+// (AuditLines) are deleted on every call.
 func (g *gate) pruneAudit(ctx context.Context, now time.Time) error {
 	before := time.Unix(0, 0)
 	due := g.AuditRetention > 0 && now.Sub(g.prunedAt) >= g.AuditRetention/30

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Authorize makes the same checks as all other calls. Before it calls the
-// function, it rejects a role that is too weak, a key of another scope and a
-// grant for some sandboxes. The audit log records the rejection.
+// Authorize performs the same checks as all other calls. Before it calls the
+// function, it rejects a role that is too low, a key with other scopes, and a grant
+// that is limited to sandboxes. The audit log records the rejection.
 func TestAuthorizeIsGated(t *testing.T) {
 	for _, op := range brig.KernelOps {
 		for who, actor := range map[string]brig.Actor{
@@ -52,8 +52,8 @@ func TestAuthorizeIsGated(t *testing.T) {
 	}
 }
 
-// Calls of Authorize count against the rate. A new tenant with the name of a
-// removed one is a different tenant.
+// Calls of Authorize count against the tenant's rate limit. The function receives
+// the current tenant, not a removed tenant of the same name.
 func TestAuthorizeCountsAgainstRate(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)

@@ -20,7 +20,8 @@ type slowStore struct {
 	fail *error
 }
 
-// storeDelay is longer than any operation that runs in parallel with a write.
+// storeDelay is the duration of a write. It is longer than any operation that runs
+// in parallel with a write.
 const storeDelay = time.Minute
 
 func (s slowStore) Soon() brig.Store { s.lazy = true; return s }
@@ -54,8 +55,8 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// Programs run while the store writes their intent. No output reaches the
-// caller before the intent is written, and none at all if the write fails.
+// Programs run while the store writes their intent. No output reaches the caller
+// before the intent is written. If the write fails, no output reaches the caller.
 func TestOutputWaitsForIntentRecord(t *testing.T) {
 	for what, call := range map[string]func(t *testing.T, h *fixture, out *timedWriter) error{
 		"run": func(t *testing.T, h *fixture, out *timedWriter) error {
@@ -128,9 +129,8 @@ func (s countingStore) Append(ctx context.Context, events ...brig.Event) error {
 	return s.Store.Append(ctx, events...)
 }
 
-// If a cell has no listener and ends immediately, its intent is written
-// together with its outcome. If it takes longer, the intent is written while it
-// runs.
+// If a cell has no listener and ends immediately, its intent is written together
+// with its outcome. If the cell takes longer, its intent is written while it runs.
 func TestIntentIsBatchedWithOutcome(t *testing.T) {
 	var wrote []int
 	var fail error

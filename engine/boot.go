@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// bootInterval is the interval at which the server checks whether the images of the
-	// templates that boot once have changed.
+	// bootInterval is the interval at which the server checks for changed images of templates that
+	// boot once.
 	bootInterval = time.Minute
 	// bootTimeout is the time limit for the boot of a template, without its ready command.
 	bootTimeout = 10 * time.Minute
 	// bootRetryDelay is the delay before a failed boot is tried again.
 	bootRetryDelay = 10 * time.Minute
-	// bootRefusedDelay is that delay if the provider cannot save sandboxes.
+	// bootRefusedDelay replaces bootRetryDelay if the provider cannot save sandboxes.
 	bootRefusedDelay = 24 * time.Hour
 )
 
@@ -36,7 +36,7 @@ type boots struct {
 	interpreters *interpreters
 	pauses       *pauses
 	machines     *machines
-	wake         chan struct{} // makes run check all templates
+	wake         chan struct{} // triggers a check of all templates in run
 
 	mu         sync.Mutex // guards the fields below
 	byTemplate map[string]*bootedTemplate
@@ -50,7 +50,7 @@ type bootedTemplate struct {
 	save       brig.SaveID
 	executions int // number of processes in the save
 	at         time.Time
-	using      sync.RWMutex // held for reading while the save is restored, for writing while it is removed
+	using      sync.RWMutex // read-locked during a restore of the save, write-locked during its removal
 }
 
 func newBoots(e *Engine) *boots {
@@ -75,24 +75,24 @@ func (b *boots) find(t *brig.Template, provider, digest string, limits brig.Limi
 	return booted
 }
 
-// run boots the templates that boot once, and boots them again when their images change
-// or when a save is lost, until ctx is done. The next start of the server removes the
-// saves, so it boots the templates again.
+// run boots the templates that boot once, and boots them again when their images change or when a
+// save is lost, until ctx is done. The saves do not outlive the server: its next start removes them
+// and boots the templates again.
 func (b *boots) run(ctx context.Context) {
-	var once []brig.Template
+	var bootOnce []brig.Template
 	for _, t := range b.images.templates {
 		if t.BootOnce {
-			once = append(once, t)
+			bootOnce = append(bootOnce, t)
 		}
 	}
-	if len(once) == 0 {
+	if len(bootOnce) == 0 {
 		return
 	}
 	tick := time.NewTicker(bootInterval)
 	defer tick.Stop()
 	for {
-		for i := range once {
-			b.update(ctx, &once[i])
+		for i := range bootOnce {
+			b.update(ctx, &bootOnce[i])
 		}
 		select {
 		case <-ctx.Done():
@@ -108,7 +108,7 @@ func (b *boots) run(ctx context.Context) {
 func (b *boots) update(ctx context.Context, t *brig.Template) {
 	img, err := b.imageOf(ctx, t)
 	if err != nil {
-		return // somebody has to build or pull the image first
+		return // the image must be built or pulled first
 	}
 	b.mu.Lock()
 	was, wait := b.byTemplate[t.Name], b.retryAt[t.Name].After(b.Now())
@@ -160,8 +160,8 @@ func (b *boots) restore(ctx context.Context, m *machine, spec brig.Spec) (brig.I
 	return in, err
 }
 
-// attach takes over the programs of a copy, which continue. The copy is in the state
-// Creating, so no other call can use it yet.
+// attach takes over the running programs of a copy. The copy is in the state Creating, so no other
+// call can use it yet.
 func (b *boots) attach(ctx context.Context, m *machine) error {
 	a, err := b.account(ctx, m.rec.Tenant)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *boots) attach(ctx context.Context, m *machine) error {
 	return b.interpreters.continueCopy(ctx, m, carried, m.booted.at)
 }
 
-// discard forgets a save that cannot be restored, and makes the template boot again.
+// discard drops a save that cannot be restored, and boots the template again.
 func (b *boots) discard(ctx context.Context, template string, booted *bootedTemplate) {
 	b.mu.Lock()
 	current := b.byTemplate[template] == booted
@@ -190,7 +190,7 @@ func (b *boots) discard(ctx context.Context, template string, booted *bootedTemp
 		b.removeSave(ctx, template, booted)
 		select {
 		case b.wake <- struct{}{}:
-		default: // it is about to check all templates
+		default: // a check of all templates is already pending
 		}
 	})
 }
@@ -238,7 +238,7 @@ func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (*b
 		b.pauses.lifecycle.unregister(m.rec.ID)
 		b.machines.destroyAsync(ctx, m.rec.ID, m.in)
 	}()
-	release() // the rest takes as long as the template's programs want
+	release() // the template's programs may take arbitrarily long
 	if err := b.machines.verifyEnforcement(ctx, m); err != nil {
 		return nil, err
 	}
@@ -279,8 +279,8 @@ func (b *boots) newMachine(t *brig.Template, backend *placement.Backend, img *br
 	}}}, nil
 }
 
-// startInterpreter starts a Python interpreter that imports the template's modules. In
-// each copy it waits for the first context.
+// startInterpreter starts a Python interpreter that imports the template's modules. In each copy,
+// the interpreter waits for the first context.
 func (b *boots) startInterpreter(ctx context.Context, t *brig.Template, m *machine) error {
 	if len(t.Imports) == 0 {
 		return nil

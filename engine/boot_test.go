@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// withBooted returns a fixture with a template that has booted once, and the number of
+// withBooted returns a fixture with a template that has booted once, and a counter of the
 // restores.
 func withBooted(t *testing.T) (*fixture, *atomic.Int32) {
 	t.Helper()
@@ -30,7 +30,7 @@ func withBooted(t *testing.T) (*fixture, *atomic.Int32) {
 	return h, &restores
 }
 
-// awaitBoot waits until a template has booted, and its instance has ended.
+// awaitBoot waits until a template has booted and its instance has ended.
 func (h *fixture) awaitBoot(t *testing.T) {
 	t.Helper()
 	await(t, "the template does not boot", func() bool { return h.provider.Saves() == 1 && len(h.provider.Machines()) == 0 })
@@ -40,8 +40,8 @@ func isCopy(s *brig.Sandbox) bool {
 	return strings.Contains(strings.Join(s.Notes, "\n"), "a copy of the sandbox that booted")
 }
 
-// Sandboxes of a template that boots once are copies, with the start command's process.
-// Those with other limits boot on their own.
+// Sandboxes of a template with BootOnce are copies, which contain the process of the start
+// command. Sandboxes with other limits boot separately.
 func TestTemplateBootsOnce(t *testing.T) {
 	h, restores := withBooted(t)
 	ctx := withRole(t, brig.Member)
@@ -79,7 +79,8 @@ func TestTemplateBootsOnce(t *testing.T) {
 	}
 }
 
-// A save that cannot be restored is replaced, and no creation fails because of it.
+// A template's save that cannot be restored is replaced, and does not cause failed
+// creations.
 func TestBootedTemplateIsLost(t *testing.T) {
 	h, restores := withBooted(t)
 	ctx := withRole(t, brig.Member)
@@ -116,8 +117,8 @@ func TestBootedProcessesCount(t *testing.T) {
 	}
 }
 
-// A template that does not boot leaves nothing behind, and its sandboxes fail as without
-// the option.
+// A template that does not boot leaves no save and no instance, and the creation of its sandboxes
+// fails as without BootOnce.
 func TestTemplateDoesNotBoot(t *testing.T) {
 	h := withTemplates(t, nil, brig.Template{
 		Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("sleep", "60"),
@@ -139,8 +140,8 @@ func TestTemplateDoesNotBoot(t *testing.T) {
 	}
 }
 
-// A start command that ends while a template boots is an execution of no tenant.
-func TestBootIsNoExecution(t *testing.T) {
+// A start command that ends while a template boots is not counted as an execution.
+func TestBootIsNotCountedAsExecution(t *testing.T) {
 	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	h := newFixture(t, func(o *engine.Options) {
 		o.Observer = s

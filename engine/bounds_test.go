@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// pausingStore is a store whose reads pause, so that other calls can write before
-// the reader does.
+// pausingStore is a store that pauses after each read, so that other calls can
+// write before the reader does.
 type pausingStore struct {
 	*mem.Store
 	secretsRead chan struct{} // receives when a call reads secrets
@@ -91,12 +91,12 @@ func newLimitedStore(t *testing.T) (h *fixture, ctx context.Context, reached <-c
 }
 
 // If fifty records of one kind are created concurrently, exactly as many as the
-// limit allows succeed and are listed.
+// limit allows are created and listed.
 func TestRecordLimitsHoldUnderConcurrency(t *testing.T) {
 	const atOnce = 50
 	type kind struct {
 		name   string
-		turns  bool // the locks of the tenant enforce the limit
+		turns  bool // whether the locks of the tenant enforce the limit
 		have   int  // records before the test
 		create func(h *fixture, ctx context.Context, i int) error
 		count  func(h *fixture, ctx context.Context) (int, error)

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// budgets returns the budgets for messages of the processes that run or ran.
+// budgets returns the message budgets of all processes that were started.
 func (p *hookedProvider) budgets() (out []brig.MessageBudget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -17,11 +17,11 @@ func (p *hookedProvider) budgets() (out []brig.MessageBudget) {
 	return out
 }
 
-// TestInterpretersShareMessageBudget verifies that the messages of contexts, one-shots,
-// pooled interpreters and tools of a tenant have one budget, and those of the server
-// another.
+// TestInterpretersShareMessageBudget verifies that the contexts, runs, pooled interpreters and
+// tools of a tenant share one message budget, and that all tenants share the budget of the
+// server.
 func TestInterpretersShareMessageBudget(t *testing.T) {
-	const most = 128 << 20 // of a tenant; the server has four times that
+	const budget = 128 << 20 // of a tenant; the server has four times that
 	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		var firsts []brig.MessageBudget
 		for i, tenant := range []string{"acme", "second", "third", "fourth", "fifth"} {
@@ -30,9 +30,9 @@ func TestInterpretersShareMessageBudget(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			known := len(p.budgets())
+			earlier := len(p.budgets())
 			if i == 0 {
-				known = 0 // the pooled interpreter becomes the first tenant's
+				earlier = 0 // the pooled interpreter becomes the first tenant's
 			}
 			ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member})
 			if _, err := h.Run(ctx, python("ann"), brig.IO{}); err != nil {
@@ -49,13 +49,13 @@ func TestInterpretersShareMessageBudget(t *testing.T) {
 			if _, err := h.RunTool(ctx, toolReturning("1")); err != nil {
 				t.Fatal(err)
 			}
-			of := p.budgets()[known:]
+			of := p.budgets()[earlier:]
 			if len(of) < 4 {
 				t.Fatalf("%s has %d processes, want those of a run, two contexts and a tool", tenant, len(of))
 			}
 			firsts = append(firsts, of[0])
-			if ok := of[0].Charge(most); ok != (i < 4) {
-				t.Fatalf("%s may charge %d bytes: %v", tenant, most, ok)
+			if ok := of[0].Charge(budget); ok != (i < 4) {
+				t.Fatalf("%s may charge %d bytes: %v", tenant, budget, ok)
 			}
 			for j, b := range of {
 				if b == nil || b.Charge(1) {
@@ -63,8 +63,8 @@ func TestInterpretersShareMessageBudget(t *testing.T) {
 				}
 			}
 		}
-		firsts[0].Refund(most)
-		if !firsts[4].Charge(most) {
+		firsts[0].Refund(budget)
+		if !firsts[4].Charge(budget) {
 			t.Error("the budget of the server is not returned")
 		}
 	})

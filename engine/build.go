@@ -22,9 +22,8 @@ type build struct {
 	ended time.Time
 }
 
-// ensureImage builds the missing image of a template for one create. If the
-// image cannot be built, ensureImage returns the template's stand-in image, if
-// it has one.
+// ensureImage builds the missing image of a template for one create. If the build fails,
+// ensureImage returns the template's stand-in image, if there is one.
 func (i *images) ensureImage(ctx context.Context, t *brig.Template) (image string, err error) {
 	if len(t.Packages) > 0 && i.BuildMissing {
 		err := i.buildMissing(ctx, t)
@@ -48,14 +47,14 @@ func (i *images) ensureImage(ctx context.Context, t *brig.Template) (image strin
 // callers find its result.
 func (i *images) buildMissing(ctx context.Context, t *brig.Template) error {
 	b := i.startBuild(t)
-	patience := time.NewTimer(buildTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(buildTimeout)
+	defer timeout.Stop()
 	select {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-patience.C:
+	case <-timeout.C:
 		return brig.Errorf(brig.Unavailable, "the image of template %q is being built", t.Name).WithHint("try again in half a minute")
 	}
 }

@@ -40,7 +40,7 @@ type callAudit struct {
 	flushed     bool                      // the outcome is written
 	buffered    bool                      // the caller receives nothing before the end of the call
 	suppressed  bool                      // the call is part of another call, which writes the events
-	detail      map[string]string         // detail of the events written from now on; see addDetail
+	detail      map[string]string         // details of subsequent events; see addDetail
 }
 
 // intentState is the state of a call's intent.
@@ -59,8 +59,8 @@ func (g *gate) newAudit(ctx context.Context, op brig.Op) callAudit {
 	return a
 }
 
-// nestedAudit returns a callAudit for a nested part of this call. It writes no
-// events of its own.
+// nestedAudit returns a callAudit for a nested part of this call. The nested audit writes no
+// events.
 func (a *callAudit) nestedAudit() callAudit {
 	return callAudit{op: a.op, actor: a.actor, now: a.now, log: a.log, stored: a.stored, suppressed: true}
 }
@@ -86,9 +86,9 @@ func (a *callAudit) open(ctx context.Context, inside bool) error {
 	return nil
 }
 
-// writeConcurrently runs f, which writes the intent, in parallel with the call.
-// It is meant for code in a sandbox, whose effects do not leave the sandbox and
-// whose output waits for recorded.
+// writeConcurrently runs f, which writes the intent, in parallel with the call. It is for code in a
+// sandbox: the effects do not leave the sandbox, and the output is held back until recorded
+// returns.
 func (a *callAudit) writeConcurrently(f func() error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -115,8 +115,8 @@ func (a *callAudit) writeDelayed(ctx context.Context) {
 	a.cancelTimer = func() (brig.Event, bool) { return intent, timer.Stop() }
 }
 
-// intent returns the events that the caller writes with its first record, or
-// with the outcome: the intent, unless it is written already or being written.
+// intent returns the events that the caller writes with its first record, or with the outcome: the
+// intent, unless the intent is already written or being written.
 func (a *callAudit) intent() []brig.Event {
 	switch a.state {
 	case intentPending:
@@ -131,8 +131,7 @@ func (a *callAudit) intent() []brig.Event {
 	return nil
 }
 
-// recorded waits until the intent is written, and returns the error of the
-// write.
+// recorded waits until the intent is written, and returns the error of the write.
 func (a *callAudit) recorded() error {
 	if !a.writing() {
 		return nil
@@ -149,9 +148,8 @@ func (a *callAudit) outcome() brig.Event {
 	return a.event(brig.Finish, nil)
 }
 
-// flush writes the events that are not written yet at the end of the call. The
-// call fails if its events could not be written, because Brig acknowledges only
-// recorded operations.
+// flush writes the remaining events at the end of the call. The call fails if its events could not
+// be written, because Brig acknowledges only recorded operations.
 func (a *callAudit) flush(ctx context.Context, err error) error {
 	events := a.intent()
 	if lost := a.recorded(); err == nil {
@@ -166,8 +164,8 @@ func (a *callAudit) flush(ctx context.Context, err error) error {
 	return err
 }
 
-// nextAttempt records the end of the attempt that failed with err, if the attempt had
-// begun, and prepares the call for the next one.
+// nextAttempt records the end of the attempt that failed with err, if the attempt had begun, and
+// prepares the call for the next attempt.
 func (a *callAudit) nextAttempt(ctx context.Context, err error) {
 	if !a.suppressed && a.state != intentPending && a.id != "" {
 		_ = a.append(ctx, a.event(brig.Finish, err)) // append logs the error
@@ -186,9 +184,8 @@ func (a *callAudit) event(p brig.Phase, err error) brig.Event {
 	}
 }
 
-// store returns the store that the call's events are written to. The effects
-// inside a sandbox do not survive a power failure, so their events need not be
-// synced to disk.
+// store returns the store that the call's events are written to. The effects inside a sandbox are
+// lost in a power failure, so their events need not be synced to disk.
 func (a *callAudit) store() brig.Store {
 	switch a.op {
 	case brig.OpRunCode, brig.OpRun, brig.OpStart, brig.OpSignal,
@@ -207,8 +204,7 @@ func (a *callAudit) append(ctx context.Context, events ...brig.Event) error {
 	return err
 }
 
-// holdOutput returns sio with writers that pass no output on until the intent
-// is written.
+// holdOutput returns sio with writers that hold output back until the intent is written.
 func (a *callAudit) holdOutput(sio brig.IO) brig.IO {
 	if !a.writing() {
 		return sio

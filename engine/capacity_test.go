@@ -14,7 +14,7 @@ import (
 )
 
 // Creations beyond the concurrency limit wait in a bounded queue, for a limited
-// time. Rejected callers get an error, immediately or when the time is over,
+// time. Rejected callers receive an error, immediately or after the maximum wait,
 // and leave no record.
 func TestConcurrentCreationsAreLimited(t *testing.T) {
 	o := engine.Options{Capacity: capacity.Options{MaxCreating: 2, MaxQueued: 3, MaxWait: 5 * time.Second}}
@@ -73,8 +73,8 @@ func TestConcurrentCreationsAreLimited(t *testing.T) {
 	})
 }
 
-// If the server has no capacity, it creates no sandbox for any tenant.
-// Sandboxes that are ready in the pool can still be claimed.
+// A server without free capacity creates no sandboxes. Sandboxes that are ready in
+// the pool can still be claimed.
 func TestCreateFailsWithoutCapacity(t *testing.T) {
 	var mu sync.Mutex // guards the field below
 	full := false
@@ -120,10 +120,10 @@ func TestRefillWaitsForCallers(t *testing.T) {
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		goOn := make(chan struct{})
 		var mu sync.Mutex // guards the field below
-		asked := 0
+		creating := 0
 		p.setHooks(hooks{create: func(context.Context, brig.ID) error {
 			mu.Lock()
-			asked++
+			creating++
 			mu.Unlock()
 			<-goOn
 			return nil
@@ -140,8 +140,8 @@ func TestRefillWaitsForCallers(t *testing.T) {
 		mustRun(t, h, python("ann"), brig.PoolHit)
 		advance(20 * time.Second)
 		mu.Lock()
-		if asked != 1 {
-			t.Errorf("%d were made while a caller waited, want 1", asked)
+		if creating != 1 {
+			t.Errorf("%d were made while a caller waited, want 1", creating)
 		}
 		mu.Unlock()
 		close(goOn)

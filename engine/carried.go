@@ -7,16 +7,16 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// carriedExecs holds the reservations for processes that keep running while this server is
-// detached from their instance, or whose save is being restored. The next attachment takes them.
-// Nil has none.
+// carriedExecs holds the reservations for processes that keep running while this server is detached
+// from their instance, or whose save is being restored. The next attachment takes the reservations.
+// A nil *carriedExecs is empty.
 type carriedExecs struct {
 	mu   sync.Mutex // guards the field below
 	list []*quota.Reservation
 }
 
-// reserveCarried takes reservations for the n processes of a save, if the quota permits
-// them. In a copy they are executions of their own, which count as usage.
+// reserveCarried takes reservations for the n processes of a save, if the quota permits them. The
+// processes of a copy are separate executions, which count as usage.
 func (pg *programs) reserveCarried(a *account, rec *brig.Record, n int, copied bool) ([]*quota.Reservation, error) {
 	if n == 0 {
 		return nil, nil
@@ -34,7 +34,7 @@ func (e *env) holdCarried(id brig.ID, list []*quota.Reservation) {
 	}
 }
 
-// takeCarried returns what holdCarried keeps.
+// takeCarried removes and returns the reservations that holdCarried stored.
 func (e *env) takeCarried(id brig.ID) (c *carriedExecs) {
 	e.sandboxes.update(id, func(s *sandbox) { c, s.carried = s.carried, nil })
 	return c
@@ -74,7 +74,7 @@ func (c *carriedExecs) number() int {
 	return len(c.list)
 }
 
-// cancelAll cancels reservations of executions that never began.
+// cancelAll cancels reservations of executions that did not begin.
 func cancelAll(list []*quota.Reservation) {
 	for _, r := range list {
 		r.Cancel()

@@ -66,7 +66,7 @@ func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code,
 		v.reservations = append(v.reservations, reservation)
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		reservation.SetStop(cancel)
+		reservation.SetStopFunc(cancel)
 		c, err := i.contextFor(ctx, v.rec, in, code)
 		if err != nil {
 			return nil, err
@@ -226,12 +226,11 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 		r.killTimer.Stop()
 	}
 	r.mu.Unlock()
-	// The next run must not be interrupted. From here on only this goroutine
-	// accesses the result.
+	// The next run must not be interrupted. From here on, only this goroutine accesses the result.
 	r.signals.Wait()
 	r.kills.Wait()
 	if err == nil && r.killed {
-		err = interpreter.ErrGone // it was killed when the code had just ended
+		err = interpreter.ErrGone // it was killed just after the code had ended
 	}
 	r.res.Duration = time.Since(r.begin)
 	_, _ = r.err.Write(leftOutNote(r.values.omitted)) // Write never fails
@@ -272,8 +271,8 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	}
 }
 
-// runProcess is the interpreter as the kill of a run sees it. Attempts to kill it are
-// repeated, and the last one must not hit the next run.
+// runProcess is the interpreter of one run. Attempts to kill an interpreter are repeated, and the
+// last attempt must not affect the next run.
 type runProcess struct {
 	brig.Process
 	r *codeRun
@@ -285,8 +284,8 @@ func (p runProcess) isReleased() bool {
 	return p.r.released
 }
 
-// Kill implements brig.Process. It does nothing when the run has ended, and the run
-// waits for an attempt that has begun.
+// Kill implements brig.Process. It does nothing after the run has ended. The end of the run waits
+// for an attempt that has begun.
 func (p runProcess) Kill(ctx context.Context) error {
 	p.r.mu.Lock()
 	if p.r.released {
@@ -335,8 +334,8 @@ func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
 	}
 }
 
-// maxEarlyChunks is more chunks of output than two pipes hold. A driver that
-// has not sent its started message by then will not send it.
+// maxEarlyChunks is the number of chunks after which the started message is no longer awaited. Two
+// pipes hold fewer chunks, so a driver that has not sent the message by then never does.
 const maxEarlyChunks = 16
 
 // flush passes on the output that was read before the started message.
@@ -371,9 +370,9 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 	}
 }
 
-// start records that the code has started. Only the first report counts: each signal takes
-// a connection to the sandbox, and a driver of an earlier version may report more, because
-// code can write to its channel.
+// start records that the code has started. Only the first report counts: each signal takes a
+// connection to the sandbox, and a driver of an earlier version may report repeatedly, because code
+// can write to its channel.
 func (r *codeRun) start(ctx context.Context, count int) {
 	r.mu.Lock()
 	first := !r.started
@@ -413,8 +412,8 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 	}
 }
 
-// handleLoss handles the end of an interpreter that was running the code. The
-// context starts a new one on its next use.
+// handleLoss handles the end of an interpreter that was running the code. The context starts a new
+// interpreter on its next use.
 func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 	if hasEnded(r.in) {
 		return r.handleSandboxEnd(ctx, err)
@@ -455,8 +454,8 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 	return nil
 }
 
-// handleSandboxEnd sets the result of code that ended with its sandbox. A sandbox that
-// failed is an error.
+// handleSandboxEnd sets the result of code that ended with its sandbox. It returns an error if the
+// sandbox failed.
 func (r *codeRun) handleSandboxEnd(ctx context.Context, err error) error {
 	err = r.e.lifecycle.explainLoss(ctx, r.rec, r.in, err)
 	var end brig.Result
@@ -472,8 +471,8 @@ func (r *codeRun) handleSandboxEnd(ctx context.Context, err error) error {
 	return nil
 }
 
-// protocolViolation is the name of the error of code whose interpreter was ended because
-// of the messages on its channel.
+// protocolViolation is the name of the error that is reported if an interpreter was ended because
+// of invalid messages on its channel.
 const protocolViolation = "ProtocolViolation"
 
 // destroyInterpreter kills the interpreter and releases its resources.
@@ -492,8 +491,7 @@ func (r *codeRun) destroyInterpreter(ctx context.Context) error {
 	return err
 }
 
-// useContext is like useInstance, and also returns one of the sandbox's
-// contexts.
+// useContext is like useInstance, and also returns one of the sandbox's contexts.
 func (i *interpreters) useContext(ctx context.Context, rec *brig.Record, id string) (in brig.Instance, c *codeContext, releaseUse func(), err error) {
 	if in, releaseUse, err = i.lifecycle.useInstance(ctx, rec); err != nil {
 		return nil, nil, nil, err

@@ -16,7 +16,7 @@ const maxContexts = 32
 type contexts struct {
 	mu     sync.Mutex // guards the fields below
 	byID   map[string]*codeContext
-	pooled *interpreter.Session // started in the pool or with the template; the first context of its language takes it
+	pooled *interpreter.Session // from the pool or the template; for the first context of its language
 	kept   bool                 // pooled outlives this server, and is part of saves
 	closed bool
 }
@@ -32,14 +32,14 @@ type codeContext struct {
 	removed bool
 }
 
-// reattachState is stored with an interpreter or another process, so that a new server
-// can take the process over.
+// reattachState is stored with an interpreter or another process, so that a new server can take
+// over the process.
 type reattachState struct {
 	Context brig.CodeContext
 	Env     map[string]string
 	Nonces  bool          `json:",omitempty"` // as in interpreter.Session
 	Process *processState `json:",omitempty"`
-	Idle    brig.Language `json:",omitempty"` // of an interpreter that waits for a context
+	Idle    brig.Language `json:",omitempty"` // language of an interpreter without a context
 }
 
 // contextsOf returns the contexts of a sandbox, creating an empty set on first
@@ -54,8 +54,8 @@ func (i *interpreters) contextsOf(id brig.ID) (cs *contexts) {
 	return cs
 }
 
-// addPooledSession stores the interpreter that was started in a pooled instance, for the
-// first context of its language.
+// addPooledSession stores the interpreter that was started in a pooled instance, as the interpreter
+// of the first context of its language.
 func (i *interpreters) addPooledSession(m *machine) {
 	if m.session == nil {
 		return
@@ -69,9 +69,9 @@ func (i *interpreters) addPooledSession(m *machine) {
 // take returns the pooled interpreter if it suits spec, and nil otherwise.
 func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
 	cs.mu.Lock()
-	offered := cs.pooled != nil
+	available := cs.pooled != nil
 	cs.mu.Unlock()
-	if !offered || spec.Language != brig.Python || interpreter.NeedsAtStart(spec.Language, maps.Keys(env)) {
+	if !available || spec.Language != brig.Python || interpreter.NeedsAtStart(spec.Language, maps.Keys(env)) {
 		return nil
 	}
 	if spec.Dir != workspaceDir {
@@ -85,15 +85,15 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	s := cs.takePooled()
 	if s != nil && spec.Dir != workspaceDir {
 		if err := s.Chdir(spec.Dir); err != nil {
-			_ = endUnused(ctx, s) // it does not answer, and the caller starts another one
+			_ = endUnused(ctx, s) // it does not respond, and the caller starts another interpreter
 			return nil
 		}
 	}
 	return s
 }
 
-// endUnused ends an interpreter that no context has, and waits until it has ended. If
-// it were only closed, it would end a moment later, and could prevent a save until then.
+// endUnused ends an interpreter without a context, and waits until it has ended. An interpreter
+// that is only closed ends a moment later, and could prevent a save until then.
 func endUnused(ctx context.Context, p brig.Process) error {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()

@@ -89,8 +89,8 @@ func contextLanguage(l brig.Language) (brig.Language, error) {
 // of the context's queue.
 func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
 	spec := c.info.Spec
-	lang, ours := interpreter.Lookup(spec.Language)
-	if !ours {
+	lang, builtin := interpreter.Lookup(spec.Language)
+	if !builtin {
 		lang = interpreter.Jupyter(spec.Language)
 	}
 	env := map[string]string{}
@@ -215,7 +215,7 @@ func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*br
 		c.mu.Lock()
 		running := c.session != nil
 		c.mu.Unlock()
-		if !running { // otherwise a queued run has started it
+		if !running { // otherwise a queued run has started the interpreter
 			if err := i.startContext(ctx, v.rec, in, c); err != nil {
 				return nil, err
 			}
@@ -242,7 +242,7 @@ func (i *interpreters) stopInterpreter(ctx context.Context, rec *brig.Record, in
 	failpoint.Hit("context.dropped")
 	err := s.Kill(ctx)
 	s.Close()
-	if err != nil { // no context refers to it any more, but its code may still run
+	if err != nil { // no context refers to the interpreter anymore, but its code may still run
 		i.lifecycle.endProgramLater(rec, in, s)
 	}
 	return err

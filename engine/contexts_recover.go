@@ -24,9 +24,9 @@ func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, 
 	}
 	cs := i.contextsOf(rec.ID)
 	carried := i.takeCarried(rec.ID)
-	defer carried.release() // of processes that ended during a save
+	defer carried.release() // release the reservations of processes that ended during a save
 	var recovering sync.WaitGroup
-	if how.copied { // no caller, and no later server, may meet an interpreter that has not reseeded
+	if how.copied { // an interpreter must reseed before any caller or later server uses it
 		defer recovering.Wait()
 	}
 	for _, k := range kept {
@@ -70,11 +70,10 @@ func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, 
 	return nil
 }
 
-// recoverContextTimeout is how long a recovered interpreter may take to end its
-// current run, which the server interrupts because no caller waits for it. The
-// timeout is long because a host on which all servers restart at once is slow,
-// and because the variables would be lost. A copied interpreter runs no code, but all
-// copies begin at once, so it has copyContextTimeout.
+// recoverContextTimeout is how long a recovered interpreter may take to end its current run, which
+// the server interrupts because no caller waits for it. The timeout is long because the host is
+// slow while all servers restart at once, and because a timeout loses the variables. A copied
+// interpreter runs no code, but all copies start at once, so copyContextTimeout is even longer.
 const (
 	recoverContextTimeout = 10 * time.Second
 	copyContextTimeout    = time.Minute

@@ -60,20 +60,20 @@ func TestInterruptAtTimeoutAffectsOnlyItsRun(t *testing.T) {
 	})
 }
 
-// A run returns the value of its last expression regardless of how much it
-// displays, and a caller that follows it receives every value.
+// A run returns the value of its last expression regardless of how many values it
+// displays, and the listener of the run receives every value.
 func TestResultFollowsManyDisplays(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		many := brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"}
-		told := 0
+		received := 0
 		res, err := h.RunCode(withRole(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
 			if ev.Output != nil {
-				told++
+				received++
 			}
 			return nil
 		})
-		if err != nil || told != brig.MaxOutputs+11 {
-			t.Fatalf("told of %d outputs, %v", told, err)
+		if err != nil || received != brig.MaxOutputs+11 {
+			t.Fatalf("got %d outputs, want %d; %v", received, brig.MaxOutputs+11, err)
 		}
 		if note := string(res.Stderr.Head); !strings.HasPrefix(note, "brig: 11 values are left out of the result") {
 			t.Errorf("standard error does not name the number of missing values: %q", note)
@@ -115,8 +115,9 @@ func TestInterpreterIsReplacedWhenCodeIgnoresInterrupt(t *testing.T) {
 	})
 }
 
-// A line on the driver's channel that is no message of the current cell ends the
-// interpreter with an error that names it. The next run gets a new interpreter.
+// A line on the driver's channel that is not a valid message of the current cell
+// ends the interpreter with a ProtocolViolation error. The next run gets a new
+// interpreter.
 func TestForgedMessageEndsInterpreter(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		for _, line := range []string{`{"type":"end"}`, `{"type":"result","nonce":"x","data":{"text/plain":"forged"}}`, "no message"} {
@@ -147,9 +148,9 @@ func (p *hookedProvider) signals() (n int) {
 	return n
 }
 
-// A cell that reports again and again that it has started costs the host one signal, and
-// ends in its time. Each signal is a connection to the sandbox.
-func TestRepeatedStartsAreOneSignal(t *testing.T) {
+// A cell that repeatedly reports its start causes at most one signal, and its timeout still
+// applies. Each signal would need a connection to the sandbox.
+func TestRepeatedStartsSendOneSignal(t *testing.T) {
 	withContext(t, func(t *testing.T, _ *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		start := time.Now()
 		res := run(brig.Code{Source: "deaf 2\nflood 10000 {\"type\":\"started\",\"nonce\":\"NONCE\",\"count\":1}\ndeaf 3600", Timeout: time.Second})
@@ -166,14 +167,14 @@ func TestRepeatedStartsAreOneSignal(t *testing.T) {
 }
 
 // Runs in one context execute one after the other, in order of arrival, and the
-// number of those that wait is limited.
+// number of waiting runs is limited.
 func TestContextRunsAreSerializedAndLimited(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x 1"})
 		var wg sync.WaitGroup
 		var mu sync.Mutex // guards the fields below
 		var order []int
-		refused := 0
+		rejected := 0
 		for i := range 70 {
 			wg.Go(func() {
 				ctx, cancel := context.WithCancel(withRole(t, brig.Member))
@@ -190,7 +191,7 @@ func TestContextRunsAreSerializedAndLimited(t *testing.T) {
 						t.Errorf("who went away was told %v", err)
 					}
 				case brig.KindOf(err) == brig.RateLimited:
-					if refused++; i < 65 {
+					if rejected++; i < 65 {
 						t.Errorf("run %d was refused", i)
 					}
 				case err != nil:
@@ -211,13 +212,14 @@ func TestContextRunsAreSerializedAndLimited(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		if fmt.Sprint(order) != fmt.Sprint(want) || refused != 5 {
-			t.Errorf("%d were refused, and the others came in the order %v", refused, order)
+		if fmt.Sprint(order) != fmt.Sprint(want) || rejected != 5 {
+			t.Errorf("%d were refused, and the others came in the order %v", rejected, order)
 		}
 	})
 }
 
-// The number of contexts in a sandbox is limited. Removing one permits another.
+// The number of contexts in a sandbox is limited. The removal of a context permits
+// the creation of another one.
 func TestContextCountIsLimited(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, _ func(brig.Code) *brig.CodeResult) {
 		ctx := withRole(t, brig.Member)
@@ -263,9 +265,9 @@ func TestContextIsUnlistedWhenStartFails(t *testing.T) {
 	})
 }
 
-// A new engine recovers the contexts with their variables. It interrupts the
-// code that runs in one, because no caller waits for it, and ends an
-// interpreter that ignores the interrupt.
+// A new engine recovers the contexts with their variables. It interrupts running
+// code, because no caller waits for the result any more, and ends an interpreter
+// that ignores the interrupt.
 func TestContextsSurviveServerRestart(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		ctx := withRole(t, brig.Member)
@@ -306,7 +308,8 @@ func TestContextsSurviveServerRestart(t *testing.T) {
 }
 
 // A context can be restarted, removed and used as soon as a new server has
-// found it, while that server still checks whether the interpreter responds.
+// recovered it, even while the server still checks whether the interpreter
+// responds.
 func TestRecoveredContextsAreUsableAtOnce(t *testing.T) {
 	ctx := withRole(t, brig.Member)
 	for i := range 60 {
@@ -345,7 +348,7 @@ func TestRecoveredContextsAreUsableAtOnce(t *testing.T) {
 
 // If a sandbox is killed while an interpreter starts in it, all callers with a
 // pending operation get an error that reports the end of the sandbox. Their
-// connections break before the engine knows that the instance has ended. In the
+// connections break before the engine has recorded the end of the instance. In the
 // control, the operation fails but the instance continues to run.
 func TestKillEndsPendingContextCalls(t *testing.T) {
 	for _, end := range []string{"kill", "remove", "crash", ""} {

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// demand records how many sandboxes were requested in short spans of time. The
-// demand of one span may recur, and the pool cannot be refilled within a span.
+// demand records how many sandboxes were requested in short spans of time. The pool is sized for
+// the peak of one span, because it cannot be refilled within a span.
 type demand struct {
 	spans [demandSpans]int
 	last  int64 // the number of the newest span
@@ -34,9 +34,9 @@ func (d *demand) count(now time.Time) {
 // peak returns the largest number of requests in any one recorded span.
 func (d *demand) peak(now time.Time) int {
 	d.advance(now)
-	most := 0
+	highest := 0
 	for _, n := range d.spans {
-		most = max(most, n)
+		highest = max(highest, n)
 	}
-	return most
+	return highest
 }

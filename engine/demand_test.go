@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// The demand of one span is kept for ten minutes, even if the clock is set back
-// or forward.
+// The demand is kept for ten minutes, even if the clock is set back or forward.
 func TestDemandIsKeptForTenMinutes(t *testing.T) {
 	var d demand
 	start := time.Unix(1_000_000, 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A caller that was admitted by a grant is rejected once the grant has expired,
-// on every kind of call. The key that the grant was derived from remains valid.
+// All kinds of calls reject an actor whose grant has expired after its
+// authentication. The key from which the grant was derived remains valid.
 func TestGateRejectsExpiredActors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newSeedFixture(t)
@@ -55,10 +55,10 @@ func TestGateRejectsExpiredActors(t *testing.T) {
 	})
 }
 
-// A credential derived from a key, a grant, a session or a person's token has
-// no more rights than its source, and does not outlast it. A new key ends with
-// its source only if the source itself expires, because administrators create
-// keys to last.
+// A credential derived from a key, a grant, a session or a person's token has no
+// more rights than its source, and does not outlast it. A new key ends with its
+// source only if the source itself expires, because administrators create keys for
+// long-term use.
 func TestDerivedCredentialsNeverExceedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newIdentityProvider()

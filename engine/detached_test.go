@@ -14,15 +14,15 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A command that has outlived its caller or its server ends with its sandbox as an attached
-// one: the record has the reason, and the output that the server has seen.
+// A command that outlived its caller or its server ends with its sandbox. Its record has the
+// reason and the output that the server received.
 func TestDetachedExecEndsWithSandbox(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		for reason, end := range map[brig.ExitReason]func(ctx context.Context, h *fixture) error{
 			brig.Killed:  func(ctx context.Context, h *fixture) error { _, err := h.Kill(ctx, "box"); return err },
 			brig.Stopped: func(ctx context.Context, h *fixture) error { _, err := h.Stop(ctx, "box", 0); return err },
 			brig.OutOfMem: func(ctx context.Context, h *fixture) error {
-				_, _ = h.Exec(ctx, "box", brig.Command{Argv: []string{"oom"}}, brig.IO{}) // its result is another test's
+				_, _ = h.Exec(ctx, "box", brig.Command{Argv: []string{"oom"}}, brig.IO{}) // another test checks its result
 				return nil
 			},
 		} {
@@ -64,8 +64,8 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 	}
 }
 
-// An instance that does not respond, as one that is frozen, does not keep a reader of its
-// executions waiting: the response is the record.
+// An instance that does not respond does not block the reads of its executions. They return the
+// recorded state after a short time.
 func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ctx := newParkingFixture(t, &parkingProvider{execs: func(ctx context.Context) ([]*brig.Execution, error) {
@@ -92,8 +92,8 @@ func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 	})
 }
 
-// The end of a sandbox changes the records of its executions, and not their output, even of
-// those that a list of executions shortens.
+// The end of a sandbox completes the records of its executions and keeps their output, even if
+// ListExecs leaves that output out.
 func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 	for what, end := range map[string]func(context.Context, *fixture) error{
 		"kill": func(ctx context.Context, h *fixture) error { _, err := h.Kill(ctx, "box"); return err },
@@ -132,8 +132,8 @@ func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 	}
 }
 
-// A pause that keeps only the files records the results of the commands that have ended, even
-// if their output has not. If the pause fails, the latter continue.
+// A pause without memory records the results of commands that have ended, even if their output is
+// still incomplete. If the pause fails, the executions with incomplete output continue.
 func TestPauseFilesOnlyTakesResults(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		p := &parkingProvider{execs: func(context.Context) ([]*brig.Execution, error) {

@@ -14,8 +14,7 @@ import (
 // maxDetail is the maximum length of one detail of an event, in bytes.
 const maxDetail = 512
 
-// addDetail adds a detail to the events that the call writes from now on. It ignores
-// an empty value.
+// addDetail adds a detail to the events that the call writes from now on. Empty values are ignored.
 func (a *callAudit) addDetail(key, value string) {
 	if value == "" {
 		return
@@ -29,7 +28,7 @@ func (a *callAudit) addDetail(key, value string) {
 	a.detail[key] = value
 }
 
-// addWholeDetail is like addDetail, and does not truncate the value.
+// addWholeDetail is like addDetail, but does not truncate the value.
 func (a *callAudit) addWholeDetail(key, value string) {
 	delete(a.detail, key)
 	if a.addDetail(key, value); value != "" {
@@ -37,8 +36,8 @@ func (a *callAudit) addWholeDetail(key, value string) {
 	}
 }
 
-// addActor adds the person and the session of the actor, which the name of a
-// key does not identify.
+// addActor adds the person and the session of the actor, because the name of the key identifies
+// neither.
 func (a *callAudit) addActor() {
 	if p := a.actor.Person; p != nil {
 		a.addDetail(brig.DetailSubject, p.Issuer+"#"+p.Subject)

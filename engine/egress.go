@@ -28,8 +28,8 @@ type network struct {
 
 // EgressOptions limit the destinations that sandboxes may connect to.
 type EgressOptions struct {
-	// AllowWide lets every caller set rules that allow nearly everything. Otherwise
-	// only operators of the server may.
+	// AllowWide lets every caller set rules that allow nearly everything. Otherwise, only operators
+	// of the server may set such rules.
 	AllowWide bool
 	// Networks are non-public networks that every caller may set rules for.
 	Networks []netip.Prefix
@@ -45,18 +45,17 @@ type EgressOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// egressSession is a sandbox's connection to the network. A sandbox without rules has no
-// session, and no network.
+// egressSession is a sandbox's connection to the network. A sandbox without rules has neither a
+// session nor network access.
 type egressSession struct {
-	// changing is held while a session is opened or its rules are changed, and
-	// so while the agent of a sandbox answers. Only calls for this sandbox may
-	// wait for it.
+	// changing is held while a session is opened or its rules are changed, including the request to
+	// the sandbox's agent. Only calls for this sandbox may wait for the lock.
 	changing sync.Mutex
 	ca       *egress.CA
 
-	secretErrors, losses rate.Sometimes // limit lines of the log
+	secretErrors, losses rate.Sometimes // limit the log lines
 
-	mu             sync.Mutex // guards the fields below; never held while an agent answers
+	mu             sync.Mutex // guards the fields below; never held during a request to an agent
 	session        *egress.Session
 	closed         bool
 	dropping       bool        // the session is being closed for a change of rules
@@ -77,7 +76,7 @@ func (w *egressSession) usage() (sent, received int64) {
 	return session.Usage()
 }
 
-// current returns the open session; nil: none.
+// current returns the open session, or nil if there is none.
 func (w *egressSession) current() *egress.Session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +93,7 @@ func (w *egressSession) close() {
 	session := w.session
 	w.mu.Unlock()
 	if session != nil {
-		session.Close() // it waits until its connections have ended
+		session.Close() // waits until its connections have ended
 	}
 }
 
@@ -108,8 +107,8 @@ func (w *egressSession) setRules(rules brig.Egress) {
 	}
 }
 
-// drop closes the session, if there is one. Another one may be opened. count counts its
-// last bytes: a write that has not ended is counted when the session ends it.
+// drop closes the session, if there is one; a new session may be opened afterwards. It calls count
+// after the close, because the close ends pending writes, whose bytes must be counted.
 func (w *egressSession) drop(count func()) {
 	w.mu.Lock()
 	session := w.session
@@ -136,8 +135,8 @@ func (nw *network) egressOf(id brig.ID) (w *egressSession) {
 	return w
 }
 
-// seedOf returns the seed of a sandbox's certificate authority. Servers with
-// the same Options.Seed derive the same one.
+// seedOf returns the seed of a sandbox's certificate authority. Servers with the same Options.Seed
+// derive the same authority.
 func (nw *network) seedOf(id brig.ID) []byte {
 	if len(nw.Seed) == 0 {
 		return nil
@@ -155,14 +154,14 @@ func (nw *network) checkEgress(a brig.Actor, rules *brig.Egress) error {
 		return nil
 	}
 	if !nw.Options.Egress.AllowWide {
-		if err := egress.CheckWide(rules); err != nil {
+		if err := egress.CheckBroadRules(rules); err != nil {
 			return err
 		}
 	}
-	if err := egress.CheckPrivate(rules, nw.Options.Egress.Networks); err != nil {
+	if err := egress.CheckPrivateNetworks(rules, nw.Options.Egress.Networks); err != nil {
 		return err
 	}
-	return egress.OwnAddress(rules, hostaddr.Has, nw.Options.Egress.Networks)
+	return egress.CheckOwnAddress(rules, hostaddr.Has, nw.Options.Egress.Networks)
 }
 
 // openEgress opens the network session of a sandbox if the sandbox has rules.
@@ -176,8 +175,8 @@ func (nw *network) openEgress(ctx context.Context, rec *brig.Record, in brig.Ins
 	return nw.openEgressLocked(ctx, w, rec, in)
 }
 
-// uplinkTimeout is how long an agent may take to connect its sandbox. An agent
-// may be hostile and never answer.
+// uplinkTimeout is how long an agent may take to connect its sandbox. An agent may be hostile and
+// never respond.
 const uplinkTimeout = 30 * time.Second
 
 // openEgressLocked is like openEgress, for a caller that holds w.changing.
@@ -199,8 +198,8 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 		return err
 	}
 	o := nw.Options.Egress
-	rules, spent := rec.Spec.Egress, brig.KindOf(nw.CountEgress(rec.ID, 0)) == brig.RateLimited
-	if spent { // a new session must not let traffic through until the next count
+	rules, exhausted := rec.Spec.Egress, brig.KindOf(nw.CountEgress(rec.ID, 0)) == brig.RateLimited
+	if exhausted { // a new session must not let traffic through until the next count
 		rules = brig.Egress{}
 	}
 	session, err := egress.Start(ctx, link, egress.Options{
@@ -213,10 +212,10 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 		return err
 	}
 	w.mu.Lock()
-	closed := w.closed // while the agent answered
+	closed := w.closed // it may have been closed during the request
 	if !closed {
 		w.session = session
-		w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, spent
+		w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, exhausted
 	}
 	w.mu.Unlock()
 	if closed {
@@ -227,8 +226,7 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 	return nil
 }
 
-// logInterval is how often the log has lines about a sandbox that the sandbox
-// can cause.
+// logInterval is the minimum interval between log lines that a sandbox can cause.
 const logInterval = time.Minute
 
 // brokeredSecrets returns the secrets that the proxy inserts for a sandbox.
@@ -266,7 +264,7 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 // egressReopenDelay is the delay before a lost session is reopened.
 const egressReopenDelay = time.Second
 
-// reopenEgressAsync retries to open a session until it is open or no longer wanted.
+// reopenEgressAsync retries to open a session until it is open or no longer needed.
 func (nw *network) reopenEgressAsync(rec *brig.Record, in brig.Instance) {
 	nw.background.Go(func() {
 		for {
@@ -287,8 +285,8 @@ func (nw *network) reopenEgressAsync(rec *brig.Record, in brig.Instance) {
 	})
 }
 
-// reopenEgress opens a session with the currently recorded rules. It reads them
-// while w.changing is held, so that no other goroutine changes them.
+// reopenEgress opens a session with the currently recorded rules. It reads the rules while holding
+// w.changing, so that no other goroutine changes them.
 func (nw *network) reopenEgress(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	w := nw.egressOf(rec.ID)
 	w.changing.Lock()
@@ -305,15 +303,15 @@ func (nw *network) reopenEgress(ctx context.Context, rec *brig.Record, in brig.I
 	return nw.openEgressLocked(ctx, w, now, in)
 }
 
-// withCA returns a sandbox's environment. If the proxy inspects requests, the
-// environment makes programs with their own list of certificate authorities
-// trust the sandbox's authority.
+// withCA returns a sandbox's environment. If the proxy inspects requests, it contains variables for
+// programs with their own list of certificate authorities, which make them trust the sandbox's
+// authority.
 func withCA(spec brig.Spec) map[string]string {
-	looked := len(spec.Egress.Rules) > 0 && len(spec.Secrets) > 0 // requests may carry secrets
+	inspected := len(spec.Egress.Rules) > 0 && len(spec.Secrets) > 0 // requests may carry secrets
 	for i := range spec.Egress.Rules {
-		looked = looked || spec.Egress.Rules[i].IsHTTP()
+		inspected = inspected || spec.Egress.Rules[i].IsHTTP()
 	}
-	if !looked {
+	if !inspected {
 		return spec.Env
 	}
 	env := map[string]string{"NODE_EXTRA_CA_CERTS": wire.AuthorityFile}

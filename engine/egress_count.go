@@ -5,20 +5,19 @@ import "github.com/brig-run/brig"
 // countAllEgress counts the bytes that sandboxes have sent and received since the
 // last count.
 func (nw *network) countAllEgress() {
-	ways := map[brig.ID]*egressSession{}
+	sessions := map[brig.ID]*egressSession{}
 	nw.sandboxes.updateEach(func(id brig.ID, s *sandbox) {
 		if s.egress != nil {
-			ways[id] = s.egress
+			sessions[id] = s.egress
 		}
 	})
-	for id, w := range ways {
+	for id, w := range sessions {
 		nw.countEgress(id, w)
 	}
 }
 
-// endEgress closes the session of a sandbox, which gets no other one, and counts its
-// remaining bytes. A write to the sandbox that has not ended is counted when the session
-// ends it, so the session is closed first.
+// endEgress closes the session of a sandbox for good, and then counts its remaining bytes. The
+// close comes first because it ends pending writes, whose bytes must be counted.
 func (nw *network) endEgress(id brig.ID) {
 	if w := nw.sandboxes.get(id).egress; w != nil {
 		w.close()
@@ -36,19 +35,19 @@ func (nw *network) countEgress(id brig.ID, w *egressSession) {
 		return
 	}
 	sent, received := w.session.Usage()
-	more := sent + received - w.countedBytes
-	kind := brig.KindOf(nw.CountEgress(id, more))
+	added := sent + received - w.countedBytes
+	kind := brig.KindOf(nw.CountEgress(id, added))
 	if kind == brig.FailedPrecondition {
-		return // without a reservation; the next count includes the bytes
+		return // no reservation now; the next count includes the bytes
 	}
-	w.countedBytes += more
-	spent := kind == brig.RateLimited
-	if spent == w.quotaExhausted {
+	w.countedBytes += added
+	exhausted := kind == brig.RateLimited
+	if exhausted == w.quotaExhausted {
 		return
 	}
-	w.quotaExhausted = spent
+	w.quotaExhausted = exhausted
 	rules := w.rules
-	if spent {
+	if exhausted {
 		rules = brig.Egress{}
 	}
 	w.session.Update(rules)

@@ -13,17 +13,17 @@ import (
 	"github.com/brig-run/brig/egress"
 )
 
-// The audit log has a full line for the first egress decisions of each kind,
-// and one line with the number of the others in each interval. Network accesses
-// cost a guest nothing, so they must not produce one log line each. The full
-// lines and the kinds of a sandbox are limited, as are all lines of a tenant.
+// In each interval, the audit log has full lines for the first egress decisions of each kind, and
+// one line with the number of further decisions. Network accesses cost a guest nothing, so each
+// access must not produce a log line. The full lines and the kinds per sandbox are limited, and so
+// is the total of lines per tenant.
 const (
 	noteDelay        = 100 * time.Millisecond // between the first event and its line
 	noteInterval     = time.Minute
 	maxFullLines     = 10  // full lines of one kind in an interval
 	fullLineBurst    = 200 // burst of full lines of a sandbox
 	fullLineInterval = 500 * time.Millisecond
-	maxNoteKinds     = 64 // kinds of a sandbox in an interval; all others count as one more kind
+	maxNoteKinds     = 64 // kinds per sandbox and interval; further kinds share one count
 	tenantLineBurst  = 1000
 	tenantLineRate   = 5 // lines per second, on average
 )
@@ -97,16 +97,15 @@ func (nw *network) noteEgress(rec *brig.Record, ev egress.Event) {
 	}
 }
 
-// kindOf returns the key that an event is counted by. It consists of all
-// attributes that events can share.
+// kindOf returns the key by which an event is counted. The key contains all attributes that events
+// can share.
 func kindOf(ev egress.Event) noteKind {
 	return noteKind{ev.Kind, ev.Host, ev.Addr, ev.Port, ev.Rule, ev.Allowed, ev.Why, strings.Join(ev.Secrets, ",")}
 }
 
-// endNotes writes the remaining counts of a session that has ended. lost is the
-// number of events that the session could not report. The caller must run as
-// one of the engine's background goroutines, so that pending lines are also
-// written when the engine ends.
+// endNotes writes the remaining counts of a session that has ended. lost is the number of events
+// that the session could not report. The caller must be one of the engine's background goroutines,
+// so that pending lines are also written when the engine ends.
 func (nw *network) endNotes(rec *brig.Record, lost int64) {
 	n := &nw.notes
 	n.mu.Lock()
@@ -168,8 +167,8 @@ func (b *sandboxNotes) count(k noteKind, now time.Time) *kindCount {
 	return c
 }
 
-// writeNotes writes the pending notes after a delay in which more may arrive.
-// It returns when all notes are written.
+// writeNotes writes the pending notes after a delay, during which further notes may arrive. It
+// returns when all notes are written.
 func (nw *network) writeNotes() {
 	n := &nw.notes
 	wait := noteDelay
@@ -246,14 +245,14 @@ func (nw *network) takeNotes(now time.Time, end bool) []brig.Event {
 	return events
 }
 
-// closeNotes writes the pending notes of a tenant that is being removed. A
-// later tenant of the same name does not inherit any of them.
+// closeNotes writes the pending notes of a tenant that is being removed. Otherwise, a later tenant
+// of the same name would inherit them.
 func (nw *network) closeNotes(tenant string) {
 	n := &nw.notes
 	n.mu.Lock()
 	var events []brig.Event
 	if t := n.tenants[tenant]; t != nil {
-		for _, b := range n.sandboxes { // the sandboxes are gone
+		for _, b := range n.sandboxes { // the tenant has no sandboxes anymore
 			b.sessionEnded = b.sessionEnded || b.rec.Tenant == tenant
 		}
 		t.summarizedAt = time.Time{} // flushes the remaining counts now

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Every denied packet of a sandbox is logged or counted, including the last
-// ones before the end of the session.
+// Every denied packet of a sandbox is logged or counted, including the last packets
+// before the end of the session.
 func TestLastEgressDenialsAreLogged(t *testing.T) {
 	for _, end := range []string{"remove", "no rules", "close"} {
 		t.Run(end, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestLastEgressDenialsAreLogged(t *testing.T) {
 			for link.Pending() > 0 {
 				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(200 * time.Millisecond) // until the last packet is judged
+			time.Sleep(200 * time.Millisecond) // wait until the last packet has been evaluated
 			switch end {
 			case "remove":
 				err = h.Remove(ctx, "box")
@@ -47,25 +47,25 @@ func TestLastEgressDenialsAreLogged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told, counted := 0, 0
-			for by := time.Now().Add(time.Minute); told+counted < packets && time.Now().Before(by); time.Sleep(50 * time.Millisecond) {
+			logged, counted := 0, 0
+			for by := time.Now().Add(time.Minute); logged+counted < packets && time.Now().Before(by); time.Sleep(50 * time.Millisecond) {
 				lines, err := h.store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 1000})
 				if err != nil {
 					t.Fatal(err)
 				}
-				told, counted = 0, 0
+				logged, counted = 0, 0
 				for _, l := range lines {
 					switch l.Op {
 					case "egress.drop":
-						told++
+						logged++
 					case "egress.more":
 						n, _ := strconv.Atoi(strings.TrimSuffix(l.Detail[brig.DetailWhy], " more"))
 						counted += n
 					}
 				}
 			}
-			if told+counted != packets || counted == 0 {
-				t.Errorf("of %d packets %d are told and %d counted", packets, told, counted)
+			if logged+counted != packets || counted == 0 {
+				t.Errorf("of %d packets, %d are logged and %d counted", packets, logged, counted)
 			}
 		})
 	}

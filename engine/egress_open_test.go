@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// While the agent of a sandbox does not connect it to the network, the usage of
-// all tenants is still counted, and the sandbox still reports its own. The agent
-// has a limited time, whatever the caller's context. The control shows that the
-// change of rules itself waits.
+// While an agent delays the connection of its sandbox to the network, the usage of
+// all tenants is still counted, and the sandbox's own usage can still be read. The
+// time of the agent is limited, regardless of the caller's context. As a control,
+// the change of the rules itself waits for the agent.
 func TestSilentAgentDelaysNoCounts(t *testing.T) {
 	h := newFixture(t, nil)
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "api.test"}}}
@@ -79,7 +79,8 @@ func TestSilentAgentDelaysNoCounts(t *testing.T) {
 	}
 }
 
-// A sandbox that is removed while its agent connects it leaves no session.
+// A sandbox that is removed while its agent connects it to the network leaves no
+// session.
 func TestRemovedWhileAgentConnects(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -120,8 +121,9 @@ func (s *unreadableSecrets) GetSecret(ctx context.Context, tenant, name string) 
 	return s.Store.GetSecret(ctx, tenant, name)
 }
 
-// The requests of a guest cause reads of its secrets. A removed secret leaves no
-// line in the server's log, and a secret that cannot be read leaves one a minute.
+// The requests of a guest cause reads of its secrets. A removed secret causes no
+// line in the server's log, and an unreadable secret causes at most one line per
+// minute.
 func TestGuestCannotFloodLog(t *testing.T) {
 	var log bytes.Buffer
 	store := &unreadableSecrets{}

@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig/internal/hostaddr"
 )
 
-// The engine rejects a member's rule for an address of the server's host in
-// every request that sets rules. An operator's rule is marked as such, until a
-// member changes the rules.
+// The engine rejects a member's rule for an address of the server's host in every
+// request that sets rules. Rules that an operator sets are marked as such until a
+// member changes them.
 func TestMemberCannotAllowHostAddress(t *testing.T) {
 	const own = "198.51.100.222"
 	hostaddr.Declare([]netip.Prefix{netip.MustParsePrefix(own + "/32")})
@@ -53,8 +53,8 @@ func TestMemberCannotAllowHostAddress(t *testing.T) {
 	}
 }
 
-// Removing and setting rules again does not open a session that the tenant's
-// quota has closed.
+// A session that the tenant's quota has closed stays closed when the rules are
+// removed and set again.
 func TestExhaustedEgressStaysClosed(t *testing.T) {
 	h := newFixture(t, nil)
 	const quota = 1 << 20

@@ -18,11 +18,11 @@ func newNotesEngine(t *testing.T) (e *Engine, clock *time.Time) {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	e = newParts(t.Context(), Options{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	e.cancel() // the engine writes no lines automatically
+	e.cancel() // stops the automatic writing of lines
 	return e, &now
 }
 
-// countLines returns the number of full lines and of decisions that are only counted.
+// countLines returns the number of full lines, and the number of decisions that are only counted.
 func countLines(t *testing.T, lines []brig.Event) (whole, more int) {
 	t.Helper()
 	for _, l := range lines {
@@ -39,8 +39,8 @@ func countLines(t *testing.T, lines []brig.Event) (whole, more int) {
 	return whole, more
 }
 
-// Thousands of equal requests of a sandbox produce a few lines per interval,
-// with the destination and the count. Every request is counted.
+// Thousands of equal requests of a sandbox cause only a few lines per interval,
+// which contain the destination and the count. Every request is counted.
 func TestAllowedRequestsAreCounted(t *testing.T) {
 	e, now := newNotesEngine(t)
 	rec := &brig.Record{Sandbox: brig.Sandbox{ID: "b1", Tenant: "acme"}}
@@ -68,8 +68,8 @@ func TestAllowedRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Neither many hosts nor many sandboxes raise the number of a tenant's lines
-// above its limit. Another tenant has its own limit.
+// The number of a tenant's lines is limited, regardless of the numbers of hosts and
+// sandboxes. Another tenant has a separate limit.
 func TestEgressLogLinesAreLimited(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		e, now := newNotesEngine(t)

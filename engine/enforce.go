@@ -24,15 +24,14 @@ func (ps *providers) capabilities(backend *placement.Backend) brig.Capabilities 
 	return c
 }
 
-// withEngineControls adds the areas that the engine enforces to those that a provider
-// enforces.
+// withEngineControls adds the areas that the engine enforces to a provider's areas.
 func (ps *providers) withEngineControls(uplinks bool, areas map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(areas)
 	if out == nil {
 		out = map[brig.Area]brig.Enforcement{}
 	}
 	for _, a := range brig.Areas {
-		if _, said := out[a]; !said {
+		if _, reported := out[a]; !reported {
 			x := brig.Enforcement{}
 			x.Lower(brig.LevelNone, "the provider says nothing of it")
 			x.Level = brig.LevelNone
@@ -44,9 +43,9 @@ func (ps *providers) withEngineControls(uplinks bool, areas map[brig.Area]brig.E
 	return out
 }
 
-// brokerEnforcement reports how strictly the values of brokered secrets are
-// kept outside the sandbox. The level is at most that of egress, because all
-// traffic must pass the proxy, which holds the values.
+// brokerEnforcement reports how strictly the values of brokered secrets are kept outside the
+// sandbox. The level is at most that of egress, because only the proxy, which holds the values, may
+// carry the sandbox's traffic.
 func (ps *providers) brokerEnforcement(uplinks bool, egress brig.Enforcement) brig.Enforcement {
 	x := brig.Enforcement{
 		Level: brig.LevelBoundary, At: egress.At,
@@ -90,7 +89,7 @@ func (ps *providers) requirementOf(spec *brig.Spec) brig.Requirement {
 // provider cannot enforce, before an instance is created.
 func (ps *providers) checkEnforced(ctx context.Context, backend *placement.Backend, tenant string, spec *brig.Spec) error {
 	if (spec.Pausable || spec.PauseAtEnd || spec.PauseAfter != 0) && !backend.Provider.Capabilities().Saves {
-		err := cannotSave(backend.ID)
+		err := errCannotSave(backend.ID)
 		switch err.Field = "pausable"; {
 		case spec.PauseAtEnd:
 			err.Field = "pause_at_end"

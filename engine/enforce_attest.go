@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/engine/placement"
 )
 
-// examine determines how strictly an instance enforces each area. In a vacant
-// instance, which no tenant has yet, it also tries to connect to this host.
+// examine determines how strictly an instance enforces each area. In a vacant instance, which
+// belongs to no tenant yet, it also tries to connect to this host.
 func (ms *machines) examine(ctx context.Context, backend *placement.Backend, in brig.Instance, spec brig.Spec, vacant bool) (*attest.Examination, error) {
 	host, err := ms.hostReport(ctx, backend, in)
 	if err != nil {
@@ -23,7 +23,7 @@ func (ms *machines) examine(ctx context.Context, backend *placement.Backend, in 
 			return nil, err
 		}
 		ms.Log.WarnContext(ctx, "failed to verify the enforcement of a sandbox", "err", err)
-		return &attest.Examination{Areas: ms.effectiveEnforcement(backend, host, attest.Unprobed())}, nil
+		return &attest.Examination{Areas: ms.effectiveEnforcement(backend, host, attest.UnprobedFindings())}, nil
 	}
 	return &attest.Examination{Findings: findings, Areas: ms.effectiveEnforcement(backend, host, findings)}, nil
 }
@@ -36,12 +36,12 @@ func (ms *machines) effectiveEnforcement(backend *placement.Backend, host map[br
 
 // hostReport returns the host's report on an instance.
 func (ms *machines) hostReport(ctx context.Context, backend *placement.Backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
-	have, err := in.Enforced(ctx)
+	reported, err := in.Enforced(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := ms.providers.capabilities(backend)
-	return ms.providers.withEngineControls(c.Uplinks, attest.LowerTo(have, c.Enforces)), nil
+	return ms.providers.withEngineControls(c.Uplinks, attest.LowerTo(reported, c.Enforces)), nil
 }
 
 // attestOnce examines an instance that belongs to no tenant yet, unless its image
@@ -56,7 +56,7 @@ func (ms *machines) attestOnce(ctx context.Context, backend *placement.Backend, 
 		ms.Log.WarnContext(ctx, "failed to verify the enforcement of an image", "image", digest, "err", err)
 	}
 	if found != nil && found.Findings == nil {
-		found = nil // the probe failed: the next instance is tried
+		found = nil // the probe failed; the next instance is examined instead
 	}
 	ms.attestations.End(seen, found)
 }
@@ -117,7 +117,7 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	findings := attest.Unprobed()
+	findings := attest.UnprobedFindings()
 	if found := ms.attestations.Get(ms.providers.attestationKey(m.backend, m.rec.Digest)); found != nil {
 		findings = found.Findings
 	}

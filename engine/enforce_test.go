@@ -106,8 +106,8 @@ func TestSetEgressWithoutUplink(t *testing.T) {
 	}
 }
 
-// If a sandbox cannot have rules although others of the same provider can, its
-// record keeps the old rules.
+// If the rules of a sandbox cannot be changed, its record keeps the old rules, even
+// if the provider supports rules for other sandboxes.
 func TestSetEgressRestoresRulesOnFailure(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.Ruled = true
@@ -221,8 +221,8 @@ func TestAttest(t *testing.T) {
 	}
 }
 
-// Neither the evidence that tenants read nor the probe that their programs can
-// see contains an address of the server.
+// Neither the evidence, which tenants can read, nor the probe, which their programs
+// can observe, contains an address of the server.
 func TestEvidenceHasNoHostAddress(t *testing.T) {
 	own := ownAddresses(t)
 	has := func(text string) bool {
@@ -241,9 +241,9 @@ func TestEvidenceHasNoHostAddress(t *testing.T) {
 	t.Run("a tenant's machine", func(t *testing.T) {
 		h := newFixture(t, nil)
 		h.provider.Enforces = fullEnforcement()
-		asked := false
+		examined := false
 		h.provider.Posture = func(_ string, look wire.Look) wire.Posture {
-			asked = true
+			examined = true
 			if has(fmt.Sprint(look)) {
 				t.Errorf("the sandbox was asked for %v", look)
 			}
@@ -254,7 +254,7 @@ func TestEvidenceHasNoHostAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := h.Attest(ctx, "box")
-		if err != nil || !asked || has(fmt.Sprint(s.Enforcement)) {
+		if err != nil || !examined || has(fmt.Sprint(s.Enforcement)) {
 			t.Errorf("%+v, %v", s.Enforcement, err)
 		}
 	})

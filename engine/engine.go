@@ -3,10 +3,9 @@
 // decisions. It accesses providers, images and the store only through their
 // interfaces; the server's wiring supplies the implementations.
 //
-// Every operation passes the gate (gate.go). The engine records a sandbox
-// before it creates the instance, and deletes the record after the instance is
-// gone. A crash therefore leaves a record that recovery can end (recover.go),
-// and never an instance without a record.
+// Every operation passes the gate (gate.go). The engine records a sandbox before it creates the
+// instance, and deletes the record after the instance has ended. A crash therefore never leaves an
+// instance without a record, and recovery ends the sandboxes of the remaining records (recover.go).
 //
 // Engine consists of parts, from the gate, which admits every call, up to runs,
 // which run programs in their own sandboxes. A part embeds the gate, and has
@@ -14,10 +13,10 @@
 // Operations that concern several parts (engine_calls.go, recover.go) are
 // methods of Engine itself.
 //
-// Locks: the comment of each lock names the fields that it guards. Locks that are held
-// during calls of the store, a provider or an agent serialize such calls, and say so:
-// gate.tenantMu, images.imageMu, vault.resealMu, usage's flushMu, machines.attesting,
-// egressSession.changing, process.detachMu, refusals.mu and idlePauser.mu.
+// Locks: the comment of each lock names the fields that it guards. The following locks are held
+// during calls of the store, a provider or an agent, and serialize these calls: gate.tenantMu,
+// images.imageMu, vault.resealMu, usage's flushMu, machines.attesting, egressSession.changing,
+// process.detachMu, refusals.mu and idlePauser.mu.
 package engine
 
 import (
@@ -38,8 +37,8 @@ import (
 // Options configure an Engine.
 type Options struct {
 	Store brig.Store
-	// Provider is the built-in provider, which always exists. It creates the
-	// sandboxes in the pool, and Images are its images.
+	// Provider is the built-in provider. It is required. It creates the sandboxes in the pool, and
+	// Images are its images.
 	Provider brig.Provider
 	// Drivers are the drivers of further providers that operators can
 	// configure. DriverEnv returns the environment that the driver of a
@@ -53,7 +52,7 @@ type Options struct {
 	LimitRange brig.LimitRange
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	// Clock decides whether keys, grants and sessions have ended. Default Now.
+	// Clock is the clock for the expiry of keys, grants and sessions. Default Now.
 	Clock brig.Clock
 	Log   *slog.Logger
 	// Observer receives notifications of the engine's actions. Default none.
@@ -61,8 +60,8 @@ type Options struct {
 	// Rates are the prices of executions, by provider name. A provider without
 	// an entry has the prices of its terms.
 	Rates map[string]brig.Rate
-	// HealthCheckInterval is the interval at which a program is run only to check that the
-	// provider works. Default never.
+	// HealthCheckInterval is the interval at which a test program checks that the provider works.
+	// Default never.
 	HealthCheckInterval time.Duration
 	// Alerts returns the current alerts. Default none.
 	Alerts func() []brig.Alert
@@ -75,15 +74,14 @@ type Options struct {
 	// PackAfter is how long a sandbox is paused before its save is compressed and
 	// encrypted, if there are Keys. Default 1 minute; a negative value disables it.
 	PackAfter time.Duration
-	// Retention limits the data of ended sandboxes that is kept. Default
-	// brig.DefaultKeep.
+	// Retention limits how much data of ended sandboxes is kept. Default brig.DefaultKeep.
 	Retention brig.Keep
 	// TypeScript compiles TypeScript to JavaScript. If it is nil, TypeScript is
 	// not supported.
 	TypeScript TypeScript
-	// Screen rejects code before it starts, with an error that the caller sees.
-	// TypeScript is passed to it as the compiled JavaScript. The actor is in
-	// ctx. If Screen is nil, all code may run.
+	// Screen rejects code before it starts; the error is returned to the caller. TypeScript is
+	// screened as the compiled JavaScript. ctx carries the actor. If Screen is nil, all code may
+	// run.
 	Screen func(ctx context.Context, lang brig.Language, source string) error
 	// ScreenTenant applies a tenant's own rules, after Screen. If it is nil,
 	// tenants cannot have rules.
@@ -104,8 +102,8 @@ type Options struct {
 	// BuildMissing makes the engine build a template's image on first use, if
 	// the template has packages.
 	BuildMissing bool
-	// Keys is the keyring that encrypts the stored secrets. If it is nil,
-	// secrets are not supported.
+	// Keys is the keyring for the encryption of stored secrets. If it is nil, secrets are not
+	// supported.
 	Keys *seal.Keyring
 	// Seed is the secret from which placeholders of secrets are derived. It
 	// must not be disclosed, and must not change.
@@ -125,10 +123,9 @@ type Options struct {
 	// AuditLines is the maximum number of audit log lines per tenant. Default
 	// unlimited.
 	AuditLines int64
-	// KeyInFile returns the file in the data directory that holds the key with
-	// the given ID, and the key's name on the command line. It returns empty
-	// strings if there is no such file. Each start of the server creates such a
-	// key again.
+	// KeyInFile returns the file in the data folder that holds the key with the given ID, and the
+	// key's name on the command line. It returns empty strings if there is no such file. Each start
+	// of the server recreates these keys.
 	KeyInFile func(id string) (file, name string)
 	// Region is the location of this server, for the log.
 	Region string
@@ -171,8 +168,8 @@ type Engine struct {
 
 var _ brig.Service = (*Engine)(nil)
 
-// New returns an Engine. It does not know the instances of an earlier Engine
-// until Recover has been called.
+// New returns an Engine. Recover must be called before it manages the instances of an earlier
+// Engine.
 func New(ctx context.Context, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -275,13 +272,13 @@ const closeTimeout = 5 * time.Second
 // Close waits for running calls, and ends the background work of the engine.
 // Instances continue to run.
 func (e *Engine) Close() {
-	left := make(chan struct{})
+	idle := make(chan struct{})
 	go func() {
 		e.calls.Wait()
-		close(left)
+		close(idle)
 	}()
 	select {
-	case <-left:
+	case <-idle:
 	case <-time.After(closeTimeout):
 	}
 	e.cancel()
@@ -306,8 +303,8 @@ func detachedContext(ctx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// Live returns the IDs of all sandboxes that have an instance, of every tenant.
-// It is for the wiring of the server; it must not be exposed to callers.
+// Live returns the IDs of all sandboxes that have an instance, of every tenant. It is only for the
+// server's own wiring, and must not be exposed to callers.
 func (e *Engine) Live() []string {
 	out := []string{}
 	e.sandboxes.updateEach(func(id brig.ID, s *sandbox) {

@@ -11,14 +11,14 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// Check implements brig.Gate. It records a rejection like a rejection of the
-// call itself. A call that Check admits passes the gate again when it is made.
+// Check implements brig.Gate. It records a rejection like a rejection of the call itself. The
+// admitted call itself passes the gate again.
 func (e *Engine) Check(ctx context.Context, op brig.Op, name string) error {
 	_, err := e.check(ctx, op, name)
 	return err
 }
 
-// check is like Check, and returns the sandbox's record.
+// check is like Check, but also returns the sandbox's record.
 func (e *Engine) check(ctx context.Context, op brig.Op, name string) (*brig.Record, error) {
 	v := &call{e: e.gate, callAudit: e.newAudit(ctx, op), checkOnly: true}
 	err := e.admit(ctx, v, name)
@@ -35,14 +35,14 @@ func (e *Engine) check(ctx context.Context, op brig.Op, name string) (*brig.Reco
 	return v.rec, err
 }
 
-// rejectOverload rejects a call before its body is read, if the call needs a
-// new sandbox anyway and the creation could not begin in time.
+// rejectOverload rejects a call before its body is read, if the call needs a new sandbox whose
+// creation could not begin in time.
 func (e *Engine) rejectOverload(v *call) error {
 	if v.op != brig.OpRun && v.op != brig.OpCreate {
 		return nil
 	}
 	if now := e.backends.Current(); len(now.Backends) != 1 || now.Backends[e.builtinID] == nil || e.pool.hasInstance() {
-		return nil // another provider or the pool may have a sandbox for it
+		return nil // another provider or the pool may serve the call
 	}
 	if err := e.capacity.CheckAdmission(v.actor.Tenant); err != nil {
 		return brig.AsError(err)
@@ -100,7 +100,7 @@ func (e *Engine) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
 // RotateKey implements brig.Service.
 func (e *Engine) RotateKey(ctx context.Context) (int, error) {
 	return do(ctx, e.gate, brig.OpRotateKey, "", func(v *call) (n int, err error) {
-		if err := e.noSecrets(); err != nil {
+		if err := e.checkSecretsStored(); err != nil {
 			return 0, err
 		}
 		// Complete the work even if the caller disconnects.
@@ -153,12 +153,12 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 		if !a.Close() {
 			return errInUse(name)
 		}
-		settled, err := a.awaitChanges(ctx)
+		releaseChanges, err := a.awaitChanges(ctx)
 		if err != nil {
 			a.Reopen()
 			return err
 		}
-		defer settled()
+		defer releaseChanges()
 		e.flushMu.Lock() // otherwise the usage would be written after the tenant's removal
 		defer e.flushMu.Unlock()
 		// The closed account admits no new sandboxes, but ended sandboxes keep
@@ -183,9 +183,9 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 	})
 }
 
-// deleteTenant deletes a tenant with its routing, which is a setting. The lock
-// prevents concurrent writes of the routing. The reload prevents a later tenant
-// of that name from inheriting the routing in memory.
+// deleteTenant deletes a tenant with its routing, which is a setting. The lock prevents concurrent
+// writes of the routing. The reload prevents a later tenant of the same name from inheriting the
+// routing in memory.
 func (e *Engine) deleteTenant(ctx context.Context, name string) error {
 	e.backends.Lock()
 	defer e.backends.Unlock()

@@ -80,10 +80,9 @@ func withRole(t *testing.T, role brig.Role) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: role})
 }
 
-// Every method of Service rejects a caller without a role and a caller whose
-// role is too weak. The error has the kind that the operation's row in brig.Ops
-// requires, and the audit log gets one event with the row's name. A method that
-// does not pass the gate fails this test.
+// Every method of Service rejects a caller without a role and a caller whose role
+// is below the one in the operation's row in brig.Ops. The rejection is recorded as
+// one audit event with the operation's name.
 func TestEveryMethodIsGated(t *testing.T) {
 	for _, op := range brig.Ops {
 		for _, c := range []struct {
@@ -169,8 +168,8 @@ func (f *failNthPut) Put(ctx context.Context, r *brig.Record, ev ...brig.Event) 
 
 func (f *failNthPut) Soon() brig.Store { return f }
 
-// If Create fails at any step, it leaves no instance and no record, and the
-// error does not mention the disk.
+// If Create fails at any step, it leaves no instance and no record, and its error
+// does not contain the internal cause.
 func TestCreateNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		h := newFixture(t, func(o *engine.Options) { o.Store = &failNthPut{Store: o.Store.(*mem.Store), n: n} })
@@ -210,7 +209,7 @@ func TestRecordIsWrittenBeforeInstance(t *testing.T) {
 	}
 }
 
-// A one-shot leaves no instance and no record, regardless of its outcome.
+// A run leaves no instance and no record, regardless of its outcome.
 func TestRunLeavesNoRecord(t *testing.T) {
 	for _, cmd := range [][]string{{"echo", "hi"}, {"exit", "3"}, {"oom"}, {"crash"}, {"nonsense"}, {"sleep", "9"}} {
 		h := newFixture(t, nil)
@@ -240,7 +239,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Close()
-	// A half-created sandbox, a dead sandbox, and an orphan.
+	// A sandbox whose creation was not completed, and an instance without a record.
 	half := &brig.Record{Sandbox: brig.Sandbox{ID: "half", Tenant: "acme", State: brig.Creating, Spec: brig.Spec{Name: "half"}}}
 	if err := h.store.Put(ctx, half); err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// withImageDefaults returns spec with the image's environment, working directory and user
-// filled in where neither the caller nor a template sets them. An image cannot
-// select root: a caller that wants root must request it.
+// withImageDefaults returns spec with the image's environment, working directory and user filled in
+// where neither the caller nor a template sets them. An image cannot select root: only an explicit
+// request runs as root.
 func withImageDefaults(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 	spec.Env = withImage(img, spec.Env)
 	if dir := img.Config.WorkingDir; spec.Dir == "" && dir != "/" {
@@ -38,10 +38,10 @@ func withImageDefaults(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 
 // entrypoint returns the command line of an image. Arguments from the caller
 // replace the image's own command.
-func entrypoint(img *brig.Image, given *brig.Command) ([]string, error) {
+func entrypoint(img *brig.Image, requested *brig.Command) ([]string, error) {
 	args := img.Config.Command
-	if given != nil && len(given.Argv) > 0 {
-		args = given.Argv
+	if requested != nil && len(requested.Argv) > 0 {
+		args = requested.Argv
 	}
 	argv := slices.Concat(img.Config.Entrypoint, args)
 	if len(argv) == 0 || argv[0] == "" {

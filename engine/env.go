@@ -47,11 +47,11 @@ func hasEnded(in brig.Instance) bool {
 func (e *env) hasEnded(ctx context.Context, in brig.Instance, id string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), execsTimeout)
 	defer cancel()
-	known, err := in.Execs(ctx)
+	execs, err := in.Execs(ctx)
 	if err != nil {
 		return hasEnded(in)
 	}
-	for _, k := range known {
+	for _, k := range execs {
 		if k.ExecID == id {
 			return k.Done || k.Draining
 		}
@@ -59,12 +59,12 @@ func (e *env) hasEnded(ctx context.Context, in brig.Instance, id string) bool {
 	return false
 }
 
-// awaitEnd waits up to the duration most for an instance to be reported as
-// ended, after an operation in it has failed.
-func (e *env) awaitEnd(ctx context.Context, in brig.Instance, most time.Duration) {
+// awaitEnd waits at most for the timeout until an instance is reported as ended, after an operation
+// in the instance has failed.
+func (e *env) awaitEnd(ctx context.Context, in brig.Instance, timeout time.Duration) {
 	select {
 	case <-in.Done():
-	case <-time.After(most):
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	case <-e.ctx.Done():
 	}
@@ -106,7 +106,7 @@ func (e *env) updateRecord(ctx context.Context, tenant string, id brig.ID, chang
 
 // updateRecordWith is like updateRecord, and writes events with the changed
 // record.
-func (e *env) updateRecordWith(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error, tell func(*brig.Record) []brig.Event) (*brig.Record, error) {
+func (e *env) updateRecordWith(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error, events func(*brig.Record) []brig.Event) (*brig.Record, error) {
 	for {
 		rec, err := e.Store.Get(ctx, tenant, string(id))
 		if err != nil {
@@ -119,7 +119,7 @@ func (e *env) updateRecordWith(ctx context.Context, tenant string, id brig.ID, c
 		if err := before.To(rec.State); err != nil {
 			return nil, err
 		}
-		err = e.Store.Put(ctx, rec, tell(rec)...)
+		err = e.Store.Put(ctx, rec, events(rec)...)
 		if brig.KindOf(err) != brig.FailedPrecondition {
 			return rec, err
 		}
@@ -133,9 +133,8 @@ func (e *env) isPendingDelete(id brig.ID) bool {
 	return e.sandboxes.get(id).pendingDelete != nil
 }
 
-// deleteRecord deletes the record of a sandbox that did not start. On a full
-// disk even the deletion may fail. The engine then hides the record until it is
-// deleted.
+// deleteRecord deletes the record of a sandbox that did not start. On a full disk, even the
+// deletion may fail. The engine then hides the record until a retry succeeds.
 func (e *env) deleteRecord(ctx context.Context, rec *brig.Record) {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
@@ -184,9 +183,9 @@ func (e *env) CountEgress(id brig.ID, bytes int64) error {
 	return p.ChargeEgress(bytes)
 }
 
-// tenantMessageBudget and serverMessageBudget are the budgets for the messages of
-// interpreters and tools that were not received in full, of one tenant and of the
-// server. One message has up to 64 MiB. The first 256 KiB of each process are exempt.
+// tenantMessageBudget and serverMessageBudget are the budgets of one tenant and of the server for
+// partially received messages of interpreters and tools. A message has at most 64 MiB. The first
+// 256 KiB of each process are exempt.
 const (
 	tenantMessageBudget = 128 << 20
 	serverMessageBudget = 512 << 20

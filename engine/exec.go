@@ -63,7 +63,7 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 			defer cancel(nil)
 			stop = cancel
 		}
-		reservation.SetStop(stop)
+		reservation.SetStopFunc(stop)
 		v.reservations = append(v.reservations, reservation)
 		v.markStarted()
 		xctx, s := span.Start(ctx, "exec")
@@ -92,7 +92,7 @@ const awaitInterval = time.Second
 // holdReservation holds the reservation of an execution that outlived its
 // caller or its server, until the execution ends.
 func (pg *programs) holdReservation(rec *brig.Record, in brig.Instance, execID string, reservation *quota.Reservation) {
-	reservation.SetStop(func(error) { pg.lifecycle.endOverQuota(rec.Tenant, rec.ID) })
+	reservation.SetStopFunc(func(error) { pg.lifecycle.endOverQuota(rec.Tenant, rec.ID) })
 	pg.background.Go(func() {
 		defer reservation.Release()
 		tick := time.NewTicker(awaitInterval)
@@ -171,7 +171,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 			pg.Log.ErrorContext(ctx, "failed to record the output of an execution so far", "exec", x.ExecID, "err", putErr)
 		}
 	case begun.Load() && setSandboxEnd(res, in):
-		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // it records the end of the sandbox
+		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // explainLoss records the end of the sandbox
 		x.Result = *res
 		return res, pg.recordExec(wctx, rec.Tenant, x)
 	default:
@@ -188,9 +188,9 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	return res, pg.lifecycle.renew(wctx, rec, in, 0)
 }
 
-// setSandboxEnd completes the result of a program that ended with its sandbox. It
-// returns false if the sandbox has not ended, or if it failed: its failure is an
-// error, and not the result of a program.
+// setSandboxEnd completes the result of a program that ended with its sandbox. It returns false if
+// the sandbox has not ended, or if the sandbox failed, which is an error and not the result of a
+// program.
 func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
 	if !hasEnded(in) {
 		return false
@@ -204,7 +204,7 @@ func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
 	return true
 }
 
-// setKilled sets the result of a program that ended with its sandbox.
+// setKilled sets the result of a program that was killed with its sandbox.
 func setKilled(res *brig.Result) {
 	res.Done, res.ExitCode, res.Signal = true, 137, "SIGKILL"
 }
@@ -250,8 +250,7 @@ func (pg *programs) recordExec(ctx context.Context, tenant string, x *brig.Execu
 	return err
 }
 
-// execLeaseMargin is how much longer a sandbox lives than the timeout of its
-// command.
+// execLeaseMargin is the minimum lease of a sandbox beyond the timeout of its command.
 const execLeaseMargin = 10 * time.Second
 
 // GetExec implements brig.Service.
@@ -279,17 +278,17 @@ func (pg *programs) ListExecs(ctx context.Context, name string) ([]*brig.Executi
 	})
 }
 
-// recoverExecs gets the outcomes of unrecorded executions from the instance.
-// Such an execution outlived its server or its caller. If the instance does not
-// respond, because it is frozen for example, the records stay as they are.
+// recoverExecs gets the outcomes of unrecorded executions from the instance. Such an execution
+// outlived its server or its caller. If the instance does not respond, for example because it is
+// frozen, the records stay unchanged.
 func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution) error {
 	open := openExecs(list)
 	if len(open) == 0 {
 		return nil
 	}
 	if in := pg.instance(rec.ID); in != nil {
-		known, err := pg.reportedExecs(ctx, in)
-		for _, k := range known {
+		reported, err := pg.reportedExecs(ctx, in)
+		for _, k := range reported {
 			if x := open[k.ExecID]; x != nil && k.Done {
 				if err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) { x.Result = k.Result }); err != nil {
 					return err
@@ -303,7 +302,7 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 	if rec.State.Lasts() {
 		return nil
 	}
-	// The instance is gone, and its executions have ended with it.
+	// The instance has ended, and its executions with it.
 	for _, x := range open {
 		if x.Done {
 			continue
@@ -325,7 +324,7 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 	return nil
 }
 
-// openExecs returns the executions of a list that are not done, by their ID.
+// openExecs returns the unfinished executions of a list, by ID.
 func openExecs(list []*brig.Execution) map[string]*brig.Execution {
 	open := map[string]*brig.Execution{}
 	for _, x := range list {
@@ -336,20 +335,20 @@ func openExecs(list []*brig.Execution) map[string]*brig.Execution {
 	return open
 }
 
-// reportedExecs returns the executions that an instance reports, and none if it does not
+// reportedExecs returns the executions that an instance reports, or none if the instance does not
 // respond in time.
 func (pg *programs) reportedExecs(ctx context.Context, in brig.Instance) ([]*brig.Execution, error) {
 	short, cancel := context.WithTimeout(ctx, execsTimeout)
 	defer cancel()
-	known, err := in.Execs(short)
+	reported, err := in.Execs(short)
 	if err != nil && short.Err() != nil && ctx.Err() == nil {
 		return nil, nil
 	}
-	return known, err
+	return reported, err
 }
 
-// completeExec records the outcome of an execution that was not done. Its record may come
-// from a list, which may lack output, so the change is made to the whole record.
+// completeExec records the outcome of an execution that was not done. The execution may come from a
+// list, which may lack output, so the change is applied to the stored record.
 func (pg *programs) completeExec(ctx context.Context, rec *brig.Record, x *brig.Execution, change func(*brig.Execution)) error {
 	whole, err := pg.Store.GetExec(ctx, rec.ID, x.ExecID)
 	if brig.KindOf(err) == brig.NotFound { // the sandbox was removed

@@ -13,8 +13,8 @@ func (e *Engine) Brokered(rec *brig.Record) []egress.Secret {
 	return e.network.brokeredSecrets(rec, e.egressOf(rec.ID))
 }
 
-// ReturnToPool returns a claimed sandbox to the pool. The pool itself must
-// never do that.
+// ReturnToPool returns a claimed instance to the pool, which the pool itself must
+// never do.
 func (e *Engine) ReturnToPool(id brig.ID, in brig.Instance) {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
@@ -25,11 +25,11 @@ func (e *Engine) ReturnToPool(id brig.ID, in brig.Instance) {
 	}
 }
 
-// TrimAll deletes all records beyond the limits, as housekeeping does.
+// TrimAll deletes all records beyond the limits, like the engine's housekeeping.
 func (e *Engine) TrimAll(ctx context.Context) error { return e.trimAll(ctx) }
 
-// PruneExpired removes records whose retention has expired, as housekeeping
-// does.
+// PruneExpired removes records whose retention has expired, like the engine's
+// housekeeping.
 func (e *Engine) PruneExpired(ctx context.Context) error { return e.pruneExpired(ctx) }
 
 // Users returns the number of calls that use a sandbox's instance.
@@ -65,15 +65,15 @@ func MaxSecrets(t interface{ Cleanup(func()) }, n int) { setMax(t, &maxTenantSec
 // MaxRecords sets the maximum numbers of secrets, keys, sessions and tool
 // variables, until the test ends.
 func MaxRecords(t interface{ Cleanup(func()) }, n int) {
-	for _, most := range []*int{&maxTenantSecrets, &maxKeys, &maxSessions, &maxToolVariables} {
-		setMax(t, most, n)
+	for _, limit := range []*int{&maxTenantSecrets, &maxKeys, &maxSessions, &maxToolVariables} {
+		setMax(t, limit, n)
 	}
 }
 
-func setMax(t interface{ Cleanup(func()) }, most *int, n int) {
-	was := *most
-	*most = n
-	t.Cleanup(func() { *most = was })
+func setMax(t interface{ Cleanup(func()) }, limit *int, n int) {
+	previous := *limit
+	*limit = n
+	t.Cleanup(func() { *limit = previous })
 }
 
 // DisableLocks disables the locks that serialize changes of a tenant's records,
@@ -84,7 +84,7 @@ func DisableLocks(t interface{ Cleanup(func()) }) {
 }
 
 // EgressQuotaUsedUp reports whether a sandbox's session denies all traffic because
-// its tenant's quota is used up.
+// its tenant's egress quota is exhausted.
 func (e *Engine) EgressQuotaUsedUp(id brig.ID) bool {
 	w := e.egressOf(id)
 	w.mu.Lock()
@@ -98,8 +98,8 @@ func (e *Engine) SessionUsage(id brig.ID) (sent, received int64) { return e.egre
 // CloseEgress closes a sandbox's session, like the removal of the sandbox.
 func (e *Engine) CloseEgress(id brig.ID) { e.egressOf(id).close() }
 
-// DisableRelays disables relays, so that an execution waits for a caller that
-// streams its output.
+// DisableRelays disables the relays, so that an execution waits for the caller that
+// receives its output.
 func (e *Engine) DisableRelays() { e.relays.Disable() }
 
 // RelayBudget sets the buffer budgets for slow callers, per tenant and for the
@@ -109,11 +109,12 @@ func (e *Engine) RelayBudget(tenant, all int) { e.relays = output.NewRelays(tena
 // Relayed returns the number of bytes that are buffered for slow callers.
 func (e *Engine) Relayed() int { return e.relays.Held() }
 
-// CountRefusals fetches the refused requests of each sandbox, as the engine
+// CountRefusals reads the counts of denials of each sandbox's kernel, as the engine
 // does each minute.
 func (e *Engine) CountRefusals() { e.countRefusals() }
 
-// StopFor ends a sandbox for a reason, as the engine does without a caller.
+// StopFor ends a sandbox for the given reason, like an end that no caller
+// requested.
 func (e *Engine) StopFor(ctx context.Context, rec *brig.Record, why brig.ExitReason) (*brig.Sandbox, error) {
 	return e.stopInstance(ctx, rec, 0, why)
 }

@@ -18,8 +18,7 @@ func TestFallback(t *testing.T) {
 		t.Error(got)
 	}
 	s.newestCloud("cloud").down.Store(true)
-	// The first call discovers the failure, and the later ones skip the
-	// provider.
+	// The first call detects the failure, and later calls skip the provider.
 	if got := providerOf(t, h, brig.Placement{}); got != "fake (fallback: cloud failed) cloud SB003" {
 		t.Error(got)
 	}
@@ -38,8 +37,8 @@ func TestFallback(t *testing.T) {
 	eventually(t, func() bool { return providerOf(t, h, brig.Placement{}) == "cloud (first of the order)" })
 }
 
-// Every acknowledged operation has one intent and one outcome, even if it was
-// attempted twice.
+// Each attempt of an operation has one intent and one outcome in the audit log, and
+// only one attempt succeeds.
 func TestFallbackAudit(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -87,7 +86,7 @@ func TestFallbackAudit(t *testing.T) {
 	}
 }
 
-// A run that no provider could execute does not count as usage.
+// A run that no provider could execute is not counted as usage.
 func TestFailedFallbackIsNotBilled(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

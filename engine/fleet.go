@@ -30,8 +30,7 @@ func (ps *providers) initialActive() string {
 	return cmp.Or(ps.Active, ps.builtinID)
 }
 
-// builtin returns the backend of the built-in provider. It owns
-// the pool and the images.
+// builtin returns the backend of the built-in provider. This provider owns the pool and the images.
 func (ps *providers) builtin() *placement.Backend {
 	return ps.backends.Current().Backends[ps.builtinID]
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// cloud is a second kind of provider: it creates fake instances, and can become
+// cloud is a provider of a second kind. It creates fake instances, and can be made
 // unreachable.
 type cloud struct {
 	fake.Provider
@@ -158,7 +158,8 @@ func providerOf(t *testing.T, h *fixture, place brig.Placement) string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%s) %s", o.Route.Provider, o.Route.Reason, strings.Join(tried, ", ")))
 }
 
-// A provider's key is not sent to another address unless the caller knows the key.
+// A change of a provider's address requires its key again, so that a caller without
+// the key cannot have it sent elsewhere.
 func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -215,7 +216,7 @@ func TestConfigureProvider(t *testing.T) {
 	if now := s.newestCloud("cloud"); now == first || now.config.Key != cloudKey || now.config.Timeout != 7 {
 		t.Errorf("the change: %+v", now.config)
 	}
-	eventually(t, first.closed.Load) // closed when its last instance is gone
+	eventually(t, first.closed.Load) // it is closed when its last instance has ended
 	if p.Terms.Region != "eu" {
 		t.Errorf("terms %+v", p.Terms)
 	}
@@ -270,7 +271,8 @@ func TestConfigureProvider(t *testing.T) {
 	}
 }
 
-// A failed provider test changes nothing.
+// A failed provider test does not change the settings. A successful test leaves no
+// records and instances.
 func TestProviderTests(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -316,7 +318,8 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 	begin := time.Now()
 	for range 4 {
 		wg.Go(func() {
-			// On a busy host all runs could end before the provider changes.
+			// On a busy host, all runs could end before the first change of the
+			// provider.
 			for begun.Add(1) <= runs || !both() && time.Since(begin) < 20*time.Second {
 				o, err := echo(t, h, brig.Placement{})
 				if err != nil {
@@ -360,8 +363,8 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Within a second, a server applies settings that another server or an operator
-// wrote to the store.
+// A server applies settings that another server or an operator wrote to the store
+// within a second.
 func TestHotReload(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -425,7 +428,7 @@ func TestRoutingSkipsUnenforcingProviders(t *testing.T) {
 
 // A new server recovers the sandboxes of a configured provider. A sandbox whose
 // provider is no longer configured can still be removed.
-func TestRecoverElsewhere(t *testing.T) {
+func TestRecoverConfiguredProvider(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", func(c *brig.ProviderConfig) { c.Activate = true })
@@ -488,7 +491,7 @@ func (r *runner) Run(_ context.Context, _ brig.ID, p brig.Program, sio brig.IO) 
 	return &brig.Outcome{Result: brig.Result{Done: true, Stdout: brig.Output{Head: []byte(fmt.Sprint(p.Command, p.Timeout > 0, p.Limits.Memory > 0))}}}, nil
 }
 
-func TestProviderForRunsOnly(t *testing.T) {
+func TestRunsOnlyProvider(t *testing.T) {
 	far := &runner{fail: func(int64) error { return nil }}
 	h, _ := newCloudFixture(t, func(o *engine.Options) {
 		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.ProviderEnv, *struct{}) (brig.Provider, error) { return far, nil }))
@@ -521,9 +524,9 @@ func TestProviderForRunsOnly(t *testing.T) {
 	if box, err := h.Create(ctx, brig.Spec{}); err != nil || box.Provider != "fake" {
 		t.Errorf("a sandbox that stays goes to who has them: %+v, %v", box, err)
 	}
-	// A program that may have begun is run again only if it had no effect
-	// outside its sandbox. A program with an input stream is not run again,
-	// because the stream can be read only once.
+	// A program that may have started is retried only if it cannot have had effects
+	// outside its sandbox. A program with an input stream is not retried, because
+	// the stream can be read only once.
 	began := brig.WithRetry(brig.Errorf(brig.Unavailable, "it went away"), brig.RetryContained)
 	far.fail = func(int64) error { return began }
 	if got := providerOf(t, h, brig.Placement{}); got != "fake (fallback: far failed) far SB009" {
@@ -538,7 +541,7 @@ func TestProviderForRunsOnly(t *testing.T) {
 	}
 }
 
-// A provider's secret is sealed again with the newest key when keys rotate.
+// A key rotation encrypts a provider's secret with the new key.
 func TestProviderSecretsRotate(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	// followInterval is how often a followed log is read again after its end. A read
-	// at the end of a file costs little.
+	// followInterval is the interval between reads at the end of a followed log. A read at the end
+	// of a file is cheap.
 	followInterval = 250 * time.Millisecond
-	// A log whose provider can only read it whole is read again after rereadFactor
-	// times the duration of the last read, but not before rereadInterval.
+	// If a provider can read a log only as a whole, the log is read again after rereadFactor times
+	// the duration of the last read, but not before rereadInterval.
 	rereadInterval = time.Second
 	rereadFactor   = 10
-	// rereadBuffer is the approximate size in bytes of the part of such a log that a
-	// follower keeps in memory.
+	// rereadBuffer is the approximate number of bytes of such a log that a follower keeps in
+	// memory.
 	rereadBuffer = 64 << 10
-	// maxTimestampSize is the maximum length in bytes of the time of a line.
+	// maxTimestampSize is the maximum length of a line's timestamp, in bytes.
 	maxTimestampSize = 64
 )
 
-// logSource is a log that can be read further after io.EOF. complete marks the log as final. move
-// continues it in another instance of the sandbox.
+// logSource is a log that can be read further after io.EOF. complete marks the log as final, and
+// move continues the log in another instance of the sandbox.
 type logSource interface {
 	io.ReadCloser
 	complete()
 	move(in brig.Instance)
 }
 
-// followedLog is the log of a sandbox that a caller follows. It ends with the sandbox. It
-// counts as use of the sandbox, but does not prevent a pause, as a session: the stream goes
-// on when another call resumes the sandbox.
+// followedLog is the log of a sandbox that a caller follows. It ends with the sandbox. Like a
+// session, it counts as use of the sandbox, but does not prevent a pause: the stream continues when
+// another call resumes the sandbox.
 type followedLog struct {
 	l       *lifecycle
 	rec     *brig.Record
-	in      brig.Instance // the latest one: only Read uses it
+	in      brig.Instance // the latest instance; only Read uses this field
 	ctx     context.Context
 	cancel  context.CancelFunc
 	release func()
@@ -51,11 +51,11 @@ type followedLog struct {
 	mu        sync.Mutex // guards the fields below
 	source    logSource
 	readAhead []byte // output that was read ahead from source
-	ended     bool   // nothing is added any more
+	ended     bool   // the log is complete
 }
 
-// followLog returns the log of a sandbox, of which it keeps the last lines if o.Tail is not
-// zero, and later output until the sandbox ends or the reader is closed.
+// followLog returns the log of a sandbox and its later output, until the sandbox ends or the reader
+// is closed. If o.Tail is not zero, the reader starts with the last o.Tail lines.
 func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o brig.LogOptions) (_ io.ReadCloser, err error) {
 	release, err := l.streams.open(v)
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 	return f, nil
 }
 
-// skipToTail reads a log until its last o.Tail lines begin, and returns the part of
-// them that it has read. It counts the lines in another reader, so that it need not keep them.
+// skipToTail skips all but the last o.Tail lines of a log, and returns the part of these lines that
+// is already buffered. It counts the lines with a second reader, so that it need not buffer them.
 func skipToTail(ctx context.Context, in brig.Instance, source logSource, o brig.LogOptions) ([]byte, error) {
 	whole, err := openLogSource(ctx, in, o.Times)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *followedLog) readOnce(p []byte) (n int, ended bool, err error) {
 	return n, f.ended, err
 }
 
-// wait waits until there may be more output, or the end of the sandbox.
+// wait waits until there may be more output, or until the sandbox ends.
 func (f *followedLog) wait() error {
 	var done <-chan struct{}
 	if !hasEnded(f.in) {
@@ -190,27 +190,27 @@ func (f *followedLog) Close() error {
 	return f.source.Close()
 }
 
-// growingLog is a log that its provider reads on.
+// growingLog is a log whose provider can continue reading after its end.
 type growingLog struct{ io.ReadCloser }
 
 func (growingLog) complete()          {}
 func (growingLog) move(brig.Instance) {}
 
-// rereadLog is a log that its provider can only read whole. It returns whole lines, and
-// recognizes those that it has returned by their times. Only of a line that is longer than
-// rereadBuffer it returns parts.
+// rereadLog is a log that its provider can read only as a whole. It returns whole lines, and
+// recognizes already returned lines by their timestamps. It returns a line in parts only if the
+// line is longer than rereadBuffer.
 type rereadLog struct {
 	ctx   context.Context
 	in    brig.Instance
 	times bool
-	whole bool // nothing is added any more, so the last line is complete
+	whole bool // the log is final, so its last line is complete
 	next  time.Time
-	rest  bytes.Buffer // output that was read and not returned yet
+	rest  bytes.Buffer // output that was read but not returned yet
 	pass  *logPass     // nil between two reads of the log
 
-	// The position: all lines before the time last were returned, and the first count
-	// lines of that time. Of the last one of these only the first part bytes were
-	// returned, if part is not zero.
+	// The position: all lines before the time last were returned, and the first count lines with
+	// that time. If part is not zero, only the first part bytes of the last of these lines were
+	// returned.
 	last  time.Time
 	count int
 	part  int
@@ -221,12 +221,12 @@ type rereadLog struct {
 type logPass struct {
 	log      io.ReadCloser
 	lines    *bufio.Reader
-	complete bool          // nothing was added after its begin
-	spent    time.Duration // the time for reading, without that of the caller
+	complete bool          // the log was final before the read began
+	spent    time.Duration // the time spent reading, without the caller's time
 
-	seen   int // the number of lines with the time rereadLog.last
-	offset int // the bytes of the current line that were read
-	skip   int // the bytes of the current line that are not returned
+	seen   int // the number of lines read with the time rereadLog.last
+	offset int // the number of bytes read of the current line
+	skip   int // the number of leading bytes of the current line to skip
 }
 
 // Read implements io.Reader.
@@ -263,7 +263,7 @@ func (r *rereadLog) reread() error {
 		if atEnd && (len(text) == 0 || !p.complete) {
 			r.next = time.Now().Add(max(rereadInterval, rereadFactor*(p.spent+time.Since(begin))))
 			if r.whole && !p.complete {
-				r.next = time.Time{} // the last lines may have come after the begin
+				r.next = time.Time{} // the last lines may have been added after the read began
 			}
 			return r.Close()
 		}
@@ -273,8 +273,8 @@ func (r *rereadLog) reread() error {
 	return nil
 }
 
-// add adds the next bytes of a line to r.rest, unless they were returned before. ended
-// reports whether the line ends with them.
+// add adds the next bytes of a line to r.rest, unless they were returned before. ended reports
+// whether the line ends with these bytes.
 func (r *rereadLog) add(text []byte, ended bool) {
 	p := r.pass
 	if p.offset == 0 {
@@ -296,8 +296,8 @@ func (r *rereadLog) add(text []byte, ended bool) {
 // allOfLine is the logPass.skip of a line that was returned before.
 const allOfLine = math.MaxInt
 
-// beginLine moves the position to a line, of which it gets the beginning, and returns how
-// many of its bytes are not returned.
+// beginLine moves the position to the line that begins with text, and returns how many bytes of the
+// line to skip.
 func (r *rereadLog) beginLine(text []byte) (skip int) {
 	head := string(text[:min(len(text), maxTimestampSize)])
 	at, after, _ := brig.CutLogTime(head)

@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// killPatience is how long the engine tries to kill a program alone. Then it ends the
-	// sandbox, because it guarantees the time limits, whatever the agent does.
-	killPatience = 30 * time.Second
-	// killAttempt is the maximum duration of one attempt. A provider repeats its request
-	// to an agent that is slow, for up to two minutes.
+	// killTimeout is how long the engine tries to kill only the program. Afterwards the engine
+	// ends the sandbox, because it guarantees the time limits even if the agent does not cooperate.
+	killTimeout = 30 * time.Second
+	// killAttempt is the maximum duration of one attempt. A provider repeats its request to a slow
+	// agent for up to two minutes.
 	killAttempt = 150 * time.Second
 	killPause   = 250 * time.Millisecond // between the first two attempts
-	// maxKillPause is the maximum pause between two attempts. It doubles up to there.
+	// maxKillPause is the maximum pause between two attempts. The pause doubles after each attempt.
 	maxKillPause = 30 * time.Second
 )
 
-// killProgram kills a program and its children, and tries again if that fails. It
-// returns false if the sandbox must end instead: while its provider can be reached, the
-// program cannot be killed. It returns true if the server ends: the next one enforces the
-// time limits.
+// killProgram kills a program and its children, and retries after errors. It returns false if the
+// sandbox must be ended instead, because the program cannot be killed although the provider is
+// reachable. It returns true if the server ends, because the next server enforces the time limits.
 func (l *lifecycle) killProgram(rec *brig.Record, in brig.Instance, p brig.Process) bool {
 	base := l.ctx
-	if base.Err() != nil { // one attempt also while the engine closes
+	if base.Err() != nil { // make one attempt even while the engine closes
 		base = context.WithoutCancel(base)
 	}
 	_, mayBeUnreachable := l.checkerOf(rec)
@@ -37,10 +36,10 @@ func (l *lifecycle) killProgram(rec *brig.Record, in brig.Instance, p brig.Proce
 			return true
 		}
 		l.Log.WarnContext(base, "failed to kill a program; retrying", "sandbox", rec.ID, "err", err)
-		if reached && time.Since(begin) >= killPatience {
+		if reached && time.Since(begin) >= killTimeout {
 			return false
 		}
-		// A sandbox that cannot be reached may be in order, and could not be ended either.
+		// An unreachable sandbox may be healthy, and could not be ended either.
 		if now := l.isReachable(rec); !now || !reached {
 			reached, begin = now, time.Now()
 			if now {
@@ -51,8 +50,8 @@ func (l *lifecycle) killProgram(rec *brig.Record, in brig.Instance, p brig.Proce
 	}
 }
 
-// awaitRetry waits before the next attempt to end something, and returns the next pause.
-// It returns early if the instance or the server ends.
+// awaitRetry waits for the pause between two attempts, and returns the next pause. It returns early
+// if the instance or the server ends.
 func (l *lifecycle) awaitRetry(in brig.Instance, pause time.Duration) time.Duration {
 	select {
 	case <-in.Done():
@@ -62,8 +61,8 @@ func (l *lifecycle) awaitRetry(in brig.Instance, pause time.Duration) time.Durat
 	return min(2*pause, maxKillPause)
 }
 
-// checkerOf returns the check of a sandbox's provider, and whether the provider may be
-// unreachable. The check is nil if the provider does not exist any more.
+// checkerOf returns the checker of a sandbox's provider, and whether the provider may be
+// unreachable. The checker is nil if the provider no longer exists.
 func (l *lifecycle) checkerOf(rec *brig.Record) (c brig.Checker, mayBeUnreachable bool) {
 	backend, err := l.providers.backendOf(&rec.Sandbox)
 	if err != nil {
@@ -79,12 +78,12 @@ func (l *lifecycle) isReachable(rec *brig.Record) bool {
 	if c == nil {
 		return !mayBeUnreachable
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, killPatience)
+	ctx, cancel := context.WithTimeout(l.ctx, killTimeout)
 	defer cancel()
 	return c.Check(ctx) == nil
 }
 
-// tryKill makes one attempt. A frozen sandbox must be awake for it.
+// tryKill makes one attempt to kill a program. It thaws a frozen sandbox for the attempt.
 func (l *lifecycle) tryKill(ctx context.Context, rec *brig.Record, in brig.Instance, p brig.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, killAttempt)
 	defer cancel()
@@ -96,15 +95,15 @@ func (l *lifecycle) tryKill(ctx context.Context, rec *brig.Record, in brig.Insta
 	return p.Kill(ctx)
 }
 
-// endProgram kills a program and its children, or ends the sandbox if it cannot.
+// endProgram kills a program and its children, or ends the sandbox if they cannot be killed.
 func (l *lifecycle) endProgram(rec *brig.Record, in brig.Instance, p brig.Process) {
 	if !l.killProgram(rec, in, p) {
 		l.endSandbox(rec, in, 0, brig.AgentLost)
 	}
 }
 
-// stopUntilEnded ends an instance, and tries again if that fails, until the instance has
-// ended or the server ends.
+// stopUntilEnded ends an instance, and retries after errors until the instance has ended or the
+// server ends.
 func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, why brig.ExitReason) {
 	for pause := killPause; ; pause = l.awaitRetry(in, pause) {
 		if l.ctx.Err() != nil && pause > killPause {
@@ -121,7 +120,7 @@ func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, why brig.ExitRe
 }
 
 // endProgramLater calls endProgram in the background, for a program that a call could not kill in
-// its time.
+// time.
 func (l *lifecycle) endProgramLater(rec *brig.Record, in brig.Instance, p brig.Process) {
 	l.background.Go(func() { l.endProgram(rec, in, p) })
 }

@@ -22,8 +22,8 @@ func failKills(p *hookedProvider, n int32) {
 	}})
 }
 
-// A cell ends in its time although the first attempt to kill its interpreter fails.
-// If none succeeds, its sandbox ends.
+// A cell ends soon after its timeout even if the first attempt to kill its
+// interpreter fails. If no attempt succeeds, the engine ends the sandbox.
 func TestCellTimesOutAfterFailedKills(t *testing.T) {
 	for fails, within := range map[int32]time.Duration{1: 8 * time.Second, 1 << 30: 50 * time.Second} {
 		withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
@@ -47,8 +47,8 @@ func TestCellTimesOutAfterFailedKills(t *testing.T) {
 	}
 }
 
-// A kill that is repeated does not hit the next run, and does not end the sandbox, if the
-// code has ended meanwhile. The kill of a run that ends at that moment counts for that run.
+// If a run ends while the engine repeats a failed kill, neither the next run nor the sandbox is
+// ended. A kill that succeeds at the moment when the run ends counts for that run.
 func TestKillOfEndedRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails int32
@@ -92,7 +92,8 @@ func TestKillOfEndedRun(t *testing.T) {
 	}
 }
 
-// A process ends in its time in the same way.
+// A process ends soon after its timeout even if the first attempt to kill it fails.
+// If no attempt succeeds, the engine ends the sandbox.
 func TestProcessTimesOutAfterFailedKills(t *testing.T) {
 	for fails, within := range map[int32]time.Duration{1: 3 * time.Second, 1 << 30: 40 * time.Second} {
 		withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -117,7 +118,7 @@ func TestProcessTimesOutAfterFailedKills(t *testing.T) {
 	}
 }
 
-// An interpreter that a restart could not kill does not continue without a context.
+// An interpreter that a restart of its context could not kill is killed later.
 func TestRestartAfterFailedKill(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x here"})
@@ -137,7 +138,8 @@ func TestRestartAfterFailedKill(t *testing.T) {
 	})
 }
 
-// A run ends in its time although the first attempt to stop its instance fails.
+// A run ends soon after its timeout even if the first attempt to stop its instance
+// fails.
 func TestRunTimesOutAfterFailedStop(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		var tried atomic.Int32
@@ -170,8 +172,8 @@ func (p *outage) Check(context.Context) error {
 	return nil
 }
 
-// A sandbox whose provider is unreachable while its program is killed is not ended: the
-// program is killed later.
+// If the provider is unreachable when a program is to be killed, the engine kills the program
+// later instead of ending the sandbox.
 func TestKillAfterOutage(t *testing.T) {
 	remote := &outage{}
 	withFakeClock(t, engine.Options{Provider: remote}, func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -198,7 +200,7 @@ func TestKillAfterOutage(t *testing.T) {
 	})
 }
 
-// A forced end of a sandbox that fails is repeated, with growing pauses.
+// A failed forced end of a sandbox is repeated at increasing intervals.
 func TestForcedEndIsRepeated(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x here"})

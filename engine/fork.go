@@ -18,16 +18,14 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// restoredEnv is the variable of a sandbox with a script that runs in each copy
-// before its callers can use it. The script can make programs with random generators
-// of their own reseed them.
+// restoredEnv is the variable of a sandbox with a script that runs in each copy before its callers
+// can use it. The script can, for example, reseed the random generators of programs.
 const restoredEnv = "BRIG_RESTORED"
 
-// restoredTimeout is the time limit of that script.
+// restoredTimeout is the time limit of the script in restoredEnv.
 const restoredTimeout = 30 * time.Second
 
-// maxFormer is the maximum number of sandboxes whose placeholders of secrets a
-// sandbox accepts.
+// maxFormer is the maximum number of earlier sandboxes whose secret placeholders a copy accepts.
 const maxFormer = 16
 
 // forks creates copies of running sandboxes.
@@ -73,9 +71,8 @@ func (f *forks) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig
 	})
 }
 
-// completeFork checks a request, and returns the spec of the copies and their
-// number. The caller must be allowed to create such a sandbox now, although the
-// original exists already.
+// completeFork checks a request, and returns the spec of the copies and their number. The caller
+// must be allowed to create such a sandbox now, even though the original already exists.
 func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spec brig.Spec, n int, err error) {
 	if n = max(o.Count, 1); o.Count < 0 || n > brig.MaxForks {
 		return spec, 0, brig.InvalidField("count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
@@ -122,15 +119,15 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 		return spec, 0, brig.Errorf(brig.FailedPrecondition, "sandbox %q is a copy of a copy, %d times over", v.rec.Spec.Name, maxFormer).
 			WithHint("fork an earlier sandbox, or create one; without secrets there is no such limit")
 	}
-	return spec, n, checkSavable(v.rec, "forked", keptOnly(v.rec))
+	return spec, n, checkSavable(v.rec, "forked", isFilesOnly(v.rec))
 }
 
-// checkImage checks that the tenant may still use the image of a sandbox. AllowsRef lets
-// every digest pass, so the image of a digest is looked at too. That of a name is not: the
-// name may belong to a newer image now, for example after an update of the host.
+// checkImage checks that the tenant may still use the image of a sandbox. CheckRef accepts every
+// digest, so the image of a digest is checked, too. The image of a name is not checked: the name
+// may refer to a newer image now, for example after an update of the host.
 func (f *forks) checkImage(ctx context.Context, v *call) error {
 	ref := v.rec.Spec.Image
-	if err := v.tenantLimits.AllowsRef(ref); err != nil || !strings.HasPrefix(ref, "sha256:") {
+	if err := v.tenantLimits.CheckRef(ref); err != nil || !strings.HasPrefix(ref, "sha256:") {
 		return err
 	}
 	_, backend, err := f.providers.saverOf(v.rec)
@@ -141,11 +138,11 @@ func (f *forks) checkImage(ctx context.Context, v *call) error {
 	if err != nil {
 		return err
 	}
-	return v.tenantLimits.AllowsImage(img)
+	return v.tenantLimits.CheckImage(img)
 }
 
-// fork makes n copies of the sandbox of a call. If it fails, it leaves no copy
-// behind, and the original is as it was.
+// fork makes n copies of the sandbox of a call. If it fails, it leaves no copy behind, and the
+// original is unchanged.
 func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*pendingCopy, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
@@ -201,11 +198,12 @@ type forkOrigin struct {
 	save       *brig.Save
 	id         brig.SaveID
 	executions int    // number of processes in the save
-	release    func() // called when no copy needs the save any more
+	release    func() // called when no copy needs the save anymore
 }
 
-// originOf returns the state of a sandbox: the save of a paused one, which cannot be
-// resumed until release is called, or else a new save, which release removes.
+// originOf returns the state of a sandbox for copies. For a paused sandbox it is the existing save,
+// and the sandbox cannot be resumed until release is called. Otherwise it is a new save, which
+// release removes.
 func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record) (_ *forkOrigin, err error) {
 	if rec.State == brig.Paused {
 		endMove, err := f.pauses.beginSave(ctx, rec)
@@ -243,8 +241,8 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placeme
 	return o, nil
 }
 
-// unpackOrigin unpacks the save of a paused sandbox. That is as much work as a creation,
-// so it takes a creation slot, as a resume does.
+// unpackOrigin unpacks the save of a paused sandbox. Unpacking is as much work as a creation, so it
+// takes a creation slot, as a resume does.
 func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Record) error {
 	if rec.SaveKey == nil {
 		return nil
@@ -257,8 +255,8 @@ func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Re
 	return f.pauses.packs.unpack(ctx, saver, rec)
 }
 
-// discardSave removes a save that no copy needs any more. The attributes, for the log,
-// name its origin.
+// discardSave removes a save that no copy needs anymore. The log attributes in origin name the
+// origin of the save.
 func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
@@ -269,11 +267,11 @@ func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.Save
 
 // pendingCopy is a copy that is being made.
 type pendingCopy struct {
-	*machine // its in is nil until it is restored
+	*machine // the field in is nil until the copy is restored
 	taken    *allocation
 }
 
-// reserve takes the quota and the places at the provider for all copies.
+// reserve reserves the quota and the capacity of the provider for all copies.
 func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int) (copies []*pendingCopy, err error) {
 	defer func() {
 		if err == nil {
@@ -283,9 +281,9 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 			c.taken.release()
 		}
 	}()
-	most := f.backends.Current().Terms[backend.ID].Max
+	limit := f.backends.Current().Terms[backend.ID].Max
 	for range n {
-		taken, err := f.allocateNew(v, backend, most, spec)
+		taken, err := f.allocateNew(v, backend, limit, spec)
 		if err != nil {
 			return copies, err
 		}
@@ -294,11 +292,11 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 	return copies, nil
 }
 
-// reserveExecutions takes the quota for the processes of all copies.
+// reserveExecutions reserves the quota for the processes of all copies.
 func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy) (err error) {
 	for _, c := range copies {
 		if c.taken.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
-			return err // discard releases those of the other copies
+			return err // discard releases the reservations of the other copies
 		}
 	}
 	return nil
@@ -323,13 +321,13 @@ func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *b
 // acquireSlot takes a creation slot, as capacity.Limiter.Acquire does.
 type acquireSlot func(ctx context.Context, tenant string, since time.Time) (release func(), err error)
 
-// noSlot is for a save whose copies take their own slots.
+// noSlot is the acquireSlot for a save whose copies take their own slots.
 func noSlot(context.Context, string, time.Time) (func(), error) { return func() {}, nil }
 
-// saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait
-// only for the save, which completes even if the caller disconnects. The slot is taken
-// only for the save, because the guest determines how long its interpreters take to park.
-// saveOrigin returns the number of processes in the save, too.
+// saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait only for
+// the save, which completes even if the caller disconnects. The slot is held only during the save,
+// because the guest determines how long its interpreters take to park. saveOrigin also returns the
+// number of processes in the save.
 func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
 	endMove, err := f.pauses.beginSave(ctx, rec)
 	if err != nil {
@@ -348,7 +346,7 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *place
 	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, 0, err
 	}
-	// No call can use the sandbox while this waits.
+	// No call can use the sandbox during this wait.
 	soon, cancelWait := context.WithTimeoutCause(ctx, capacity.ServerMaxWait, brig.Errorf(brig.RateLimited, "no copy could be made within %v", capacity.ServerMaxWait))
 	release, err := acquire(soon, rec.Tenant, time.Now())
 	cancelWait()
@@ -384,9 +382,8 @@ func (f *forks) keepRefusals(id brig.ID, in brig.Instance) (restore func()) {
 	}
 }
 
-// keepReservation keeps the reservation of a sandbox while its instance is detached.
-// The quota would otherwise be free for another sandbox. The returned function puts it
-// back.
+// keepReservation keeps the reservation of a sandbox while its instance is detached. Otherwise,
+// another sandbox could use the quota. The returned function puts the reservation back.
 func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 	var was *quota.Reservation
 	var w *egressSession
@@ -400,8 +397,8 @@ func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 	}
 }
 
-// restoreAll records and restores all copies, as many concurrently as there are
-// processors. After the first error it begins no more.
+// restoreAll records and restores all copies, up to one per CPU concurrently. After the first
+// error, it begins no further restores.
 func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin, copies []*pendingCopy) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -429,9 +426,8 @@ func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin,
 	return context.Cause(ctx)
 }
 
-// restoreCopy records and restores one copy, and gives it its own identity, network
-// and random numbers. The copy remains in the state Creating, so no other call can use
-// it yet.
+// restoreCopy records and restores one copy with its own identity, network and random numbers. The
+// copy remains in the state Creating, so no other call can use it yet.
 func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin, c *pendingCopy) error {
 	release, err := f.capacity.Acquire(ctx, c.rec.Tenant, time.Now())
 	if err != nil {
@@ -462,7 +458,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 		return err
 	}
 	c.taken.reservation.Start()            // the guest's programs run, even those of a copy that is discarded
-	f.track(c.rec.ID, c.taken.reservation) // before it has a network, whose traffic is charged to it
+	f.track(c.rec.ID, c.taken.reservation) // before the network, whose traffic is charged
 	release()                              // the guest determines how long the rest takes
 	if o.save.FilesOnly {
 		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
@@ -479,8 +475,8 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	return f.interpreters.continueCopy(ctx, c.machine, c.taken.executions, o.save.At)
 }
 
-// continueCopy takes over the programs of a copy that was restored from a save of this
-// time. The reservations are those of its processes.
+// continueCopy takes over the programs of a copy that was restored from a save of the time saved.
+// executions are the reservations of its processes.
 func (i *interpreters) continueCopy(ctx context.Context, m *machine, executions []*quota.Reservation, saved time.Time) error {
 	i.holdCarried(m.rec.ID, executions)
 	how := attachment{continued: true, copied: true, paused: max(i.Now().Sub(saved), 0)}
@@ -490,26 +486,25 @@ func (i *interpreters) continueCopy(ctx context.Context, m *machine, executions 
 	return runRestored(ctx, m.rec, m.in)
 }
 
-// runRestored runs the script that a sandbox has for its copies, if any.
+// runRestored runs the sandbox's script for copies, if there is one.
 func runRestored(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	script := rec.Spec.Env[restoredEnv]
 	if script == "" {
 		return nil
 	}
-	said := output.NewCapture(maxQuotedOutput)
-	r, err := in.Exec(ctx, newExecID(), inSandbox(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: said, Stderr: said})
+	captured := output.NewCapture(maxQuotedOutput)
+	r, err := in.Exec(ctx, newExecID(), inSandbox(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: captured, Stderr: captured})
 	if err != nil {
 		return err
 	}
 	if r.ExitCode != 0 {
-		return brig.Errorf(brig.FailedPrecondition, "the script in %s ended with the exit code %d in a copy: %q", restoredEnv, r.ExitCode, string(said.Output().Head)).
+		return brig.Errorf(brig.FailedPrecondition, "the script in %s ended with the exit code %d in a copy: %q", restoredEnv, r.ExitCode, string(captured.Output().Head)).
 			WithHint("make it succeed in every copy, or leave the variable out")
 	}
 	return nil
 }
 
-// copyEvent returns the audit event of a copy. The event of the call itself is about
-// the original.
+// copyEvent returns the audit event of a copy. The event of the call itself describes the original.
 func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 	a := v.nestedAudit()
 	a.id = rec.ID

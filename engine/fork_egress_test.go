@@ -18,10 +18,11 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// toNet allows the network of the test.
+// toNet allows connections to the network of the tests.
 var toNet = brig.Egress{Rules: []brig.EgressRule{{CIDR: "203.0.113.0/24", Ports: []int{9}}}}
 
-// outside is where all connections of an engine's sandboxes end. It counts the bytes.
+// outside is the remote end of all connections of an engine's sandboxes. It counts the bytes that
+// it receives.
 type outside struct{ got atomic.Int64 }
 
 func (s *outside) Write(p []byte) (int, error) {
@@ -55,8 +56,8 @@ func segment(flags header.TCPFlags, seq, ack uint32, data []byte) []byte {
 	return b
 }
 
-// upload sends n bytes to the outside, as a program of a sandbox would, and waits until
-// they have arrived.
+// upload sends n bytes to the outside, like a program of a sandbox, and waits until they have
+// arrived.
 func (s *outside) upload(t *testing.T, link *fake.Link, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -138,7 +139,7 @@ func TestForkedTrafficCounts(t *testing.T) {
 	}
 }
 
-// A fork does not lose the traffic that the original has had since the last count.
+// A fork does not lose the traffic of the original since the last count.
 func TestForkCountsOriginal(t *testing.T) {
 	var net outside
 	h := newFixture(t, net.options)

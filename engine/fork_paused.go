@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// forkPaused makes a paused copy of the sandbox of a call. The copy has the save of the
-// original, and no instance. The original continues to run.
+// forkPaused makes a paused copy of the sandbox of a call. The copy has a save of the original, but
+// no instance. The original continues to run.
 func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *brig.Record, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
@@ -61,6 +61,6 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 		return nil, err
 	}
 	f.track(rec.ID, reserved)
-	f.pauses.packs.later(rec, f.PackAfter)
+	f.pauses.packs.schedule(rec, f.PackAfter)
 	return rec, nil
 }

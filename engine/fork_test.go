@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// wantOnly fails the test unless the named sandbox is the only one, is running, and has
-// the only instance and no save.
+// wantOnly fails the test unless the named sandbox is the only sandbox, is running, and has the
+// only instance, and there are no saves.
 func (h *fixture) wantOnly(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	page, err := h.List(ctx, brig.ListOptions{})
@@ -32,8 +32,8 @@ func (h *fixture) wantOnly(t *testing.T, ctx context.Context, name string) {
 	wantNote(t, ctx, h, name)
 }
 
-// Copies are sandboxes of their own with the files of the original. The audit log has
-// the call as an event of the original, and an event for each copy.
+// Copies are independent sandboxes with the files of the original. The audit log has events for
+// the call on the original, and one event for each copy.
 func TestFork(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -91,9 +91,9 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A fork that is not possible fails with the reason. It creates no copies, and the original
+// A fork that is not possible fails with a specific error. It creates no copies, and the original
 // continues to run.
-func TestForkRefusals(t *testing.T) {
+func TestForkErrors(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	h.box(t, ctx, brig.Spec{Name: "one"})
@@ -164,8 +164,8 @@ func TestCallPreventsFork(t *testing.T) {
 	}
 }
 
-// If the save or the restore of one copy fails, no copy is left, and nothing of the
-// quota is.
+// If the save or the restore of one copy fails, no copy is left, and the reserved
+// quota is released.
 func TestForkIsAllOrNothing(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -234,9 +234,8 @@ func TestPausedSandboxStaysPausedWhenForked(t *testing.T) {
 	}
 }
 
-// A paused copy has the state of the original at the time of the fork, and no instance.
-// It counts against the storage of its tenant, survives the server, and can be forked and
-// resumed.
+// A paused copy has the state of the original at the time of the fork, and no instance. It counts
+// against the storage quota of its tenant, outlives the server, and can be forked and resumed.
 func TestForkPaused(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -288,7 +287,7 @@ func TestForkPaused(t *testing.T) {
 	}
 }
 
-// checkedProvider is a fake provider with hooks in CheckSave and Unpack.
+// checkedProvider is a fake provider that calls hooks in CheckSave and Unpack.
 type checkedProvider struct {
 	*fake.Provider
 	check, unpack func()
@@ -306,9 +305,9 @@ func (p *checkedProvider) CheckSave(ctx context.Context, in brig.Instance) error
 	return p.Provider.CheckSave(ctx, in)
 }
 
-// While a paused copy waits for the programs of the original to prepare for the save,
-// other sandboxes can be created. During the save they wait.
-func TestForkPausedSlot(t *testing.T) {
+// While the programs of the original prepare for the save of a paused copy, other sandboxes can
+// be created. During the save itself, the copy occupies a creation slot.
+func TestForkPausedHoldsCreationSlot(t *testing.T) {
 	p := &checkedProvider{}
 	h := newFixture(t, func(o *engine.Options) {
 		p.Provider = o.Provider.(*fake.Provider)
@@ -334,8 +333,8 @@ func TestForkPausedSlot(t *testing.T) {
 	}
 }
 
-// The resume of a paused copy holds a creation slot for its restore, but not while the copy's
-// script runs, which takes as long as the guest wants.
+// The resume of a paused copy holds a creation slot during the restore, but not while the copy's
+// script runs, because the guest determines how long the script takes.
 func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
@@ -382,8 +381,8 @@ func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 	}
 }
 
-// Each copy has its own placeholder of a secret, and accepts those that its programs
-// had before they were copied. The original accepts only its own.
+// Each copy has its own placeholder of a secret, and also accepts the placeholders of the
+// sandboxes that it was copied from. The original accepts only its own placeholder.
 func TestForkPlaceholders(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -446,8 +445,9 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// The processes that keep running in copies and in a resumed sandbox count against the tenant's
-// quota of executions. Those of copies are usage; those of a resumed sandbox were counted before.
+// Processes that continue in copies and in a resumed sandbox count against the tenant's quota of
+// concurrent executions. Those of copies also count as usage, but those of a resumed sandbox were
+// already counted at their start.
 func TestCarriedProcessesCount(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -10,10 +10,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A new tenant inherits no data from a removed tenant of the same name. Each
-// row creates data for the tenant, and reports whether a tenant has it. The
-// check must report true for the former tenant; otherwise the row proves
-// nothing.
+// A new tenant inherits no data from a removed tenant of the same name. Each row
+// creates data for the tenant, and reports whether a tenant has it. As a control,
+// it must report true for the former tenant.
 func TestNewTenantInheritsNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -156,7 +155,8 @@ func TestNewTenantInheritsNothing(t *testing.T) {
 	}
 }
 
-// createTenant creates the tenant with an administrator.
+// createTenant creates the tenant "fresh" and returns the context of its
+// administrator.
 func (h *fixture) createTenant(t *testing.T, op context.Context) context.Context {
 	t.Helper()
 	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); err != nil {
@@ -166,7 +166,7 @@ func (h *fixture) createTenant(t *testing.T, op context.Context) context.Context
 	return admin
 }
 
-// removeTenant removes the tenant, with its sandboxes.
+// removeTenant removes the tenant "fresh" with its sandboxes.
 func (h *fixture) removeTenant(t *testing.T, op, admin context.Context) {
 	t.Helper()
 	page, err := h.List(admin, brig.ListOptions{})
@@ -209,8 +209,8 @@ func TestFormerTenantPackagesAreNotReused(t *testing.T) {
 	}
 }
 
-// An actor that was authenticated for a former tenant is rejected for the new
-// tenant of that name, even if an API still accepts the credential.
+// An actor that was authenticated for a former tenant is rejected after a new
+// tenant with the same name was created, even if an API still uses the actor.
 func TestFormerTenantActorIsRejected(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
@@ -235,7 +235,7 @@ func TestFormerTenantActorIsRejected(t *testing.T) {
 	}
 }
 
-// Removing a tenant during concurrent changes leaves no data of the tenant.
+// The removal of a tenant during concurrent changes leaves no data of the tenant.
 func TestTenantRemovalRacesWithChanges(t *testing.T) {
 	left := func(t *testing.T, most int) (n int) {
 		for i := 0; i < most && n == 0; i++ {

@@ -49,18 +49,17 @@ func (f files) withFiles(ctx context.Context, op brig.Op, paths []brig.Path, g f
 		}
 		err := g(use, in.Files(), paths)
 		if brig.KindOf(err) == brig.Internal {
-			// The instance may be about to end, because a kill ends the agent
-			// first. Wait, so that the sandbox is in state ended when the
-			// caller then checks it.
+			// The instance may be about to end, because a kill ends the agent first. Wait, so that
+			// a caller that checks the sandbox next finds it in the state ended.
 			f.e.awaitEnd(use, in, fileErrorWait)
 		}
 		return err
 	})
 }
 
-// absolutePaths returns absolute paths. It resolves relative paths against the
-// directory in which the sandbox's commands start. The provider resolves "~",
-// because it knows the user's home directory.
+// absolutePaths returns absolute paths. It resolves relative paths against the directory in which
+// the sandbox's commands start. The provider resolves "~", because the home directory depends on
+// the user.
 func (v *call) absolutePaths(paths []brig.Path) []brig.Path {
 	dir := workspaceDir
 	if v.rec != nil && v.rec.Spec.Dir != "" {
@@ -87,7 +86,7 @@ func (v *call) addPaths(op brig.Op, paths []brig.Path) {
 	}
 }
 
-// checkPath checks the form of a path, and that the caller may act as its user.
+// checkPath checks the syntax of a path, and whether the caller may act as the path's user.
 func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	if strings.ContainsRune(p.Name, 0) || len(p.Name) > 4096 {
 		return brig.InvalidField("path", "%q is not a path", truncate(p.Name)).WithHint("give up to 4096 bytes without NUL")
@@ -100,7 +99,7 @@ func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	}
 	err := brig.Errorf(brig.PermissionDenied, "file operations as root need the right to run commands")
 	err.Field = "user"
-	if !v.op.Changes { // otherwise the outcome records it
+	if !v.op.Changes { // otherwise the outcome records the rejection
 		v.appendRejection(ctx, err)
 	}
 	return err.WithHint("leave the user out, or use a key with the role %s and %s in its scopes", brig.OpExec.Role, brig.OpExec.Name)

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// severingProvider creates instances whose file operations block until the agent is
-// lost.
+// severingProvider creates instances whose file operations block until the
+// connection to the agent is lost.
 type severingProvider struct {
 	*fake.Provider
 	begun, lost chan struct{}
@@ -51,9 +51,9 @@ func (f severedFiles) List(ctx context.Context, p brig.Path, _ int) ([]*brig.Ent
 	return nil, f.Watch(ctx, p, false, nil)
 }
 
-// A killed sandbox loses its agent shortly before the instance is reported as
-// ended. Pending file operations report that the sandbox has ended, instead of
-// an internal error.
+// When a sandbox is killed, the connection to its agent is lost shortly before the
+// end of the instance is reported. Pending file operations then report the end of
+// the sandbox instead of an internal error.
 func TestFileCallsReportKilledSandbox(t *testing.T) {
 	p := &severingProvider{Provider: &fake.Provider{}, begun: make(chan struct{}), lost: make(chan struct{})}
 	h := newFixture(t, func(o *engine.Options) { o.Provider = p })
@@ -72,7 +72,7 @@ func TestFileCallsReportKilledSandbox(t *testing.T) {
 	<-p.begun
 	<-p.begun
 	close(p.lost)
-	time.Sleep(50 * time.Millisecond) // an operation that does not wait has returned its error by then
+	time.Sleep(50 * time.Millisecond) // time for operations that wrongly do not wait to return
 	if _, err := h.Kill(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Every operation resolves a relative path against the directory in which
-// commands start: the sandbox's own directory, or else /workspace.
+// Every file operation resolves a relative path against the working directory of
+// commands: the sandbox's Dir, or else /workspace.
 func TestRelativePathsUseCommandDirectory(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

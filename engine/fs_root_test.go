@@ -10,8 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Only callers that may run commands may access files as root, in every
-// operation.
+// Every file operation allows access as root only to callers that may run commands.
 func TestRootFileAccessNeedsExec(t *testing.T) {
 	h := newFixture(t, nil)
 	if _, err := h.Create(withRole(t, brig.Member), brig.Spec{Name: "box"}); err != nil {
@@ -24,7 +23,7 @@ func TestRootFileAccessNeedsExec(t *testing.T) {
 	for _, c := range []struct {
 		who     string
 		ctx     context.Context
-		changes bool // may change files
+		changes bool // whether the caller may change files
 		root    bool
 	}{
 		{"a viewer", withRole(t, brig.Viewer), false, false},

@@ -24,7 +24,7 @@ type gate struct {
 	accounts sync.Map // *account by tenant name
 	// rejections counts the calls that the gate has rejected.
 	rejections rejections
-	// viewerChanges limits the calls by which viewers write to the audit log.
+	// viewerChanges limits the calls of viewers that write to the audit log.
 	viewerChanges viewerChanges
 	tenantMu      sync.Mutex // held while tenants and keys change, and while accounts are loaded
 	prunedAt      time.Time  // last pruning of the audit log; only housekeep accesses it
@@ -45,7 +45,7 @@ type call struct {
 	account      *account
 	limitRange   brig.LimitRange
 	tenantLimits brig.Ceilings
-	checkOnly    bool   // only the gate is checked; the call itself follows later
+	checkOnly    bool   // the call is only checked, and made later
 	release      func() // permits the sandbox to be paused again
 
 	// ran is the observer's report of an execution; nil for calls that are not
@@ -54,14 +54,14 @@ type call struct {
 	sandbox      *brig.Record         // record of the sandbox that runs the execution
 	reservations []*quota.Reservation // reservations whose time counts from the start of the execution
 	started      time.Time            // when the program was handed to its instance
-	running      string               // the provider at which it is running
+	running      string               // the provider at which the execution is running
 	logged       bool                 // the log line has been or will be written
 }
 
-// begin admits or rejects a call: it checks the actor, the permissions and the
-// owner of the sandbox. The intent of a changing call is written before any
-// change. A call that begins by writing a record writes the intent together
-// with it. note adds the details that are known at the start.
+// begin admits or rejects a call: it checks the actor, the permissions and the owner of the
+// sandbox. The intent of a changing call is written before any change. A call that begins by
+// writing a record writes the intent together with the record. note adds the details that are known
+// at the start.
 func (g *gate) begin(ctx context.Context, op brig.Op, name string, note func(*call)) (*call, error) {
 	v := &call{e: g, callAudit: g.newAudit(ctx, op), arrived: time.Now()}
 	_, s := span.Start(ctx, "gate")
@@ -109,9 +109,8 @@ func (g *gate) admit(ctx context.Context, v *call, name string) error {
 		return v.actor.May(v.op)
 	}
 	if g.Clock.Ended(v.actor.Expires) {
-		// The API server checked the expiry when the caller authenticated. A
-		// connection, or a token derived from the caller's credential, may have
-		// lasted longer.
+		// The API server checked the expiry when the caller authenticated. A connection, or a token
+		// derived from the caller's credential, may have outlived the credential.
 		return brig.Errorf(brig.Unauthenticated, "the caller's credential has expired").WithHint("ask its issuer for a new one")
 	}
 	if err := v.actor.May(v.op); err != nil {
@@ -129,11 +128,11 @@ func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	}
 	if len(v.actor.Sandboxes) > 0 && (err == nil || brig.KindOf(err) == brig.NotFound) {
 		// The bearer must not learn whether another sandbox exists.
-		asked := name
+		requested := name
 		if err == nil {
-			asked = rec.Spec.Name
+			requested = rec.Spec.Name
 		}
-		if denied := v.checkGrant(asked); denied != nil {
+		if denied := v.checkGrant(requested); denied != nil {
 			return denied
 		}
 	}
@@ -162,9 +161,9 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 	return v.countCall(ctx)
 }
 
-// countCall counts the call against the rates of its tenant and caller, and against the
-// limit of changes by viewers. A checkOnly call is counted in advance, and SetCounted then
-// exempts the call that follows it.
+// countCall counts the call against the rates of its tenant and caller, and against the limit of
+// changes by viewers. A checkOnly call is counted in advance, and SetCounted then exempts the call
+// itself.
 func (v *call) countCall(ctx context.Context) error {
 	if !v.checkOnly && brig.SetCounted(ctx, false) {
 		return nil
@@ -182,13 +181,13 @@ func (v *call) countCall(ctx context.Context) error {
 // findSandbox returns a sandbox of a tenant by its name, its ID, or both in the form
 // {tenant}:{name}:{id}.
 func (g *gate) findSandbox(ctx context.Context, tenant, name string) (*brig.Record, error) {
-	whose, called, id, ok := brig.ParseScopedID(name)
+	tenantName, sandboxName, id, ok := brig.ParseScopedID(name)
 	if !ok {
 		return g.Store.Get(ctx, tenant, name)
 	}
-	if whose == tenant {
+	if tenantName == tenant {
 		rec, err := g.Store.Get(ctx, tenant, string(id))
-		if err == nil && rec.ID == id && rec.Spec.Name == called {
+		if err == nil && rec.ID == id && rec.Spec.Name == sandboxName {
 			return rec, nil
 		}
 		if err != nil && brig.KindOf(err) != brig.NotFound {
@@ -198,9 +197,9 @@ func (g *gate) findSandbox(ctx context.Context, tenant, name string) (*brig.Reco
 	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", truncate(name)).WithHint("list sandboxes to see what exists")
 }
 
-// checkGrant rejects a call if the caller is limited to some sandboxes and
-// name is not one of them. It admits a create without a name; the create checks
-// again with the name of the sandbox.
+// checkGrant rejects a call if the caller is limited to some sandboxes and name is not one of
+// these. It admits a create without a name, which calls checkGrant again with the name of the
+// sandbox.
 func (v *call) checkGrant(name string) error {
 	if len(v.actor.Sandboxes) == 0 || slices.Contains(v.actor.Sandboxes, name) ||
 		name == "" && (v.op == brig.OpCreate || v.op == brig.OpCreateGrant) {
@@ -210,9 +209,8 @@ func (v *call) checkGrant(name string) error {
 		WithHint("it covers the sandboxes %s", truncate(strings.Join(v.actor.Sandboxes, ", ")))
 }
 
-// finish ends the call. It is deferred with the address of the operation's
-// named error, and replaces that error by the one that the caller receives.
-// Causes appear only in the log.
+// finish ends the call. It is deferred with the address of the operation's named error, and
+// replaces it by the error that the caller receives. Causes appear only in the log.
 func (v *call) finish(ctx context.Context, err *error) {
 	defer v.e.calls.Done()
 	defer func() { v.report(ctx, *err) }()
@@ -235,9 +233,9 @@ func (v *call) finish(ctx context.Context, err *error) {
 	*err = apiErr
 }
 
-// do runs f as one call of an operation, on the sandbox with the given name if
-// the operation has one. The gate admits or rejects the call, and its events
-// are written when do returns. The returned error is the one for the caller.
+// do runs f as one call of an operation, on the sandbox with the given name if the operation has
+// one. The gate admits or rejects the call, and its events are written when do returns. The
+// returned error is intended for the caller.
 func do[T any](ctx context.Context, e *gate, op brig.Op, name string, f func(*call) (T, error)) (T, error) {
 	return doWithDetails(ctx, e, op, name, nil, f)
 }
@@ -270,10 +268,9 @@ func withDetail(key, value string) func(*call) {
 	return func(v *call) { v.addDetail(key, value) }
 }
 
-// Authorize authorizes a call of one of brig.KernelOps like any other call, and
-// calls do with the caller's tenant. Such a call is about an object that an API
-// itself keeps for tenants; name is the object's name in the audit log. do must
-// not block.
+// Authorize authorizes a call of one of brig.KernelOps like any other call, and calls do with the
+// caller's tenant. Such a call concerns an object that an API itself keeps for tenants; name is the
+// object's name in the audit log. do must not block.
 func (g *gate) Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
 	return g.doWithDetails(ctx, op, "", withDetail(brig.DetailName, name), func(v *call) error {
 		return do(v.account.Tenant())

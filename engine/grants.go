@@ -20,9 +20,8 @@ const (
 	maxGrantTTL = 24 * time.Hour
 )
 
-// grant is the signed content of a grant. The server does not store grants: it
-// stores the key that a grant was derived from, and the grant ends with that
-// key.
+// grant is the signed content of a grant. The server does not store grants, but only the keys from
+// which they are derived. A grant ends with its key.
 type grant struct {
 	Key string `json:"key"`
 	brig.Narrowing
@@ -37,8 +36,7 @@ func (d *identity) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.
 		case v.actor.Key == "":
 			return nil, brig.Errorf(brig.FailedPrecondition, "only a caller with a key can create a grant").WithHint("ask a server, with a key")
 		case v.actor.Session != "":
-			// A session can be ended at any moment, and the grant would remain
-			// valid.
+			// The grant would remain valid after the end of the session.
 			return nil, brig.Errorf(brig.PermissionDenied, "a session cannot create a grant").WithHint("use the key itself")
 		case spec.TTL < 0 || spec.TTL > maxGrantTTL:
 			return nil, brig.InvalidField("ttl_ms", "%v is out of bounds", spec.TTL).WithHint("give up to %v, or leave it out for %v", maxGrantTTL, grantTTL)

@@ -39,8 +39,8 @@ func (rs *runs) healthChecks() {
 	})
 }
 
-// checkHealth creates an instance, runs a command in it and destroys it. Like a
-// pooled instance it has no record, because it ends with this server.
+// checkHealth creates an instance, runs a command in it and destroys it. Like a pooled instance,
+// the instance has no record, because it ends with this server.
 func (rs *runs) checkHealth(ctx context.Context, backend *placement.Backend) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthCheckTimeout)
 	defer cancel()

@@ -8,27 +8,26 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// leaseHold renews the lease of a sandbox while anything of it is open: a call, a
-// connection to a port, a watch, an upload, a session. The mutex of the table of
-// sandboxes guards open.
+// leaseHold renews the lease of a sandbox during its uses: calls, connections to ports, watches,
+// uploads and sessions. The mutex of the table of sandboxes guards open.
 type leaseHold struct {
 	open    int
-	closed  chan struct{} // closed when nothing is open any more
-	changed chan struct{} // gets a value when a caller has changed the lease
+	closed  chan struct{} // closed when the last use has ended
+	changed chan struct{} // receives a value when a caller has changed the lease
 }
 
 const (
-	// leastRenewal is the shortest time between two renewals.
-	leastRenewal = 100 * time.Millisecond
-	// renewalRetry is the longest wait after a renewal that failed: the lease may be
-	// shorter than the sandbox's TTL.
+	// minRenewal is the minimum time between two renewals.
+	minRenewal = 100 * time.Millisecond
+	// renewalRetry is the maximum wait after a failed renewal, because the lease may be shorter
+	// than the sandbox's TTL.
 	renewalRetry = 5 * time.Second
 )
 
-// hold counts as use of a sandbox until release is called. It is the only place that
-// renews a lease over time: every call that uses an instance passes useInstance, which holds, and
-// a use that outlives its call takes over the release. The maximum life ends a sandbox in any
-// case, so a vanished client cannot hold it any longer.
+// hold begins a use of a sandbox, which lasts until release is called. Only hold renews leases over
+// time: every call that uses an instance passes useInstance, which calls hold, and a use that
+// outlives its call takes over the release. The maximum life limits every sandbox, so a vanished
+// client cannot hold a sandbox forever.
 func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
 		return func() {}
@@ -43,7 +42,7 @@ func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 		h = s.lease
 		h.open++
 		if !s.leaseEnd.IsZero() && s.leaseEnd.Before(end) {
-			end = s.leaseEnd // a caller may have made it shorter since rec was read
+			end = s.leaseEnd // a caller may have shortened the lease since rec was read
 		}
 	})
 	if first {
@@ -71,12 +70,11 @@ func (l *lifecycle) holdSession(ctx context.Context, rec *brig.Record) {
 
 // renewalWait returns the time until the next renewal of a lease: a third of it.
 func (l *lifecycle) renewalWait(ttl time.Duration, end time.Time) time.Duration {
-	return max(min(ttl, end.Sub(l.Now()))/3, leastRenewal)
+	return max(min(ttl, end.Sub(l.Now()))/3, minRenewal)
 }
 
-// keepLease renews a lease after wait and then each third of its time, and once more
-// when nothing is open any more, unless it was open for so short a time that the renewal
-// is not worth a write.
+// keepLease renews a lease after wait and then after each third of the TTL. It renews the lease
+// once more after the last use, unless the use was too short to justify a write.
 func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl, wait time.Duration) {
 	begun, timer := time.Now(), time.NewTimer(wait)
 	defer timer.Stop()
@@ -86,7 +84,7 @@ func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl, wait
 			return
 		case <-h.closed:
 			if time.Since(begun) >= ttl/20 {
-				_, _ = l.renewOpen(tenant, id) // it logs what fails
+				_, _ = l.renewOpen(tenant, id) // renewOpen logs errors
 			}
 			return
 		case <-h.changed:
@@ -109,16 +107,16 @@ func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl, wait
 			case err != nil:
 				wait = min(wait, renewalRetry)
 			default:
-				wait = max(ttl/3, leastRenewal)
+				wait = max(ttl/3, minRenewal)
 			}
 			timer.Reset(wait)
 		}
 	}
 }
 
-// renewOpen renews the lease of a sandbox from its current record, and reports whether
-// the sandbox can still be used. It waits for a pause or resume in progress, and leaves
-// the lease of a paused sandbox unchanged. After an error the caller tries again.
+// renewOpen renews the lease of a sandbox from its current record, and reports whether the sandbox
+// can still be used. It waits for a pause or resume in progress, and leaves the lease of a paused
+// sandbox unchanged. The caller retries after an error.
 func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error) {
 	leave, err := l.usesOf(id).enter(l.ctx)
 	if err != nil {
@@ -143,8 +141,8 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error
 	return true, err
 }
 
-// leaseChanged makes an open sandbox renew its lease in time after a caller has
-// changed the lease, and a sandbox that is opened later.
+// leaseChanged adapts the renewals of a sandbox, including those of later uses, after a caller has
+// changed the lease.
 func (l *lifecycle) leaseChanged(rec *brig.Record) {
 	l.sandboxes.update(rec.ID, func(s *sandbox) {
 		if s.instance != nil {
@@ -160,8 +158,8 @@ func (l *lifecycle) leaseChanged(rec *brig.Record) {
 	})
 }
 
-// endWatch reports the permanent end of a sandbox to those who hold it. The mutex of
-// the table of sandboxes guards holders.
+// endWatch reports the permanent end of a sandbox to its holders. The mutex of the table of
+// sandboxes guards holders.
 type endWatch struct {
 	holders int
 	ended   chan struct{}

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// openUses lists the ways to keep a sandbox open, each with a function that opens it and
-// returns a function that closes it.
+// openUses maps the kinds of open use of a sandbox to functions that begin the use and return a
+// function that ends it.
 var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, name string) (closeUse func()){
 	"upload": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
 		r, w := io.Pipe()
@@ -82,15 +82,15 @@ var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, na
 	},
 }
 
-// eofReader is empty.
+// eofReader is a reader without data.
 type eofReader struct{}
 
 // Read implements io.Reader.
 func (eofReader) Read([]byte) (int, error) { return 0, io.EOF }
 
-// TestOpenCountsAsUse verifies that anything open keeps a sandbox for many times its lease. The
-// sandbox ends one lease after the last of them was closed. The controls are a sandbox with
-// nothing open, and one with a fixed lease, which end in time.
+// TestOpenCountsAsUse verifies that an open use keeps a sandbox running for many times its lease.
+// The sandbox ends one lease after the use was closed. The controls are a sandbox without open
+// use and one with a fixed lease, which both end in time.
 func TestOpenCountsAsUse(t *testing.T) {
 	for what, open := range openUses {
 		t.Run(what, func(t *testing.T) {
@@ -126,7 +126,8 @@ func TestOpenCountsAsUse(t *testing.T) {
 	}
 }
 
-// TestOpenEndsWithMaxLife verifies that the maximum life ends a sandbox that is open.
+// TestOpenEndsWithMaxLife verifies that a sandbox ends at its maximum lifetime even if it is in
+// use.
 func TestOpenEndsWithMaxLife(t *testing.T) {
 	limitRange := brig.DefaultLimitRange()
 	limitRange.MaxLife, limitRange.MaxTTL = 2*time.Hour, time.Hour
@@ -152,8 +153,8 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 	}
 }
 
-// TestOpenAndExtend verifies that the renewals of an open sandbox do not shorten a lease extended
-// by a caller, and respect one shortened by a caller.
+// TestOpenAndExtend verifies that the renewals for an open use do not shorten a lease that a
+// caller extended, and continue for a lease that a caller shortened.
 func TestOpenAndExtend(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -184,7 +185,8 @@ func TestOpenAndExtend(t *testing.T) {
 	})
 }
 
-// gettingStore calls got after each record that Get has read, and fails with fail.
+// gettingStore is a store whose Get calls got once after reading a record, and
+// returns the error fail, if set.
 type gettingStore struct {
 	brig.Store
 	mu   *sync.Mutex
@@ -204,9 +206,9 @@ func (s gettingStore) Get(ctx context.Context, tenant, name string) (*brig.Recor
 	return rec, cmp.Or(fail, err)
 }
 
-// TestOpenSeesShorterLease verifies that a lease shortened by a caller is renewed in time if the
-// sandbox is opened at the same moment, even if a write to the store fails. The control is a
-// sandbox with nothing open.
+// TestOpenSeesShorterLease verifies that a lease that a caller shortens at the beginning of an
+// open use is still renewed in time, even if the store fails temporarily. The control is a
+// sandbox without open use.
 func TestOpenSeesShorterLease(t *testing.T) {
 	for what, meanwhile := range map[string]func(t *testing.T, extend func(), s gettingStore) (open bool){
 		"opened after": func(t *testing.T, extend func(), s gettingStore) bool {
@@ -214,7 +216,7 @@ func TestOpenSeesShorterLease(t *testing.T) {
 			return true
 		},
 		"opened during the change": func(t *testing.T, extend func(), s gettingStore) bool {
-			*s.got = extend // the call that opens it has read its record
+			*s.got = extend // called after the opening call has read the record
 			return true
 		},
 		"the store fails during a renewal": func(t *testing.T, extend func(), s gettingStore) bool {
@@ -262,9 +264,9 @@ func TestOpenSeesShorterLease(t *testing.T) {
 	}
 }
 
-// TestOpenIsNotIdle verifies that a sandbox is not paused as idle while a transfer or an
-// attached process is open, and is paused after it. A session does not keep it, because
-// the next call resumes the sandbox, and neither does a log, whose reader wants nothing of it.
+// TestOpenIsNotIdle verifies that a sandbox is not paused as idle while a transfer or an attached
+// process is open, and is paused after it. A session or a hold does not prevent the pause,
+// because the next call resumes the sandbox. An open log does not prevent it either.
 func TestOpenIsNotIdle(t *testing.T) {
 	for what, open := range openUses {
 		t.Run(what, func(t *testing.T) {
@@ -294,8 +296,8 @@ func TestOpenIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestHoldReportsEnd verifies that a holder of a sandbox learns of its end, by a call, at
-// the end of the lease, and of a paused one, and not of a pause.
+// TestHoldReportsEnd verifies that Hold reports the end of a sandbox, whether by a call, at the
+// end of the lease, or while the sandbox is paused. A pause is not reported as an end.
 func TestHoldReportsEnd(t *testing.T) {
 	for what, end := range map[string]func(t *testing.T, ctx context.Context, h *fixture){
 		"kill": func(t *testing.T, ctx context.Context, h *fixture) {
@@ -351,8 +353,8 @@ func TestHoldReportsEnd(t *testing.T) {
 	}
 }
 
-// TestHoldNeedsRights verifies that a caller holds only sandboxes on which it may call the
-// operation.
+// TestHoldNeedsRights verifies that Hold rejects callers that may not call the operation on the
+// sandbox.
 func TestHoldNeedsRights(t *testing.T) {
 	h := newFixture(t, nil)
 	member := withRole(t, brig.Member)

@@ -42,9 +42,9 @@ func (in *forgedInstance) Execs(ctx context.Context) ([]*brig.Execution, error) 
 	return in.Instance.Execs(ctx)
 }
 
-// The connection of an agent's response identifies the sandbox; the content
-// does not. An agent that reports the end of another sandbox's execution does
-// not affect that execution, and creates no execution of its own.
+// An agent's response is attributed to the sandbox of its connection, regardless of
+// its content. An agent that reports the end of another sandbox's execution neither
+// affects that execution nor creates a new one.
 func TestConnectionIdentifiesSandbox(t *testing.T) {
 	p := &forgingProvider{Provider: &fake.Provider{}, execs: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
 	h := newFixture(t, func(o *engine.Options) { o.Provider = p })

@@ -86,7 +86,7 @@ func (i *images) pullMissing(ctx context.Context, ref string) error {
 	return err
 }
 
-// errNoPuller is returned if the image store cannot pull images.
+// errNoPuller is the error of an image store that cannot pull images.
 var errNoPuller = errors.New("images are not pulled here")
 
 // guardImages makes the image store evict an image only while no sandbox uses
@@ -97,8 +97,8 @@ func (i *images) guardImages() {
 	}
 }
 
-// awaitImageRemovals waits until the files of removed images are deleted, or until ctx
-// ends. Otherwise the next process deletes the rest.
+// awaitImageRemovals waits until the files of removed images are deleted, or until ctx ends. In the
+// latter case, the next process deletes the remaining files.
 func (i *images) awaitImageRemovals(ctx context.Context) {
 	k, ok := i.Options.Images.(brig.ImageEvictor)
 	if !ok {
@@ -118,8 +118,8 @@ func (i *images) awaitImageRemovals(ctx context.Context) {
 // imageUsers implements brig.ImageUsers.
 type imageUsers struct{ *images }
 
-// UsedImages implements brig.ImageUsers. The images of templates and of the pool's
-// configuration may exist only here, so they are in use, too.
+// UsedImages implements brig.ImageUsers. The images of templates and of the pool's configuration
+// are in use, too, because they may exist only on this host.
 func (u imageUsers) UsedImages(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
 	err := u.Store.All(ctx, func(r *brig.Record) error {

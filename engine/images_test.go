@@ -61,8 +61,8 @@ func newPullingStore() *pullingStore {
 	}}
 }
 
-// A missing image of a sandbox is pulled once, if pulling is allowed. An error
-// about the image sets the field "image".
+// A missing image of a sandbox is pulled once if pulling is allowed. If the pull
+// fails, the error has the field "image".
 func TestCreatePullsItsImage(t *testing.T) {
 	s := newPullingStore()
 	h := newFixture(t, func(o *engine.Options) { o.Images = s })
@@ -90,7 +90,7 @@ func TestCreatePullsItsImage(t *testing.T) {
 	if err != nil || len(page.Sandboxes) != 2 {
 		t.Errorf("%+v, %v", page, err)
 	}
-	// If the image store cannot pull, no image is pulled.
+	// With an image store that cannot pull images, the image is not found.
 	h = newFixture(t, nil)
 	if _, err := h.Create(ctx, brig.Spec{Image: "python:3"}); brig.AsError(err).Field != "image" {
 		t.Errorf("%v", err)
@@ -156,8 +156,8 @@ func (s aliasStore) Resolve(ctx context.Context, ref string) (*brig.Image, error
 	return &named, nil
 }
 
-// If a caller requests an image by an alias, the result names the image that
-// was used.
+// If a caller requests an image by an alias, the result contains the name of the
+// image that was used.
 func TestResultNamesResolvedImage(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) { o.Images = aliasStore{o.Images} })
 	ctx := withRole(t, brig.Member)

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// withInstance runs f as one call on the instance of a sandbox. It resumes the
-// sandbox and renews the lease. If the result of f is used after the call, f
-// takes over v.release, which permits the sandbox to be paused again.
+// withInstance runs f as one call on the instance of a sandbox, after resuming the sandbox and
+// renewing its lease. If the result of f is used after the call, f takes over v.release, which
+// permits the sandbox to be paused again.
 func (l *lifecycle) withInstance(ctx context.Context, op brig.Op, name string, f func(v *call, in brig.Instance) error) error {
 	return l.withInstanceDetails(ctx, op, name, nil, f)
 }
@@ -54,7 +54,7 @@ func (c activeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending side, if the connection supports it.
+// CloseWrite closes the write side, if the connection supports it.
 func (c activeConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -73,9 +73,8 @@ func (r activeReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// useInstance returns the instance of a running sandbox, keeps it awake, and renews
-// its lease over time, until releaseUse is called. It resumes a paused sandbox first, and updates
-// rec.
+// useInstance returns the instance of a running sandbox, keeps it awake, and renews its lease over
+// time, until releaseUse is called. It first resumes a paused sandbox, and updates rec.
 func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.Instance, releaseUse func(), err error) {
 	for {
 		leave, err := l.usesOf(rec.ID).enter(ctx)
@@ -94,20 +93,20 @@ func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.
 			return in, func() { releaseUse(); leave(); release() }, nil
 		}
 		leave()
-		again, resumeErr := l.resumePaused(ctx, rec)
+		retryable, resumeErr := l.resumePaused(ctx, rec)
 		if resumeErr != nil {
 			return nil, nil, resumeErr
 		}
-		if !again {
+		if !retryable {
 			l.dropUses(rec.ID)
 			return nil, nil, err
 		}
 	}
 }
 
-// useInstanceFor is like useInstance, for an operation that may take as long as
-// timeout. It also renews the lease immediately, for an operation that outlives
-// this server, and for a short one, which useInstance does not renew.
+// useInstanceFor is like useInstance, for an operation that may take as long as timeout. It also
+// renews the lease immediately, because the operation may outlive this server, or may be too short
+// for a renewal by useInstance.
 func (l *lifecycle) useInstanceFor(ctx context.Context, rec *brig.Record, timeout time.Duration) (in brig.Instance, releaseUse func(), err error) {
 	if in, releaseUse, err = l.useInstance(ctx, rec); err != nil {
 		return nil, nil, err

@@ -36,7 +36,7 @@ type programRun struct {
 
 	mu            sync.Mutex // guards the fields below
 	timedOut      bool
-	stopRequested bool  // the program was asked to end after its timeout
+	stopRequested bool  // the program was requested to end after its timeout
 	ignoredStop   bool  // the program ignored the request
 	disconnectErr error // why the caller disconnected
 }
@@ -60,9 +60,9 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	stopTimeout := a.startTimeout(j.cmd.Timeout, j.grace)
 	defer stopTimeout()
 	_, s := span.Start(ctx, "guest.program")
-	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.output, Message: func(said *interpreter.Message) {
-		m.program.note(said, j.request.Code)
-		a.step.message(said)
+	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.output, Message: func(msg *interpreter.Message) {
+		m.program.note(msg, j.request.Code)
+		a.step.message(msg)
 	}})
 	a.res.Duration = time.Since(begin)
 	stopTimeout() // the program has ended in time, or the timeout has ended it
@@ -125,26 +125,25 @@ func (a *programRun) output(from brig.From, p []byte) {
 	}
 }
 
-// startTimeout ends the program after its timeout. With a grace period, it
-// first asks the program to end, and ends it only after that period. The caller
-// stops the timer with end.
+// startTimeout ends the program after its timeout. With a grace period, it first requests the
+// program to end, and kills the program only after the period. end stops the timer.
 func (a *programRun) startTimeout(timeout, grace time.Duration) (end func()) {
 	session := a.m.session // read now: the engine clears the field when it releases the instance
-	over := make(chan struct{})
+	done := make(chan struct{})
 	timer := time.AfterFunc(timeout, func() {
-		if grace == 0 || !a.requestStop(session, grace, over) {
+		if grace == 0 || !a.requestStop(session, grace, done) {
 			a.stopInstance(nil, true)
 		}
 	})
 	return sync.OnceFunc(func() {
 		timer.Stop()
-		close(over)
+		close(done)
 	})
 }
 
-// requestStop asks the program to end, and reports whether it ended within the grace
+// requestStop requests the program to end, and reports whether the program ended within the grace
 // period.
-func (a *programRun) requestStop(session *interpreter.Session, grace time.Duration, over <-chan struct{}) bool {
+func (a *programRun) requestStop(session *interpreter.Session, grace time.Duration, done <-chan struct{}) bool {
 	a.mu.Lock()
 	a.stopRequested = true
 	a.mu.Unlock()
@@ -153,13 +152,13 @@ func (a *programRun) requestStop(session *interpreter.Session, grace time.Durati
 	lost := session.Signal(ctx, "SIGTERM")
 	if lost == nil {
 		select {
-		case <-over:
+		case <-done:
 			return true
 		case <-ctx.Done():
 		}
 	}
 	select {
-	case <-over:
+	case <-done:
 		return true
 	default:
 	}
@@ -171,10 +170,10 @@ func (a *programRun) requestStop(session *interpreter.Session, grace time.Durati
 
 // stopInstance ends the instance while the program runs. Further calls do
 // nothing.
-func (a *programRun) stopInstance(gone error, timedOut bool) {
+func (a *programRun) stopInstance(cause error, timedOut bool) {
 	a.stopOnce.Do(func() {
 		a.mu.Lock()
-		a.disconnectErr, a.timedOut = gone, timedOut
+		a.disconnectErr, a.timedOut = cause, timedOut
 		a.mu.Unlock()
 		go a.e.lifecycle.stopUntilEnded(a.m.rec.ID, a.m.in, brig.Killed)
 	})
@@ -184,12 +183,12 @@ func (a *programRun) stopInstance(gone error, timedOut bool) {
 // or, if there is none, from the host's observations.
 func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, err error) error {
 	a.mu.Lock()
-	timedOut, asked, deaf, gone := a.timedOut, a.stopRequested, a.ignoredStop, a.disconnectErr
+	timedOut, stopRequested, ignored, disconnectErr := a.timedOut, a.stopRequested, a.ignoredStop, a.disconnectErr
 	a.mu.Unlock()
 	switch {
-	case gone != nil:
-		return gone
-	case err == nil && !asked:
+	case disconnectErr != nil:
+		return disconnectErr
+	case err == nil && !stopRequested:
 		a.res.Done, a.res.ExitCode = true, end.Code&0xff
 		if end.Signal > 0 && a.res.ExitCode == 128+end.Signal {
 			a.res.Signal = unix.SignalName(syscall.Signal(end.Signal))
@@ -201,9 +200,9 @@ func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, er
 		return nil
 	case err != nil && !errors.Is(err, interpreter.ErrGone):
 		return err
-	case timedOut || asked:
+	case timedOut || stopRequested:
 		a.res.Done, a.res.TimedOut, a.res.ExitCode = true, true, 124
-		if deaf {
+		if ignored {
 			a.res.Signal = "SIGKILL"
 		}
 		return nil
@@ -219,8 +218,8 @@ func (a *programRun) diagnoseEnd(ctx context.Context, err error) error {
 	res, waitErr := a.m.session.Wait(ctx)
 	if waitErr == nil {
 		a.res.Done, a.res.ExitCode, a.res.Signal = true, res.ExitCode, res.Signal
-		// The kernel may have killed one process of the sandbox because of its
-		// memory use. The other processes end shortly after.
+		// The kernel may have killed one process of the sandbox because of its memory use. In this
+		// case the other processes end shortly afterwards.
 		select {
 		case <-a.m.in.Done():
 		case <-time.After(oomReportDelay(res)):
@@ -271,8 +270,8 @@ func observedError(r *brig.Result) *brig.ProgramError {
 	return nil
 }
 
-// violationError returns the error of a program that used the channel of its
-// interpreter's driver.
+// violationError returns the error of a program that wrote to the channel of its interpreter's
+// driver.
 func violationError(what string) *brig.ProgramError {
 	return &brig.ProgramError{
 		Code: brig.FailedPrecondition.Code(), Name: protocolViolation, Message: what,

@@ -10,9 +10,9 @@ import (
 // noSandbox makes trim check only the tenant.
 const noSandbox brig.ID = "-"
 
-// trim deletes outputs beyond the limits of the tenant and, if one is given, of
-// the sandbox. It runs after every addition, so that no client can fill the
-// disk between two rounds of housekeeping.
+// trim deletes outputs beyond the limits of the tenant and of the sandbox, if the sandbox is given.
+// It runs after every addition, so that no client can fill the disk between two rounds of
+// housekeeping.
 func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
 	a, err := l.account(ctx, tenant)
 	if err == nil {
@@ -36,8 +36,8 @@ func (l *lifecycle) trimLater(ctx context.Context, tenant string) {
 	}
 }
 
-// trimEnded removes a tenant's ended sandboxes beyond the limit, with their
-// logs. It keeps the most recently created ones.
+// trimEnded removes a tenant's ended sandboxes beyond the limit, with their logs. It keeps the most
+// recently created sandboxes.
 func (l *lifecycle) trimEnded(ctx context.Context, tenant string) error {
 	o := brig.ListOptions{States: []brig.State{brig.Ended}, Limit: 1000}
 	kept := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A tenant creates more executions, runs and ended sandboxes than are kept. The
-// control is a server that keeps more.
+// If a tenant creates more executions, runs and ended sandboxes than the limits
+// allow, only the newest are kept. The control is a server with larger limits.
 func TestRetentionKeepsNewest(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep                         brig.Keep
@@ -82,8 +82,8 @@ func TestRetentionKeepsNewest(t *testing.T) {
 	}
 }
 
-// The number of a tenant's secrets is limited. When the limit is reached, an
-// existing secret can still be changed.
+// The number of a tenant's secrets is limited. At the limit, existing secrets can
+// still be changed.
 func TestSecretCountIsLimited(t *testing.T) {
 	engine.MaxSecrets(t, 3)
 	h := newFixture(t, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestUnusedKeyTimesAreFreed checks that the times of the last use of keys take memory only
-// while they matter. An administrator can create and revoke any number of keys.
+// TestUnusedKeyTimesAreFreed checks that the times of the last use of keys are kept in memory
+// only for a limited time, because an administrator can create and revoke any number of keys.
 func TestUnusedKeyTimesAreFreed(t *testing.T) {
 	e, now := newNotesEngine(t)
 	e.Store = touchStore{}
@@ -32,7 +32,7 @@ func TestUnusedKeyTimesAreFreed(t *testing.T) {
 	}
 }
 
-// touchStore is a store that accepts the times of keys.
+// touchStore is a store that only implements TouchKeys.
 type touchStore struct{ brig.Store }
 
 func (s touchStore) Soon() brig.Store                                    { return s }

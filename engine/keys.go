@@ -23,17 +23,17 @@ type identity struct {
 	mu          sync.Mutex           // guards the fields below
 	usedKeys    map[string]time.Time // unwritten times of last use, by key ID
 	touchedKeys map[string]time.Time // when the last use was last written, by key ID
-	// usedSessions and touchedSessions are the same by session ID.
+	// usedSessions and touchedSessions are the equivalent maps by session ID.
 	usedSessions, touchedSessions map[string]time.Time
 }
 
 const (
-	// maxKeyTTL is the longest lifetime of a key that expires.
+	// maxKeyTTL is the maximum lifetime of a key that expires.
 	maxKeyTTL = 10 * 365 * 24 * time.Hour
 	// touchInterval is the resolution of the time of a key's last use.
 	touchInterval = time.Minute
-	// shownKeyPrefix is the length of the prefix of a key that may be shown.
-	shownKeyPrefix = 9
+	// keyPrefixLen is the length of the part of a key that may be displayed.
+	keyPrefixLen = 9
 )
 
 // maxKeys is the maximum number of keys of a tenant.
@@ -123,7 +123,7 @@ func (d *identity) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewK
 		}
 		actor.Key = "k" + strings.ToLower(rand.Text())
 		k := brig.Key{
-			ID: actor.Key, Hash: sha256.Sum256([]byte(secret)), Kind: spec.Kind, Prefix: secret[:shownKeyPrefix],
+			ID: actor.Key, Hash: sha256.Sum256([]byte(secret)), Kind: spec.Kind, Prefix: secret[:keyPrefixLen],
 			Actor: actor, Created: d.Now().UTC(),
 		}
 		if err := d.Store.PutKey(ctx, k); err != nil {
@@ -199,8 +199,8 @@ func isHidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
-// checkKeyName checks the length of a key's name, and rejects hidden
-// characters, because the audit log and the console show the name as the actor.
+// checkKeyName checks the length of a key's name, and rejects hidden characters, because the audit
+// log and the console display the name as the actor.
 func checkKeyName(name string) error {
 	if name == "" || len(name) > 128 || !utf8.ValidString(name) || strings.ContainsFunc(name, isHidden) {
 		return brig.InvalidField("name", "%q cannot be a key's name", truncate(name)).WithHint("give 1 to 128 bytes without invisible characters")

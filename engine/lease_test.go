@@ -29,8 +29,7 @@ func (h *fixture) wantLease(t *testing.T, when, name string, d time.Duration) {
 	}
 }
 
-// A sandbox ends exactly when it has been idle for its TTL, and every use
-// renews the lease.
+// A sandbox ends when it has been idle for its TTL, and every use renews the lease.
 func TestLeaseFollowsUse(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -86,8 +85,8 @@ func (h *fixture) rev(t *testing.T, name string) int64 {
 	return r.Rev
 }
 
-// The lease does not cut off a command that takes longer than the TTL. After
-// the command it is at least the TTL.
+// The lease does not end a command that takes longer than the TTL. After the
+// command, the remaining lease is at least the TTL.
 func TestLeaseCoversTheCommand(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -135,8 +134,8 @@ func TestMaxLifeLimitsLease(t *testing.T) {
 	})
 }
 
-// A lease continues while no server runs. The next server finds either the
-// instance with its remaining lease, or its end.
+// A lease continues to run while no server is running. The next server finds the
+// instance with its remaining lease, or records its end.
 func TestLeaseWithoutServer(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -159,8 +158,8 @@ func TestLeaseWithoutServer(t *testing.T) {
 	})
 }
 
-// Ended sandboxes and the outcomes of one-shots are available for the
-// configured time, and are then deleted.
+// Ended sandboxes and the outcomes of runs are available for the configured time,
+// and are then deleted.
 func TestEndedSandboxesArePruned(t *testing.T) {
 	withFakeClock(t, engine.Options{RunRetention: time.Hour}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)

@@ -19,14 +19,13 @@ type lifecycle struct {
 	providers  *providers
 	workspaces *workspaces
 	streams    *streams
-	// resumePaused resumes a sandbox for a call that uses it, if the sandbox is
-	// paused. It updates the call's record, and reports whether the call can
-	// try again.
-	resumePaused func(ctx context.Context, rec *brig.Record) (again bool, err error)
+	// resumePaused resumes a sandbox for a call that uses it, if the sandbox is paused. It updates
+	// the call's record, and reports whether the call can be retried.
+	resumePaused func(ctx context.Context, rec *brig.Record) (retryable bool, err error)
 	// pauseExpired pauses a sandbox whose lease has ended.
 	pauseExpired func(ctx context.Context, rec *brig.Record) error
-	// recordLateSave records that a sandbox is paused whose instance has ended with a
-	// save while it was attached.
+	// recordLateSave records that a sandbox is paused, if its attached instance has ended with a
+	// save.
 	recordLateSave func(tenant string, id brig.ID, in brig.Instance) error
 	// pauseIdle pauses a sandbox that is idle.
 	pauseIdle func(ctx context.Context, rec *brig.Record, s *idlePauser) error
@@ -58,7 +57,7 @@ func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) 
 		if ttl, err = v.limitRange.FillTTL("ttl_ms", ttl); err != nil {
 			return nil, err
 		}
-		// A pause that fails restores the lease that is on record.
+		// Wait for a pause in progress: if it fails, it restores the recorded lease.
 		leave, err := l.usesOf(v.rec.ID).enter(ctx)
 		if err != nil {
 			return nil, err
@@ -137,7 +136,7 @@ func (l *lifecycle) explainLoss(ctx context.Context, rec *brig.Record, in brig.I
 	return err
 }
 
-// recordEnd records the end of a sandbox whose instance is gone.
+// recordEnd records the end of a sandbox whose instance has ended.
 func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in brig.Instance) (*brig.Record, error) {
 	if exit := in.Exit(); exit != nil && exit.Reason == brig.Saved {
 		if rec, err := l.Store.Get(ctx, tenant, string(id)); err != nil || rec.State != brig.Stopping {
@@ -155,7 +154,7 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 		if r.Exit != nil && !r.Exit.At.IsZero() {
 			r.Ended = r.Exit.At
 		}
-		if r.Exit != nil && r.Exit.Reason == brig.Saved { // it was stopped during a pause
+		if r.Exit != nil && r.Exit.Reason == brig.Saved { // the sandbox was stopped during a pause
 			exit := *r.Exit
 			exit.Reason = brig.Stopped
 			r.Exit = &exit
@@ -184,8 +183,8 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 	return rec, err
 }
 
-// removeStaleSave removes the save of a sandbox that runs or has ended. A server
-// may have died after it resumed or ended the sandbox.
+// removeStaleSave removes the save of a sandbox that runs or has ended. Such a save remains if a
+// server died after it resumed or ended the sandbox.
 func (l *lifecycle) removeStaleSave(ctx context.Context, rec *brig.Record) {
 	saver, _, err := l.providers.saverOf(rec)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// negativeTTL is how long a failure is remembered, and maxNegative is the
-// maximum number of failures.
+// negativeTTL is how long a failure is cached, and maxNegative is the maximum number of cached
+// failures.
 const (
 	negativeTTL = 5 * time.Minute
 	maxNegative = 256
 )
 
-// negativeCache remembers failed attempts, so that they are not repeated immediately.
+// negativeCache caches failed attempts, so that they are not repeated immediately.
 type negativeCache struct {
 	mu     sync.Mutex // guards the field below
 	byName map[string]failureEntry
@@ -36,11 +36,11 @@ func (v *negativeCache) reason(name string, now time.Time) string {
 	return ""
 }
 
-func (v *negativeCache) add(name, said string, now time.Time) {
+func (v *negativeCache) add(name, reason string, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byName == nil || len(v.byName) >= maxNegative {
-		v.byName = map[string]failureEntry{} // losing an entry costs only another attempt
+		v.byName = map[string]failureEntry{} // a lost entry costs only one more attempt
 	}
-	v.byName[name] = failureEntry{said, now.Add(negativeTTL)}
+	v.byName[name] = failureEntry{reason, now.Add(negativeTTL)}
 }

@@ -38,14 +38,13 @@ func (t *executionCounter) add(provider string, n int) {
 	t.executions[provider] += n
 }
 
-// isExecution reports whether an operation is an execution, which gets a log line
-// and is counted.
+// isExecution reports whether an operation is an execution. Executions are counted and logged.
 func isExecution(op brig.Op) bool {
 	return op == brig.OpRun || op == brig.OpExec || op == brig.OpRunCode || op == brig.OpRunTool
 }
 
-// trackExecution records that the call is an execution. At this point the
-// engine may know only the sandbox.
+// trackExecution records that the call is an execution. At this point only the sandbox may be
+// known.
 func (v *call) trackExecution() {
 	if !isExecution(v.op) {
 		return
@@ -77,8 +76,7 @@ func (v *call) setLanguage(l brig.Language) {
 	}
 }
 
-// markStarted records that the call's execution begins. Its reservations count
-// from now on.
+// markStarted records that the call's execution begins. Its reservations are charged from now on.
 func (v *call) markStarted() {
 	for _, p := range v.reservations {
 		p.Start()
@@ -101,10 +99,10 @@ func (v *call) markStopped() {
 	}
 }
 
-// ranForLog returns a copy of the call's execution for the caller, which writes
+// executionForLog returns a copy of the call's execution for the caller, which writes
 // the log line of the execution. It returns nil if the call is not an
 // execution.
-func (v *call) ranForLog() *brig.ExecutionReport {
+func (v *call) executionForLog() *brig.ExecutionReport {
 	if v.ran == nil {
 		return nil
 	}
@@ -192,7 +190,7 @@ func (g *gate) addCost(r *brig.ExecutionReport, a *quota.Account, rec *brig.Reco
 // processEnded reports the end of a background process, and bills it.
 func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err error) {
 	if rec.Tenant == "" {
-		return // a template boots
+		return // a process of a booting template
 	}
 	r := &brig.ExecutionReport{
 		At: p.started, Tenant: rec.Tenant, Provider: rec.Provider, Op: brig.OpStart.Name, Sandbox: rec.ID, Language: "command",

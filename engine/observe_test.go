@@ -74,8 +74,8 @@ func newObservedEngine(t *testing.T, change func(*engine.Options)) (*engine.Engi
 	return e, s, brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 }
 
-// The observer gets each execution once, with its outcome and its cost, before
-// the caller receives the result. That includes executions that never began.
+// The observer receives each execution once, with its outcome and its cost, before
+// the caller receives the result. This includes executions that never started.
 func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	e, s, ctx := newObservedEngine(t, func(*engine.Options) {})
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}, Labels: map[string]string{"team": "a"}}, brig.IO{}); err != nil {
@@ -145,8 +145,8 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	}
 }
 
-// Only sandboxes that persist are counted when they end, even if the record of
-// a one-shot is removed late.
+// The end of a run's ephemeral sandbox is not counted as the end of a sandbox, even
+// if its record is removed late.
 func TestRunEndsAreNotCountedAsSandboxEnds(t *testing.T) {
 	p := &fake.Provider{}
 	e, s, ctx := newObservedEngine(t, func(o *engine.Options) { o.Provider = p })
@@ -160,7 +160,7 @@ func TestRunEndsAreNotCountedAsSandboxEnds(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(100 * time.Millisecond) // wait until the engine sees the end
+		time.Sleep(100 * time.Millisecond) // wait until the engine detects the end
 	}})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (*failingProvider) Create(context.Context, brig.ID, brig.Spec, time.Time) (
 }
 
 // Health checks distinguish a working provider from a broken one, and leave no
-// instance.
+// instances.
 func TestHealthChecks(t *testing.T) {
 	good := &fake.Provider{}
 	for name, c := range map[string]struct {
@@ -211,8 +211,8 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// A sandbox whose instance died while no server ran is counted as ended by the next
-// server.
+// The next server counts the end of a sandbox whose instance died while no server
+// was running.
 func TestEndWithoutServerIsCounted(t *testing.T) {
 	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	h := newFixture(t, nil)

@@ -16,14 +16,14 @@ const (
 	overdueGrace = time.Second
 )
 
-// enforceTimeQuotas ends the executions and sandboxes of tenants that have used
-// up a time quota, until the engine ends. A limit on each execution at its
-// start would not suffice, because concurrent executions use up the same quota.
+// enforceTimeQuotas ends the executions and sandboxes of tenants that have used up a time quota,
+// until the engine ends. Limiting each execution at its start would not suffice, because concurrent
+// executions share the quota.
 func (l *lifecycle) enforceTimeQuotas() {
 	l.runEvery(overdueInterval, func() {
 		l.accounts.Range(func(_, v any) bool {
 			a := v.(*account)
-			if a.StopOverdue() {
+			if a.StopOverdueExecutions() {
 				l.endSandboxes(a)
 			}
 			return true
@@ -64,14 +64,14 @@ func (l *lifecycle) endOverQuota(tenant string, id brig.ID) {
 		if err != nil && brig.KindOf(err) != brig.NotFound && l.ctx.Err() == nil {
 			l.Log.Error("failed to find a sandbox of a tenant whose quota is used up", "sandbox", id, "err", err)
 		}
-		l.sandboxes.update(id, func(s *sandbox) { s.endingOverQuota = false }) // if the sandbox still runs, the next check tries again
+		l.sandboxes.update(id, func(s *sandbox) { s.endingOverQuota = false }) // if the sandbox still runs, the next check retries
 	})
 }
 
 // endProcess ends a process whose tenant has used up its time.
 func (l *lifecycle) endProcess(rec *brig.Record, in brig.Instance, p *process) {
 	l.background.Go(func() {
-		if !l.killProgram(rec, in, p) { // it cannot be ended alone
+		if !l.killProgram(rec, in, p) { // the process cannot be ended without its sandbox
 			l.endOverQuota(rec.Tenant, rec.ID)
 		}
 	})

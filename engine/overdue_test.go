@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// timedOperations holds a function for each operation that takes time. The
-// function returns when the operation has ended.
+// timedOperations maps operations to functions that run a program of 60 seconds and
+// return when it has ended.
 var timedOperations = map[string]func(ctx context.Context, h *fixture) error{
 	"Exec": func(ctx context.Context, h *fixture) error {
 		_, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{})
@@ -25,8 +25,9 @@ var timedOperations = map[string]func(ctx context.Context, h *fixture) error{
 	},
 }
 
-// When a tenant has used up a day's time, the engine ends all executions of the
-// tenant, each at most a quarter of a second late. The caller gets the reason.
+// When a tenant has exhausted its daily execution time, the engine ends all
+// executions of the tenant, at most half a second late. The callers receive the
+// reason.
 func TestTimeQuotaEndsExecutions(t *testing.T) {
 	for name, begin := range timedOperations {
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +75,8 @@ func TestTimeQuotaEndsExecutions(t *testing.T) {
 	}
 }
 
-// Processes and commands that outlive their callers end too, although no caller
-// waits for them.
+// An exhausted time quota also ends processes, and commands that outlive their
+// callers, although no caller waits for them.
 func TestTimeQuotaEndsDetachedProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
@@ -114,7 +115,8 @@ func TestTimeQuotaEndsDetachedProcesses(t *testing.T) {
 	})
 }
 
-// Sandboxes use up the quota while they live, and end when it is exhausted.
+// Sandboxes use the time quota during their whole lifetime, and end when it is
+// exhausted.
 func TestTimeQuotaEndsSandboxes(t *testing.T) {
 	for field, q := range map[string]brig.Quota{
 		"cpu_ms_per_day":      {CPUTimePerDay: 20 * time.Second},
@@ -136,8 +138,8 @@ func TestTimeQuotaEndsSandboxes(t *testing.T) {
 				if _, err := h.Create(brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member}), spec); err != nil {
 					t.Fatal(err)
 				}
-				// A server that starts in between loads the usage so far, and
-				// ends the sandboxes of the previous server.
+				// A server that starts in between loads the usage so far, and ends
+				// the sandboxes of the previous server when the quota is exhausted.
 				time.Sleep(5 * time.Second)
 				h.Close()
 				h.Engine = engine.New(t.Context(), h.Options)
@@ -177,8 +179,8 @@ func TestTimeQuotaEndsSandboxes(t *testing.T) {
 	}
 }
 
-// GetRun finds the outcome of a one-shot by its scoped ID. The tenant and all
-// parts of the ID must match.
+// GetRun finds the outcome of a run by its scoped ID. The tenant and all parts of
+// the ID must match.
 func TestGetRunByScopedID(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

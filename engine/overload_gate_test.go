@@ -19,7 +19,7 @@ func blockCreations(p *hookedProvider) (release func()) {
 	return func() { close(goOn) }
 }
 
-// runAsync runs a program in a kind of sandbox that is not pooled. The channel
+// runAsync runs a program in a sandbox whose class is not pooled. The channel
 // receives the error.
 func runAsync(t *testing.T, h *fixture) <-chan error {
 	t.Helper()
@@ -100,8 +100,8 @@ func TestGateShedsLoad(t *testing.T) {
 	})
 }
 
-// While the pool has an instance, the gate rejects no call, because the body
-// may request that instance.
+// While the pool has a ready instance, the gate rejects no call, because the call
+// may be able to use that instance.
 func TestGateAdmitsWhilePoolHasInstances(t *testing.T) {
 	o := warm(1)
 	o.Capacity = capacity.Options{MaxCreating: 2, MaxWait: capacity.ServerMaxWait}
@@ -117,7 +117,8 @@ func TestGateAdmitsWhilePoolHasInstances(t *testing.T) {
 	})
 }
 
-// A call that the gate sheds counts against the tenant's rate like any other.
+// A call that the gate sheds counts against the tenant's rate limit like any other
+// call.
 func TestShedCallsCountAgainstRate(t *testing.T) {
 	o := engine.Options{Capacity: capacity.Options{MaxCreating: 1, MaxWait: capacity.ServerMaxWait, MaxTenantQueued: 1}}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -143,8 +144,8 @@ func TestShedCallsCountAgainstRate(t *testing.T) {
 	})
 }
 
-// The maximum wait counts from the arrival of a call. Work before the call is
-// queued, for example screening, shortens its time in the queue.
+// The maximum wait begins with the arrival of a call. Work before the call is
+// queued, such as screening, shortens its maximum time in the queue.
 func TestWaitCountsFromArrival(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -152,8 +153,8 @@ func TestWaitCountsFromArrival(t *testing.T) {
 		want    time.Duration
 	}{
 		{"the control: nothing is done before", 0, 1750 * time.Millisecond},
-		// The first creation has taken half a second by then, so half a second is
-		// reserved for the next one.
+		// By this time, the first creation has taken half a second, so half a
+		// second is reserved for the next creation.
 		{"half a second of screening", 500 * time.Millisecond, 1500 * time.Millisecond},
 		{"three seconds of screening", 3 * time.Second, 3 * time.Second},
 	} {

@@ -14,16 +14,15 @@ import (
 const (
 	// defaultPackAfter is the default of Options.PackAfter.
 	defaultPackAfter = time.Minute
-	// packRetry is the time after which a pack that failed is tried again.
-	packRetry = 10 * time.Minute
-	// packPatience is how long a pack waits for a resume or fork of its sandbox.
-	packPatience = time.Second
+	// packRetryDelay is the delay before a failed pack is retried.
+	packRetryDelay = 10 * time.Minute
+	// packTimeout is how long a pack waits for a resume or fork of its sandbox.
+	packTimeout = time.Second
 )
 
-// packs compresses and encrypts the saves of sandboxes that have been paused for a
-// while, one at a time. Each save has its own key, which is encrypted with the
-// master key and stored in the sandbox's record. The provider never has the master
-// key.
+// packs compresses and encrypts the saves of sandboxes that have been paused for PackAfter, one at
+// a time. Each save has its own key, which is encrypted with the master key and stored in the
+// sandbox's record. The provider never receives the master key.
 type packs struct {
 	*gate
 	vault     *vault
@@ -39,9 +38,9 @@ type packJob struct {
 	due    time.Time
 }
 
-// later packs the save of a paused sandbox after a while, or removes the files that
-// an unpack has left. A sandbox that is not paused then is not affected.
-func (p *packs) later(rec *brig.Record, after time.Duration) {
+// schedule schedules a pack of the save of a paused sandbox, which also removes the files of an
+// earlier unpack. It has no effect if the sandbox is no longer paused at that time.
+func (p *packs) schedule(rec *brig.Record, after time.Duration) {
 	if p.Options.Keys == nil || p.PackAfter < 0 && rec.SaveKey == nil {
 		return
 	}
@@ -50,15 +49,15 @@ func (p *packs) later(rec *brig.Record, after time.Duration) {
 	p.waiting[rec.ID] = packJob{rec.Tenant, time.Now().Add(max(after, 0))}
 }
 
-// isWaiting reports whether later has been called for a sandbox, and its time has not come.
+// isWaiting reports whether a pack of a sandbox is scheduled.
 func (p *packs) isWaiting(id brig.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, waits := p.waiting[id]
-	return waits
+	_, ok := p.waiting[id]
+	return ok
 }
 
-// takeDue returns a save whose time has come, and removes it from the list.
+// takeDue removes a due save from the list and returns it.
 func (p *packs) takeDue() (brig.ID, packJob, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,20 +84,20 @@ func (p *packs) run() {
 			}
 			if err := p.pack(p.ctx, rec); err != nil && p.ctx.Err() == nil {
 				p.Log.WarnContext(p.ctx, "failed to pack the save of a paused sandbox; retrying", "sandbox", id, "err", err)
-				p.later(rec, packRetry)
+				p.schedule(rec, packRetryDelay)
 			}
 		}
 	})
 }
 
-// pack packs the save of a sandbox. A resume or a fork of the sandbox interrupts it,
-// and does not wait for it.
+// pack packs the save of a sandbox. A resume or a fork of the sandbox interrupts the pack instead
+// of waiting for it.
 func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
-	short, cancel := context.WithTimeout(ctx, packPatience)
+	short, cancel := context.WithTimeout(ctx, packTimeout)
 	defer cancel()
 	leave, err := p.usesOf(rec.ID).enter(short)
 	if err != nil {
-		p.later(rec, p.PackAfter)
+		p.schedule(rec, p.PackAfter)
 		return nil
 	}
 	defer p.dropUses(rec.ID)
@@ -121,11 +120,11 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	if err != nil {
 		return err
 	}
-	defer a.AddStorage(rec.Pause.Bytes)() // both forms exist for a while
+	defer a.AddStorage(rec.Pause.Bytes)() // both the packed and the unpacked save exist for a while
 	began := time.Now()
 	save, err := saver.Pack(ctx, saveOf(rec.ID), key)
 	if ctx.Err() != nil && p.ctx.Err() == nil {
-		p.later(rec, p.PackAfter) // the sandbox may be paused again, or was forked
+		p.schedule(rec, p.PackAfter) // the sandbox may be paused again, or was forked
 		return nil
 	}
 	if err != nil {
@@ -149,10 +148,10 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	return nil
 }
 
-// saveKeyLocation returns the location for which the key of a save is sealed.
+// saveKeyLocation returns the location to which the sealed key of a save is bound.
 func saveKeyLocation(rec *brig.Record) []string { return []string{"save", rec.Tenant, string(rec.ID)} }
 
-// keyOf returns the key of a sandbox's save. It makes and records one if there is none.
+// keyOf returns the key of a sandbox's save. It creates and records a key if there is none.
 func (p *packs) keyOf(ctx context.Context, rec *brig.Record) (*brig.Record, []byte, error) {
 	if rec.SaveKey != nil {
 		key, err := p.openKey(rec)
@@ -189,10 +188,10 @@ func (p *packs) openKey(rec *brig.Record) ([]byte, error) {
 		WithHint("restore the database from a backup, and find out who wrote to it").Because(err)
 }
 
-// unpack prepares the save of a paused sandbox for restores. The caller has begun a
-// move of the sandbox, and holds a creation slot. If the sandbox stays paused, the caller
-// calls removeUnpacked, because the files do not count against the tenant's storage. If it
-// cannot, the next pack removes them, and further calls of unpack do not delay that.
+// unpack prepares the save of a paused sandbox for restores. The caller has begun a move of the
+// sandbox, and holds a creation slot. If the sandbox stays paused, the caller calls removeUnpacked,
+// because the files do not count against the tenant's storage. If the caller fails to do so, the
+// next pack removes the files, and further calls of unpack do not delay this pack.
 func (p *packs) unpack(ctx context.Context, saver brig.Saver, rec *brig.Record) error {
 	if rec.SaveKey == nil {
 		return nil
@@ -202,15 +201,15 @@ func (p *packs) unpack(ctx context.Context, saver brig.Saver, rec *brig.Record) 
 		return err
 	}
 	if !p.isWaiting(rec.ID) {
-		p.later(rec, p.PackAfter)
+		p.schedule(rec, p.PackAfter)
 	}
 	err = saver.Unpack(ctx, saveOf(rec.ID), key)
 	failpoint.Hit("resume.unpacked")
 	return err
 }
 
-// removeUnpacked removes the files of unpack when no restore needs them any more. The
-// caller has begun a move of the sandbox.
+// removeUnpacked removes the files of unpack when no restore needs them anymore. The caller has
+// begun a move of the sandbox.
 func (p *packs) removeUnpacked(ctx context.Context, saver brig.Saver, rec *brig.Record) {
 	if rec.SaveKey == nil {
 		return
@@ -219,7 +218,7 @@ func (p *packs) removeUnpacked(ctx context.Context, saver brig.Saver, rec *brig.
 	defer cancel()
 	save, err := saver.GetSave(ctx, saveOf(rec.ID))
 	if brig.KindOf(err) == brig.NotFound || err == nil && !save.Packed {
-		return // there is nothing to remove, and a save that is not packed stays so
+		return // there is nothing to remove, and an unpacked save must not become packed
 	}
 	var key []byte
 	if err == nil {

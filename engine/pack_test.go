@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// packSoon makes an engine pack the saves of paused sandboxes immediately.
+// packSoon makes an engine pack the saves of paused sandboxes after a short time.
 func packSoon(o *engine.Options) { o.PackAfter = 50 * time.Millisecond }
 
 // paused creates a sandbox with a file, and pauses it.
@@ -52,7 +52,8 @@ func (h *fixture) awaitPacked(t *testing.T, s *brig.Sandbox) *brig.Record {
 	return nil
 }
 
-// recoveredFixture returns a fixture whose engine does its background work.
+// recoveredFixture returns a fixture whose engine has recovered, which starts its
+// background work.
 func recoveredFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	t.Helper()
 	h := newFixture(t, change)
@@ -62,9 +63,9 @@ func recoveredFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	return h
 }
 
-// The save of a paused sandbox is packed after a while. Then it takes less space, even
-// of the tenant's quota, and its key is not in the record in plain. A call, a fork and
-// the next server unpack it. A save of a running sandbox has no key.
+// The save of a paused sandbox is packed after a while. The packed save uses less space, also of
+// the tenant's storage quota, and the record has an encrypted key. A call, a fork and the next
+// server unpack the save. The record of a running sandbox has no key.
 func TestPack(t *testing.T) {
 	keys := newKeyring(t)
 	withKeys := func(o *engine.Options) {
@@ -89,7 +90,7 @@ func TestPack(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNote(t, ctx, h, copies[0].Spec.Name)
-	h.awaitPacked(t, box) // the fork has left it unpacked for a while
+	h.awaitPacked(t, box) // the fork had unpacked the save
 	if err := h.Remove(ctx, copies[0].Spec.Name); err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +106,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A resume interrupts a pack, and does not wait for it. The control is a sandbox that
-// is packed.
+// A resume interrupts a pack instead of waiting for it. A later pack of the same sandbox
+// succeeds.
 func TestResumeInterruptsPack(t *testing.T) {
 	var packs atomic.Int32
 	packing := make(chan struct{})
@@ -134,7 +135,7 @@ func TestResumeInterruptsPack(t *testing.T) {
 	wantNote(t, ctx, h, "one")
 }
 
-// Without a keyring, or if it is disabled, nothing is packed.
+// Saves are not packed if there is no keyring or if packing is disabled.
 func TestPackDisabled(t *testing.T) {
 	for name, change := range map[string]func(*engine.Options){
 		"disabled":    func(o *engine.Options) { o.PackAfter = -1 },
@@ -151,8 +152,8 @@ func TestPackDisabled(t *testing.T) {
 	}
 }
 
-// A new master key encrypts the keys of saves again. Without the master key a resume is refused,
-// and the sandbox stays paused; with it, it is resumed.
+// A rotation of the master key encrypts the keys of saves again. A resume without the right
+// master key fails, and the sandbox stays paused; with this key, it succeeds.
 func TestPackAndKeys(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
 	keys := func(s seal.Source) func(*engine.Options) {
@@ -187,7 +188,8 @@ func TestPackAndKeys(t *testing.T) {
 	wantNote(t, ctx, h.nextServer(t, keys(file)), "one")
 }
 
-// A key that was moved from another record does not open, and the sandbox stays paused.
+// A save key that was copied from another record cannot be decrypted, and the sandbox stays
+// paused.
 func TestMovedSaveKey(t *testing.T) {
 	h := recoveredFixture(t, packSoon)
 	ctx := withRole(t, brig.Member)
@@ -223,9 +225,9 @@ func TestFailedPack(t *testing.T) {
 	wantNote(t, ctx, h, "one")
 }
 
-// The files of an unpack, which do not count against the tenant's storage, are removed
-// when a fork does not need them any more, or when a resume fails. Concurrent forks and a resume
-// do not remove those of each other: a restore without them fails.
+// The unpacked files of a save are removed when no fork needs them any more, or when a resume
+// fails. Concurrent forks and a resume do not remove each other's files, because a restore
+// without them would fail.
 func TestUnpackedFilesAreRemoved(t *testing.T) {
 	h := recoveredFixture(t, func(o *engine.Options) { o.PackAfter = 500 * time.Millisecond })
 	ctx := withRole(t, brig.Member)
@@ -273,8 +275,8 @@ func TestUnpackedFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// A fork of a packed save holds a creation slot while it unpacks, and not during the
-// rest: its copies take their own slots.
+// A fork of a packed save holds a creation slot only while it unpacks the save. Later, its copies
+// use their own slots.
 func TestForkUnpacksInSlot(t *testing.T) {
 	p := &checkedProvider{check: func() {}}
 	h := recoveredFixture(t, func(o *engine.Options) {

@@ -15,9 +15,9 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// parkContexts makes the interpreters of a sandbox give up the descriptors of
-// the host, which cannot be saved. Afterwards they use descriptors of the agent,
-// and remain usable if the sandbox is not saved.
+// parkContexts makes the interpreters of a sandbox give up the descriptors of the host, which
+// cannot be saved. Afterwards, they use descriptors of the agent, and remain usable even if the
+// sandbox is not saved.
 func (i *interpreters) parkContexts(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	parker, ok := in.(brig.Parker)
 	if !ok {
@@ -60,7 +60,7 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, rec 
 	}
 	p, err := parker.Park(ctx, old.Process, old.Park)
 	if brig.KindOf(err) == brig.NotFound && awaitExit(ctx, old) {
-		return i.stopInterpreter(ctx, rec, in, c) // the context starts a new one on its next use
+		return i.stopInterpreter(ctx, rec, in, c) // the context starts a new interpreter on its next use
 	}
 	if err != nil || p == old.Process {
 		return err
@@ -98,8 +98,8 @@ func syncParked(s *interpreter.Session) error {
 	return s.Sync(rand.Text(), interpreter.Sink{})
 }
 
-// awaitExit waits for the report that an interpreter has exited, and returns false if
-// it does not come.
+// awaitExit waits for the report that an interpreter has exited, and returns false if the report
+// does not arrive in time.
 func awaitExit(ctx context.Context, s *interpreter.Session) bool {
 	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
@@ -107,9 +107,9 @@ func awaitExit(ctx context.Context, s *interpreter.Session) bool {
 	return err == nil
 }
 
-// carriedSession parks a pooled interpreter that a pausable sandbox takes, so that programs
-// started by its cells can be saved too. It returns nil if there is no interpreter, or if it does
-// not answer.
+// carriedSession parks a pooled interpreter that a pausable sandbox takes, so that programs started
+// by its cells can be saved too. It returns nil if there is no interpreter, or if the interpreter
+// does not respond.
 func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in brig.Instance, s *interpreter.Session) *interpreter.Session {
 	parker, ok := in.(brig.Parker)
 	if s == nil || !rec.Spec.Pausable || !ok {
@@ -126,7 +126,7 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 	s.Close()
 	i.limitMessages(p, rec.Tenant)
 	s = s.Move(p)
-	// A late message of the driver that it has been parked would end the first cell.
+	// A late message about the parking from the driver would end the first cell.
 	if err := syncParked(s); err != nil {
 		i.Log.WarnContext(ctx, "failed to synchronize a parked interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
 		return nil

@@ -14,7 +14,8 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// parkingProvider is a fake provider whose interpreters have to be parked.
+// parkingProvider is a fake provider whose interpreters must be parked before a
+// save.
 type parkingProvider struct {
 	*fake.Provider
 	park  func(context.Context, brig.Process) (brig.Process, error)
@@ -27,7 +28,7 @@ type parkingInstance struct {
 	p *parkingProvider
 }
 
-// parkedProcess is a process after it was parked.
+// parkedProcess is a process that was parked.
 type parkedProcess struct{ brig.Process }
 
 func (p *parkingProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
@@ -61,15 +62,16 @@ func (i *parkingInstance) Execs(ctx context.Context) ([]*brig.Execution, error) 
 	return i.Instance.Execs(ctx)
 }
 
-// Keep ignores interpreters, which prevent a save by the fake provider otherwise.
+// Keep does nothing, because the fake provider cannot save instances with kept
+// interpreters.
 func (i *parkingInstance) Keep(context.Context, brig.Process, []byte) error { return nil }
 
 func (i *parkingInstance) Park(ctx context.Context, p brig.Process, _ func(string) error) (brig.Process, error) {
 	return i.p.park(ctx, p)
 }
 
-// An interpreter that has ended, or ends while it is parked, does not prevent a pause.
-// One that runs and cannot be parked does.
+// An interpreter that has ended, or ends while it is parked, does not prevent a pause. A running
+// interpreter that cannot be parked prevents it.
 func TestPauseWithEndedInterpreter(t *testing.T) {
 	ended := brig.Errorf(brig.NotFound, "the interpreter has ended")
 	for _, c := range []struct {
@@ -109,7 +111,8 @@ func TestPauseWithEndedInterpreter(t *testing.T) {
 	}
 }
 
-// newParkingFixture returns a fixture with a provider, and a sandbox "box".
+// newParkingFixture returns a fixture with the provider p and a sandbox named
+// "box".
 func newParkingFixture(t *testing.T, p *parkingProvider) (*fixture, context.Context) {
 	t.Helper()
 	h := newFixture(t, func(o *engine.Options) {
@@ -124,7 +127,8 @@ func newParkingFixture(t *testing.T, p *parkingProvider) (*fixture, context.Cont
 	return h, ctx
 }
 
-// silentProcess is an interpreter that does not start, and does not end on its own.
+// silentProcess is an interpreter that neither reports its start nor ends by
+// itself.
 type silentProcess struct {
 	brig.Process
 	killed chan struct{}
@@ -137,8 +141,8 @@ func (p silentProcess) Kill(ctx context.Context) error {
 	return p.Process.Kill(ctx)
 }
 
-// An interpreter that did not start has ended when the call ends. A pause that follows
-// would otherwise find it.
+// When a call returns because its interpreter did not start, the interpreter has been killed, so
+// that it does not prevent a later pause.
 func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed := make(chan struct{})
@@ -157,7 +161,7 @@ func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
 	})
 }
 
-// lateProcess is a parked interpreter whose message that it has been parked comes late.
+// lateProcess is a parked interpreter that sends its "parked" message late.
 type lateProcess struct {
 	brig.Process
 	said *atomic.Bool
@@ -170,8 +174,8 @@ func (p lateProcess) Receive() (brig.From, []byte, error) {
 	return p.Process.Receive()
 }
 
-// A late message of a pooled interpreter that it has been parked does not end the context that
-// takes the interpreter, and its first cell has its own response.
+// A late "parked" message of a pooled interpreter does not end the context that uses the
+// interpreter, and does not affect the results of its cells.
 func TestLateParkedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said atomic.Bool

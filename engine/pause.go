@@ -13,7 +13,7 @@ import (
 type idlePauser struct {
 	freezeAfter, pauseAfter time.Duration // 0 for never
 	in                      brig.Instance
-	// wake gets a value after each idle time of pauseAfter.
+	// wake receives a value after each idle time of pauseAfter.
 	wake chan struct{}
 
 	mu     sync.Mutex // guards the fields below
@@ -57,7 +57,7 @@ func (e *env) releaseUse(s *idlePauser) {
 		s.timers = append(s.timers, time.AfterFunc(s.pauseAfter, func() {
 			select {
 			case s.wake <- struct{}{}:
-			default: // the watch looks at the sandbox anyway
+			default: // a wake-up is already pending
 			}
 		}))
 	}
@@ -122,8 +122,7 @@ func (e *env) pauserOf(rec *brig.Record, in brig.Instance) (sl *idlePauser) {
 		if s.idlePauser == nil {
 			s.idlePauser = &idlePauser{
 				freezeAfter: rec.Spec.FreezeAfter, pauseAfter: rec.Spec.PauseAfter, in: in, wake: make(chan struct{}, 1),
-				// After a restart the server does not know whether the instance
-				// is frozen.
+				// After a restart, the instance may be frozen.
 				frozen: rec.Spec.FreezeAfter > 0,
 			}
 		}
@@ -139,27 +138,27 @@ func (l *lifecycle) startPauser(ctx context.Context, rec *brig.Record, in brig.I
 	}
 }
 
-// resumedLease is the minimum lease of a resumed sandbox.
-const resumedLease = time.Minute
+// minResumedLease is the minimum lease of a resumed sandbox.
+const minResumedLease = time.Minute
 
-// leaseAfterPause returns the end of the lease of a paused sandbox that is resumed now:
-// it gets the rest of its lease, or a new lease if the sandbox pauses at its end. It is
-// also a new lease if each use renews it and the sandbox pauses when it is idle, because
-// the rest may be shorter than the idle time.
+// leaseAfterPause returns the end of the lease of a paused sandbox that is resumed now: the rest of
+// its lease, or a new lease if the sandbox pauses at the end of the lease. It is also a new lease
+// if the sandbox pauses when idle and each use renews the lease, because the rest may be shorter
+// than the idle time.
 func leaseAfterPause(rec *brig.Record, now time.Time, maxLife time.Duration) time.Time {
-	least := resumedLease
+	minLease := minResumedLease
 	if rec.Spec.PauseAtEnd || rec.Spec.PauseAfter != 0 && !rec.Spec.FixedLease {
-		least = rec.Spec.TTL
+		minLease = rec.Spec.TTL
 	}
-	end, last := now.Add(max(rec.Pause.Left, least)), endOfLife(rec, now, maxLife)
+	end, last := now.Add(max(rec.Pause.Left, minLease)), endOfLife(rec, now, maxLife)
 	if end.After(last) {
 		return last
 	}
 	return end
 }
 
-// endOfLife returns when a sandbox reaches its maximum life, if it is not paused from
-// now on. The time for which it was paused does not count.
+// endOfLife returns when a sandbox reaches its maximum life, assuming no pause from now on. The
+// time of earlier pauses does not count.
 func endOfLife(rec *brig.Record, now time.Time, maxLife time.Duration) time.Time {
 	paused := rec.PausedFor
 	if rec.Pause != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The quota of paused sandboxes is checked before a save is written. It counts pauses and
-// paused copies, and what an earlier server paused. A sandbox that cannot be paused
+// The quota of paused sandboxes is checked before a save is written. It counts paused sandboxes
+// and paused copies, including those of an earlier server. A sandbox that cannot be paused
 // continues to run.
 func TestPausedQuotaIsCheckedBeforeSave(t *testing.T) {
 	h := newFixture(t, nil)

@@ -9,14 +9,13 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// pauseRetry is the time after which a pause at the end of a lease is tried
-// again, if a call or a program prevented it.
-const pauseRetry = 5 * time.Second
+// pauseRetryDelay is the delay before a failed pause at the end of a lease is retried.
+const pauseRetryDelay = 5 * time.Second
 
-// watchPauseAtEnd pauses a sandbox at the end of its lease, if its specification
-// demands that. If the sandbox cannot be paused in the time by which the instance
-// outlives the lease, it ends. The watch stops when the instance is detached: after
-// a save that failed, the next watch tries again.
+// watchPauseAtEnd pauses a sandbox at the end of its lease, if its spec requests this. The instance
+// outlives the lease by an allowance; the sandbox ends if it cannot be paused within this time. The
+// watch stops when the instance is detached: after a failed save, the watch of the next attachment
+// retries.
 func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if !rec.Spec.PauseAtEnd {
 		return
@@ -24,7 +23,7 @@ func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached
 	l.background.Go(func() {
 		for wait, failed := rec.Expires.Sub(l.Now()), false; ; {
 			if wait <= 0 {
-				wait = pauseRetry
+				wait = pauseRetryDelay
 			}
 			select {
 			case <-in.Done():

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox with PauseAtEnd is paused at the end of its lease, with an audit
-// event, and a resume gives it a new lease. A sandbox without it ends.
+// A sandbox with PauseAtEnd is paused at the end of its lease, and the audit log
+// records the pause. The sandbox can be resumed and its lease extended.
 func TestPauseAtLeaseEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -54,7 +54,7 @@ func TestPauseAtLeaseEnd(t *testing.T) {
 	}
 }
 
-// A sandbox that can never be paused is rejected with PauseAtEnd.
+// Create rejects PauseAtEnd for a sandbox that can never be paused.
 func TestPauseAtEndRejected(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

@@ -12,17 +12,17 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// A pause that keeps only the files needs no memory of the sandbox: no program prevents it,
-// and a resume boots the sandbox again, with the files, the main program, and the start
+// A pause that keeps only the files does not save the memory of the sandbox, so no program can
+// prevent it. A resume boots the sandbox again, with the files, the main program, and the start
 // command of its template. The rest of the sandbox's record is unchanged.
 
-// keptOnly reports whether the save of a paused sandbox has no memory.
-func keptOnly(rec *brig.Record) bool { return rec.Pause != nil && rec.Pause.FilesOnly }
+// isFilesOnly reports whether the save of a paused sandbox contains only its files.
+func isFilesOnly(rec *brig.Record) bool { return rec.Pause != nil && rec.Pause.FilesOnly }
 
-// checkSavable rejects sandboxes that can never be saved, whatever programs they
-// run. done is the purpose of the save in messages, "paused" or "forked". A sandbox of
-// which only the files are kept can have a main program, which a resume starts again, and
-// a workspace that is written back, except in a fork.
+// checkSavable rejects sandboxes that can never be saved, regardless of their current programs.
+// done is the purpose of the save in messages, "paused" or "forked". A files-only save permits a
+// main program, which a resume starts again, and a workspace that is written back, except in a
+// fork.
 func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
 	refused := func(format string, args ...any) *brig.Error {
 		return brig.Errorf(brig.FailedPrecondition, "sandbox %q cannot be "+done+": "+format, append([]any{rec.Spec.Name}, args...)...)
@@ -43,9 +43,9 @@ func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
 	return nil
 }
 
-// prepareFilesSave writes back the workspace of a sandbox whose memory is not kept, as
-// the end of the sandbox would. Its programs continue, in case the save fails. Automatic
-// pauses, which retry soon, record failures only once in a while.
+// prepareFilesSave writes back the workspace of a sandbox whose memory is not kept, as the end of
+// the sandbox would. Its programs continue, in case the save fails. Automatic pauses retry soon, so
+// their failures are recorded only once per idleNoteInterval.
 func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance, automatic bool) error {
 	if !isWrittenBack(rec.Spec) {
 		return nil
@@ -58,20 +58,20 @@ func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig
 	switch {
 	case err == nil && (out.Version == nil || out.Changed == 0):
 		return nil
-	case err != nil && automatic && !p.usesOf(rec.ID).noteAgain(brig.OpCommitWorkspace, idleNoteInterval):
+	case err != nil && automatic && !p.usesOf(rec.ID).shouldRecord(brig.OpCommitWorkspace, idleNoteInterval):
 		return err
 	}
 	return errors.Join(err, ws.recordCommit(ctx, rec, out, err))
 }
 
-// takeExecs records the executions that have ended, before a pause ends the rest. It returns
-// those whose program has ended, but not its output: they continue if the pause fails.
+// takeExecs records the executions that have ended, before a pause ends the rest. It returns the
+// executions whose program has ended, but whose output has not. These continue if the pause fails.
 func (pg *programs) takeExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (draining []*brig.Execution) {
 	list, err := pg.Store.ListExecs(ctx, rec.ID)
 	if open := openExecs(list); err == nil && len(open) > 0 {
-		var known []*brig.Execution
-		known, err = pg.reportedExecs(ctx, in)
-		for _, x := range known {
+		var reported []*brig.Execution
+		reported, err = pg.reportedExecs(ctx, in)
+		for _, x := range reported {
 			switch {
 			case open[x.ExecID] == nil:
 			case x.Draining:
@@ -102,8 +102,8 @@ func (pg *programs) recordReported(ctx context.Context, rec *brig.Record, report
 	return pg.completeExec(ctx, rec, reported, func(x *brig.Execution) { x.Result = reported.Result })
 }
 
-// endKeptExecs records the end of the executions of a paused sandbox of which only the files
-// are kept. If that fails, the resume and the next server try again.
+// endKeptExecs records the end of the executions of a sandbox after a files-only pause. If this
+// fails, the resume and the next server retry it.
 func (p *pauses) endKeptExecs(ctx context.Context, rec *brig.Record) {
 	list, err := p.Store.ListExecs(ctx, rec.ID)
 	if err == nil {
@@ -114,8 +114,9 @@ func (p *pauses) endKeptExecs(ctx context.Context, rec *brig.Record) {
 	}
 }
 
-// endExecs records that executions of a sandbox ended because its memory was not kept: those
-// of a list that started before a time, or all for the zero time.
+// endExecs records that executions in list ended at the time at, because the memory of their
+// sandbox was not kept. If before is not zero, only executions that started before this time have
+// ended.
 func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution, at, before time.Time) error {
 	for _, x := range list {
 		if x.Done || !before.IsZero() && !x.Started.Before(before) {
@@ -142,18 +143,18 @@ func (p *pauses) bootSpec(ctx context.Context, rec *brig.Record, spec brig.Spec)
 		return spec, err
 	}
 	spec.Command = &run
-	spec.Held = isWrittenBack(rec.Spec) // as at the creation, it lingers until the files are written back
+	spec.Held = isWrittenBack(rec.Spec) // outlives its program until the write-back
 	return spec, nil
 }
 
-// bootAllowance returns the time by which the lease of a booting sandbox is longer,
-// because the start command of its template needs time until it is ready.
+// bootAllowance returns the extension of a booting sandbox's lease: the time until the start
+// command of its template is ready.
 func (p *pauses) bootAllowance(rec *brig.Record) time.Duration {
 	return p.machines.images.templates[rec.Spec.Template].ReadyTimeout
 }
 
-// bootPrograms prepares an instance that has booted with saved files, as the creation of
-// a sandbox does. No call can use the sandbox yet. It returns notes for the sandbox's owner.
+// bootPrograms prepares an instance that has booted with saved files, as the creation of a sandbox
+// does. No call can use the sandbox yet. The returned notes are for the sandbox's owner.
 func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, err error) {
 	ms := p.machines
 	if err := ms.verifyEnforcement(ctx, m); err != nil {
@@ -183,8 +184,8 @@ func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, 
 	return nil, ms.startTemplateCommands(ctx, m, &t)
 }
 
-// boot prepares a booted instance of a paused sandbox, and gives it the lease that ends
-// with expires. After an error the sandbox is still paused, and has no instance.
+// boot prepares a booted instance of a paused sandbox, and sets the end of its lease to expires.
+// After an error, the sandbox is still paused, and has no instance.
 func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
 	booting := *rec
 	notes, err = p.bootPrograms(ctx, &machine{rec: &booting, backend: backend, in: in})
@@ -205,14 +206,14 @@ func (p *pauses) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Insta
 	if saver, _, lost := p.providers.saverOf(rec); lost == nil {
 		p.packs.removeUnpacked(ctx, saver, rec)
 	}
-	if !keptOnly(rec) {
+	if !isFilesOnly(rec) {
 		return err
 	}
-	p.lifecycle.detachInstance(rec.ID) // with the reservation of the paused sandbox
+	p.lifecycle.detachInstance(rec.ID) // also releases the reservation of the paused sandbox
 	return errors.Join(err, p.trackPaused(ctx, rec))
 }
 
-// pauseDetail returns the details of the audit event of a pause without a call.
+// pauseDetail returns the details of the audit event for an automatic pause.
 func pauseDetail(rec *brig.Record, why string) map[string]string {
 	detail := map[string]string{brig.DetailWhy: why}
 	if rec.Spec.PauseFilesOnly {

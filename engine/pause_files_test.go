@@ -12,9 +12,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A pause that keeps only the files is possible while programs run that prevent another
-// pause. Contexts and executions end with it, and the next use boots the sandbox with its
-// files. Its record, lease and audit log are those of any pause.
+// A pause that keeps only the files is possible while programs run that prevent a pause with
+// memory. Contexts and executions end, and the next use boots the sandbox with its files.
 func TestPauseFilesOnly(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -68,10 +67,10 @@ func TestPauseFilesOnly(t *testing.T) {
 	}
 }
 
-// The next server finds a sandbox that was paused with its files only. If an earlier
-// server died after the boot and before recording it, the sandbox is still paused, because
-// its start command may not have run.
-func TestPauseFilesAndTheNextServer(t *testing.T) {
+// The next server finds a sandbox that was paused without its memory. If the earlier server died
+// between the boot and recording it, the sandbox counts as paused, because its start command may
+// not have run.
+func TestPauseFilesOnlySurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	unrecorded := h.box(t, ctx, brig.Spec{Name: "saved"})
@@ -104,8 +103,8 @@ func TestPauseFilesAndTheNextServer(t *testing.T) {
 	}
 }
 
-// If the start command of a sandbox that boots with its files cannot start, the sandbox
-// stays paused, without an instance. The next resume, and copies, start it.
+// If the start command cannot start when a sandbox boots with its files, the sandbox stays
+// paused, without an instance. The next resume and copies run the start command again.
 func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Templates = []brig.Template{{Name: "server", Image: "host", Start: &brig.Command{Argv: []string{"sleep", "60"}}}}
@@ -147,8 +146,9 @@ func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 	}
 }
 
-// A sandbox can ask for automatic pauses that keep only its files, even with a main
-// program. Combinations without sense are rejected with the field.
+// A sandbox can be created with automatic pauses that keep only its files, even if
+// it has a main program. Invalid combinations are rejected with an error that names
+// the field.
 func TestPauseFilesOnlySpec(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -184,9 +184,9 @@ func TestPauseFilesOnlySpec(t *testing.T) {
 	}
 }
 
-// After a pause of a sandbox whose workspace is written back has failed, the sandbox is
-// watched as before, and not once more. An attempt that has nothing to write back adds
-// nothing to the audit log.
+// After the failed pause of a sandbox whose workspace is written back, as many goroutines watch
+// the sandbox as before. Further attempts without changes to write back add nothing to the audit
+// log.
 func TestFailedPauseFilesOnly(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -200,7 +200,7 @@ func TestFailedPauseFilesOnly(t *testing.T) {
 	})
 	awaitWatches := func(when string) {
 		t.Helper()
-		const want = 3 // of the main program, of the lease and of the files
+		const want = 3 // for the main program, the lease and the files
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			stacks := make([]byte, 16<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
@@ -228,8 +228,8 @@ func TestFailedPauseFilesOnly(t *testing.T) {
 	}
 }
 
-// commits returns the number of audit events of automatic commits of a sandbox's workspace
-// with a result.
+// commits returns the number of audit events for automatic commits of a sandbox's workspace that
+// have the given result.
 func (h *fixture) commits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
 	t.Helper()
 	events, err := h.store.Events(t.Context(), 1000)
@@ -244,8 +244,8 @@ func (h *fixture) commits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
 	return n
 }
 
-// The next server records the end of executions whose sandbox lost its memory in a pause, if
-// the server before could not, and not of those that started since.
+// If a server could not record the end of executions that a pause without memory ended, the next
+// server records it. It does not end executions that started after the pause.
 func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -286,8 +286,8 @@ func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
 	}
 }
 
-// If the workspace of an idle sandbox cannot be written back, each pause fails, and the next
-// attempt follows soon. The failures are recorded once.
+// If the workspace of an idle sandbox cannot be written back, its pause fails and is retried
+// soon. The repeated failures are recorded once.
 func TestIdlePauseRetriesFailedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
@@ -302,7 +302,7 @@ func TestIdlePauseRetriesFailedCommit(t *testing.T) {
 		if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Workspaces: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second) // of the fake clock
+		time.Sleep(10 * time.Second) // advances the fake clock
 		_, refused := h.idlePauses(t, box.ID)
 		if n := h.commits(t, box.ID, brig.RateLimited); n != 1 || len(refused) != 1 {
 			t.Errorf("%d failed commits and the failed pauses %q are on record, want 1 of each", n, refused)

@@ -7,14 +7,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// idleNoteInterval is how often a failed pause of an idle sandbox is recorded.
-// The next attempts may follow each second, and the guest determines the reason.
+// idleNoteInterval is the minimum interval between records of failed pauses of an idle sandbox. The
+// guest can cause the failures, and attempts may follow every second.
 const idleNoteInterval = time.Hour
 
-// watchIdle pauses a sandbox each time it has been idle for its PauseAfter. After a
-// pause that failed, it tries again when the sandbox has been idle for that time
-// again. The watch stops when the instance is detached: the next attachment has a
-// watch of its own.
+// watchIdle pauses a sandbox each time it has been idle for its PauseAfter. After a failed pause,
+// it retries when the sandbox has been idle for this time again. The watch stops when the instance
+// is detached: the next attachment starts its own watch.
 func (l *lifecycle) watchIdle(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if rec.Spec.PauseAfter == 0 {
 		return
@@ -48,7 +47,7 @@ func (l *lifecycle) watchIdle(rec *brig.Record, in brig.Instance, detached <-cha
 
 // noteNotPaused records that an idle sandbox could not be paused.
 func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
-	if l.ctx.Err() != nil || !l.usesOf(rec.ID).noteAgain(brig.OpPause, idleNoteInterval) {
+	if l.ctx.Err() != nil || !l.usesOf(rec.ID).shouldRecord(brig.OpPause, idleNoteInterval) {
 		return
 	}
 	ctx, cancel := detachedContext(l.ctx)
@@ -63,9 +62,9 @@ func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
 	}
 }
 
-// noteAgain reports whether a failure of an operation can be recorded, because the last
-// record is older than a time. The record of a successful pause ends that time.
-func (g *useGate) noteAgain(op brig.Op, after time.Duration) bool {
+// shouldRecord reports whether a failure of an operation should be recorded, because the last
+// record is older than after. A successful pause resets this limit.
+func (g *useGate) shouldRecord(op brig.Op, after time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if at, ok := g.lastRecorded[op.Name]; ok && time.Since(at) < after {

@@ -9,7 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// awaitState waits until a sandbox has a state, without using the sandbox.
+// awaitState waits until a sandbox is in the given state, without using the
+// sandbox.
 func (h *fixture) awaitState(t *testing.T, name string, state brig.State) *brig.Sandbox {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -21,7 +22,8 @@ func (h *fixture) awaitState(t *testing.T, name string, state brig.State) *brig.
 	}
 }
 
-// idlePauses returns the audit events of idle pauses of a sandbox.
+// idlePauses returns the number of successful idle pauses of a sandbox, and the
+// reasons of the failed ones, according to the audit log.
 func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []string) {
 	t.Helper()
 	events, err := h.store.Events(t.Context(), 1000)
@@ -40,8 +42,8 @@ func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []st
 	return paused, refused
 }
 
-// A sandbox with PauseAfter is paused each time it was not used for that time, and
-// not while a call uses it. The next use resumes it with a whole lease.
+// A sandbox with PauseAfter is paused whenever it was not used for this time. The
+// next use resumes it with a full lease.
 func TestPauseAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
@@ -76,8 +78,8 @@ func TestPauseAfter(t *testing.T) {
 	})
 }
 
-// If a pause of an idle sandbox fails, the sandbox continues to run, and the next
-// attempt follows after another idle time. The failures are recorded once.
+// If the pause of an idle sandbox fails, the sandbox continues to run, and the
+// pause is retried after the same time. Repeated failures are recorded once.
 func TestPauseAfterFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
@@ -115,8 +117,8 @@ func TestPauseAfterFailed(t *testing.T) {
 	})
 }
 
-// The next server pauses a sandbox that is idle, too.
-func TestPauseAfterAndTheNextServer(t *testing.T) {
+// A sandbox that is idle across a restart is paused by the next server.
+func TestPauseAfterSurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
@@ -133,7 +135,7 @@ func TestPauseAfterAndTheNextServer(t *testing.T) {
 	wantNote(t, ctx, next, "one")
 }
 
-// A PauseAfter that can have no effect is rejected.
+// Create rejects a PauseAfter that could have no effect.
 func TestPauseAfterRejected(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

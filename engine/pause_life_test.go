@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A resume does not extend the life of a sandbox beyond its maximum, and is rejected when
-// that is reached. The time of pauses does not count. A copy has its own life.
+// A resume does not extend a sandbox's lifetime beyond the maximum, and is rejected when the
+// maximum is reached. The duration of pauses does not count. A copy has a new lifetime.
 func TestResumeRespectsMaxLife(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -30,7 +30,7 @@ func TestResumeRespectsMaxLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, c := range []struct{ ran, paused, most time.Duration }{
+	for _, c := range []struct{ ran, paused, limit time.Duration }{
 		{life - 10*time.Minute, 0, 10 * time.Minute},
 		{life - 10*time.Minute, 40 * 24 * time.Hour, 10 * time.Minute},
 		{24 * time.Hour, 40 * 24 * time.Hour, time.Hour}, // control: the lease
@@ -40,8 +40,8 @@ func TestResumeRespectsMaxLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left := time.Until(s.Expires); left > c.most || left < c.most-5*time.Minute {
-			t.Errorf("after it ran for %v and was paused for %v, its lease is %v, want %v", c.ran, c.paused, left, c.most)
+		if left := time.Until(s.Expires); left > c.limit || left < c.limit-5*time.Minute {
+			t.Errorf("after it ran for %v and was paused for %v, its lease is %v, want %v", c.ran, c.paused, left, c.limit)
 		}
 	}
 	pause(life, time.Hour)

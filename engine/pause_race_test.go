@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A resume of a sandbox that runs ends none of its calls, and does not wait for
+// A resume of a running sandbox neither ends the calls that use it nor waits for
 // them.
 func TestResumeWhileUsed(t *testing.T) {
 	h := newFixture(t, nil)
@@ -51,7 +51,8 @@ func TestResumeWhileUsed(t *testing.T) {
 	}
 }
 
-// A sandbox whose save completes after its pause has ended is paused, too.
+// If a save completes after the call of Pause has failed, the sandbox becomes
+// paused.
 func TestSaveOutlivesItsPause(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -81,9 +82,9 @@ func TestSaveOutlivesItsPause(t *testing.T) {
 	}
 }
 
-// A sandbox that was being stopped when its save completed has ended for the
-// next server.
-func TestStopDuringSaveAndTheNextServer(t *testing.T) {
+// If a server dies while a sandbox is being stopped and its save has completed, the
+// next server records the sandbox as ended.
+func TestStopDuringSaveIsRecordedAfterRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one"})
@@ -112,7 +113,7 @@ func TestStopDuringSaveAndTheNextServer(t *testing.T) {
 	}
 }
 
-// If a sandbox is paused before its automatic end, it stays paused. The request of a caller ends
+// A sandbox that is paused before its automatic end stays paused. The Stop call of a caller ends
 // it.
 func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	h := newFixture(t, nil)
@@ -139,8 +140,8 @@ func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	}
 }
 
-// The lease of a sandbox does not end during its save, and is as before after a save
-// that fails.
+// The lease of a sandbox does not end during its save. If the save fails, the previous lease
+// applies again.
 func TestLeaseDuringSave(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -166,8 +167,7 @@ func TestLeaseDuringSave(t *testing.T) {
 	}
 }
 
-// A resume does not exceed the number of sandboxes that an operator allows at a
-// provider.
+// A resume fails if it would exceed the provider's maximum number of sandboxes.
 func TestResumeRespectsProviderMax(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -191,7 +191,7 @@ func TestResumeRespectsProviderMax(t *testing.T) {
 	}
 }
 
-// A lease that is extended during a pause that fails keeps its new end.
+// A lease that is extended during a failing pause keeps its new end.
 func TestExtendDuringFailedPause(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

@@ -6,11 +6,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// recoverPaused checks whether a paused sandbox has an instance, since a server
-// may have died after a restore and before recording it. If so, it records that
-// the sandbox runs.
+// recoverPaused checks whether a paused sandbox has an instance, because a server may have died
+// between a restore and its record. If there is an instance, recoverPaused records that the sandbox
+// runs.
 func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
-	if keptOnly(rec) { // the server may have died after it recorded the pause
+	if isFilesOnly(rec) { // the server may have died after it recorded the pause
 		p.endKeptExecs(ctx, rec)
 	}
 	in, err := p.providers.recoverInstance(ctx, rec)
@@ -20,9 +20,9 @@ func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running b
 	if err != nil {
 		return false, err
 	}
-	if rec.Copied || keptOnly(rec) {
-		// Its identity and its random numbers may not have been renewed, or its start
-		// command may not have run. The save exists until then.
+	if rec.Copied || isFilesOnly(rec) {
+		// The server may have died before the instance got a new identity and new random numbers,
+		// or before its start command ran. The save still exists, so the instance is discarded.
 		if err := in.Stop(ctx, 0, brig.Saved); err != nil {
 			return false, err
 		}
@@ -58,10 +58,9 @@ func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
 	return err
 }
 
-// recordLateSave records that a sandbox is paused whose attached instance has ended with
-// a save: the pause that ordered the save was one of an earlier server, or has lost the
-// connection to the instance. It waits for the calls that still use the instance, which
-// fail or end the sandbox.
+// recordLateSave records that a sandbox is paused, if its attached instance has ended with a save.
+// An earlier server began the pause, or the pause has lost the connection to the instance.
+// recordLateSave first waits for the calls that still use the instance.
 func (p *pauses) recordLateSave(tenant string, id brig.ID, in brig.Instance) error {
 	defer p.dropUses(id)
 	for {
@@ -89,7 +88,7 @@ func (p *pauses) recordLateSave(tenant string, id brig.ID, in brig.Instance) err
 	return p.recoverSave(ctx, rec)
 }
 
-// recordSave records that a sandbox is paused whose instance ended with a save.
+// recordSave records that a sandbox is paused, after its instance ended with a save.
 func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
 	save, err := saver.GetSave(ctx, saveOf(rec.ID))
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 
 // PoolOptions configures the pool of waiting instances.
 type PoolOptions struct {
-	// Memory bounds the memory of all waiting instances, in bytes. Zero
-	// disables the pool.
+	// Memory limits the memory of all waiting instances, in bytes. Zero disables the pool.
 	Memory int64
 	// InstanceMemory is the assumed memory of one instance. Default 32 MiB.
 	InstanceMemory int64
 	// Warm lists the kinds that are kept ready from the start. Other kinds are
 	// kept ready once they have been requested. Image is a name or a digest.
 	Warm []WarmClass
-	// MaxPerClass is the largest number of instances of one kind. Default 1000.
+	// MaxPerClass is the maximum number of instances of one kind. Default 1000.
 	MaxPerClass int
 }
 
@@ -94,9 +93,8 @@ func newPool(e *machines, o PoolOptions) *pool {
 	return &pool{e: e, PoolOptions: o, wake: make(chan struct{}, 1), classes: map[poolKey]*poolClass{}}
 }
 
-// claim takes an instance of the first kind that has one. If none has, it
-// returns nil and counts a miss for the last kind. If the pool is disabled, it
-// returns nil and an empty PoolUse.
+// claim takes an instance of the first kind that has one. If there is none, claim returns nil and
+// counts a miss for the last kind. If the pool is disabled, it returns nil and an empty PoolUse.
 func (p *pool) claim(persistent bool, kinds ...poolKey) (*pooledInstance, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""
@@ -158,8 +156,8 @@ func (p *pool) hasInstance() bool {
 	return false
 }
 
-// pop takes the newest live instance, since its memory is the most likely to be
-// in caches. It sets dead instances aside for their watchers.
+// pop takes the newest live instance, because its memory is the most likely to be cached. It sets
+// dead instances aside for their watchers.
 func (s *poolClass) pop() *pooledInstance {
 	for len(s.ready) > 0 {
 		w := s.ready[len(s.ready)-1]

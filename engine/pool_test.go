@@ -15,15 +15,15 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// warm returns options with n Python interpreters ready at all times.
+// warm returns options with a pool that keeps n Python interpreters ready.
 func warm(n int) engine.Options {
 	return engine.Options{Pool: engine.PoolOptions{
 		Memory: brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}}
 }
 
-// python returns a program in the language of the fake interpreter, with its
-// owner in an environment variable.
+// python returns a program for the fake interpreter, with its owner in an
+// environment variable.
 func python(owner string) brig.Program {
 	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": owner}}
 }
@@ -48,7 +48,7 @@ func TestPoolHitAndRefill(t *testing.T) {
 		if s := h.poolClass(t); s.Target != 3 || s.Ready != 3 || s.Making != 0 || s.Language != brig.Python || s.Image != "sha256:host" {
 			t.Fatalf("when all is quiet: %+v", s)
 		}
-		// The fake clock stands still while they run, so the pool makes no
+		// The fake clock does not advance during these runs, so the pool creates no
 		// instances.
 		for i, want := range []brig.PoolUse{brig.PoolHit, brig.PoolHit, brig.PoolHit, brig.PoolMiss} {
 			if o := mustRun(t, h, python(fmt.Sprint("ann", i)), want); !strings.HasPrefix(o.Sandbox, "py-") {
@@ -68,7 +68,7 @@ func TestPoolHitAndRefill(t *testing.T) {
 		root := python("ann")
 		root.User = "root"
 		mustRun(t, h, root, brig.PoolMiss)
-		// The output limit does not distinguish instances.
+		// The output limit does not prevent the use of a pooled instance.
 		short := python("ann")
 		short.Limits.Output = 2 * brig.KiB
 		waitForRefill()
@@ -133,9 +133,8 @@ func TestCreateFromPool(t *testing.T) {
 	})
 }
 
-// reused returns the instances that were bound to more than one program. It
-// must return none, since a reused instance could leak one tenant's secrets to
-// the next.
+// reused returns the instances that were bound to more than one program. A reused
+// instance could leak one tenant's secrets to the next.
 func reused(p *hookedProvider) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +180,7 @@ func bothKinds() engine.Options {
 	return o
 }
 
-// An instance is claimed once and never returned.
+// A pooled instance is claimed by one program and never returned to the pool.
 func TestPooledInstancesAreUsedOnce(t *testing.T) {
 	const n = 200
 	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -218,8 +217,8 @@ func TestPooledInstancesAreUsedOnce(t *testing.T) {
 	})
 }
 
-// This is the control for TestPooledInstancesAreUsedOnce: here the pool reuses
-// instances.
+// This is the control for TestPooledInstancesAreUsedOnce: the test reports a pool
+// that reuses instances.
 func TestPooledInstanceReuseIsDetected(t *testing.T) {
 	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		p.setHooks(hooks{
@@ -241,8 +240,7 @@ func TestPooledInstanceReuseIsDetected(t *testing.T) {
 	})
 }
 
-// The pool does not hand out an instance that died while it waited, and
-// replaces it.
+// The pool replaces an instance that died while it waited, and never hands it out.
 func TestDeadPooledInstanceIsReplaced(t *testing.T) {
 	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
 		dead := p.instances()
@@ -297,8 +295,8 @@ func TestPoolMemory(t *testing.T) {
 }
 
 // The pool follows the demand: it keeps enough instances for the largest recent
-// burst of claims. After a while without claims, no instance waits and the pool
-// forgets the class.
+// burst of claims. After a while without claims, it ends all waiting instances and
+// drops the class.
 func TestPoolFollowsDemand(t *testing.T) {
 	o := engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, MaxPerClass: 15}}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -356,8 +354,8 @@ func TestPoolFollowsDemand(t *testing.T) {
 	})
 }
 
-// Removing an image ends its waiting instances, including those that are being
-// made.
+// The removal of an image ends its waiting instances, including those that are
+// still being created.
 func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
 	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
@@ -391,7 +389,7 @@ func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
 	})
 }
 
-// A failed refill is retried at growing intervals, and succeeds when the
+// A failed refill is retried at increasing intervals, and succeeds when the
 // provider works again.
 func TestRefillBacksOff(t *testing.T) {
 	o := warm(2)
@@ -423,8 +421,7 @@ func mustRunHit(t *testing.T, h *fixture) {
 	mustRun(t, h, python("ann"), brig.PoolHit)
 }
 
-// An interpreter that does not start also counts as a failure, and leaves no
-// instance.
+// An instance whose interpreter does not start is removed.
 func TestRefillWithoutInterpreter(t *testing.T) {
 	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		for _, in := range p.instances() {
@@ -439,7 +436,7 @@ func TestRefillWithoutInterpreter(t *testing.T) {
 	})
 }
 
-// Close ends the waiting instances, and the pool makes none afterwards.
+// Close ends the waiting instances, and the pool creates no instances afterwards.
 func TestCloseEmptiesThePool(t *testing.T) {
 	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		mustRunHit(t, h)
@@ -464,7 +461,7 @@ func TestCloseEmptiesThePool(t *testing.T) {
 
 // An instance that dies while it is bound, or that cannot be bound, is removed
 // completely.
-func TestBindFails(t *testing.T) {
+func TestFailedBindRemovesInstance(t *testing.T) {
 	for what, f := range map[string]func(*hookedInstance) error{
 		"an error":  func(*hookedInstance) error { return errors.New("no") },
 		"its death": func(in *hookedInstance) error { return in.Stop(context.Background(), 0, brig.Crashed) },
@@ -532,8 +529,8 @@ func TestServerDiesWhileBinding(t *testing.T) {
 	}
 }
 
-// If a write to the store fails, no pooled instance and no interpreter outlives
-// the call.
+// If a write to the store fails during a claim, no record, instance or interpreter
+// is left.
 func TestClaimNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		for what, call := range map[string]func(*testing.T, *fixture) error{
@@ -571,7 +568,7 @@ func TestClaimNeverLeaks(t *testing.T) {
 	}
 }
 
-// The engine retries a failed Destroy until the instance is gone.
+// The engine retries a failed Destroy until the instance is destroyed.
 func TestFailedDestroyIsRetried(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		var tries atomic.Int64

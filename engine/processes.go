@@ -20,15 +20,13 @@ import (
 )
 
 const (
-	// maxProcesses is the largest number of processes of one sandbox that the
-	// engine remembers, including those that run. Each costs a thread and the
-	// memory for its output.
+	// maxProcesses is the maximum number of running and ended processes that the engine tracks per
+	// sandbox. Each process costs a thread and memory for its output.
 	maxProcesses = 128
-	// maxTotalProcesses is the largest number of processes in all sandboxes at
-	// once. The Go runtime aborts a program that has ten thousand threads.
+	// maxTotalProcesses is the maximum number of processes in all sandboxes. The Go runtime aborts
+	// a program that has ten thousand threads.
 	maxTotalProcesses = 4000
-	// processRetention is the time for which the engine remembers a process
-	// after its end.
+	// processRetention is how long the engine keeps a process after its end.
 	processRetention = 10 * time.Minute
 	// detachDelay is the time after which the engine prepares a process to
 	// outlive the server. Most processes end sooner.
@@ -54,7 +52,7 @@ type process struct {
 	input    sync.Mutex // one write at a time
 
 	detachMu    sync.Mutex         // guards the fields below, and serializes calls of Keep
-	detached    bool               // whether the supervisor holds the process's descriptors too
+	detached    bool               // whether the supervisor also holds the process's descriptors
 	reservation *quota.Reservation // in the tenant's quota, while the process runs; nil if it was taken over
 
 	// unwatch stops watching a process that keeps running. unwatched is closed
@@ -81,8 +79,8 @@ func (pg *programs) processesOf(id brig.ID) (ps *processes) {
 	return ps
 }
 
-// startProcess starts a process in an instance and watches it. The process is charged
-// to an account: nil for that of the sandbox's tenant.
+// startProcess starts a process in an instance and watches it. The process is charged to a, or to
+// the account of the sandbox's tenant if a is nil.
 func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
 	ps := pg.processesOf(rec.ID)
 	if err := ps.reserve(); err != nil {
@@ -115,7 +113,7 @@ func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Reco
 	if spec.NoInput {
 		_ = proc.Stdin().Close() // it fails only if the input has ended
 	}
-	pg.limitMessages(proc, rec.Tenant) // a process without a channel sends none, but its agent may
+	pg.limitMessages(proc, rec.Tenant) // even without a channel, its agent may send messages
 	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.NewBuffer(rec.Tenant).HoldForFollower(), reservation: reservation}
 	if !ps.add(p) {
 		reservation.Release()
@@ -139,7 +137,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 	done := make(chan struct{})
 	ctx, unwatch := context.WithCancel(pg.ctx)
 	p.unwatch, p.unwatched = unwatch, done
-	p.reservation.SetStop(func(error) { pg.lifecycle.endProcess(rec, in, p) })
+	p.reservation.SetStopFunc(func(error) { pg.lifecycle.endProcess(rec, in, p) })
 	pg.watchedProcesses.Add(1)
 	pg.background.Go(func() {
 		defer pg.watchedProcesses.Add(-1)
@@ -147,8 +145,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 		defer unwatch()
 		defer func() { p.takeReservation().Release() }()
 		defer context.AfterFunc(ctx, func() {
-			// The process continues; the next server, or the resumed sandbox,
-			// finds it.
+			// The process continues; the next server or the resume of the sandbox takes it over.
 			pg.detachProcess(in, p)
 			why := "the sandbox was paused"
 			if pg.ctx.Err() != nil {
@@ -171,8 +168,8 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			// The instance is ending. Wait for that, so that a notified caller
-			// finds the instance ended.
+			// The instance is ending. Wait for its end, so that a notified caller finds the
+			// instance ended.
 			pg.awaitEnd(pg.ctx, in, endReportTimeout)
 			p.outputBuffer.Finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
 			pg.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
@@ -245,8 +242,8 @@ func (pg *programs) closeStdin(in brig.Instance, p *process) {
 	}
 }
 
-// releaseProcess undoes detachProcess for a process that has ended. A process
-// that still runs is left to the next server.
+// releaseProcess undoes detachProcess for a process that has ended. The next server takes over a
+// process that still runs.
 func (pg *programs) releaseProcess(in brig.Instance, p *process) {
 	p.detachMu.Lock()
 	defer p.detachMu.Unlock()
@@ -272,7 +269,7 @@ func (p *process) record(log io.Writer) {
 		if err != nil {
 			return
 		}
-		_, _ = log.Write(b) // it never fails
+		_, _ = log.Write(b) // Write never fails
 		p.outputBuffer.Write(from, b)
 	}
 }
@@ -289,11 +286,11 @@ func (ps *processes) reserve() error {
 	full := func() bool { return len(ps.byPID)+ps.starting >= maxProcesses }
 	if full() {
 		maps.DeleteFunc(ps.byPID, func(_ int, p *process) bool {
-			_, _, over := p.outputBuffer.State()
-			if over {
+			_, _, finished := p.outputBuffer.State()
+			if finished {
 				p.outputBuffer.ReleaseCharge()
 			}
-			return over
+			return finished
 		})
 	}
 	if full() {
@@ -318,7 +315,7 @@ func (ps *processes) add(p *process) bool {
 		return false
 	}
 	if other := ps.byPID[p.PID()]; other != nil {
-		if _, _, over := other.outputBuffer.State(); !over {
+		if _, _, finished := other.outputBuffer.State(); !finished {
 			return false
 		}
 		other.outputBuffer.ReleaseCharge()
@@ -327,7 +324,7 @@ func (ps *processes) add(p *process) bool {
 	return true
 }
 
-// removeAll forgets all processes after their sandbox has been removed.
+// removeAll releases the output of all processes after their sandbox has been removed.
 func (ps *processes) removeAll() {
 	if ps == nil {
 		return
@@ -354,7 +351,7 @@ func (ps *processes) find(pid int, running bool) (*process, error) {
 	p := ps.byPID[pid]
 	ps.mu.Unlock()
 	if p != nil && running {
-		if _, _, over := p.outputBuffer.State(); over {
+		if _, _, finished := p.outputBuffer.State(); finished {
 			p = nil
 		}
 	}
@@ -369,8 +366,8 @@ func (ps *processes) list() []*brig.ProcessInfo {
 	defer ps.mu.Unlock()
 	out := make([]*brig.ProcessInfo, 0, len(ps.byPID))
 	for _, p := range ps.byPID {
-		// Skip a process that was lost, since its result is unknown.
-		if _, end, over := p.outputBuffer.State(); end != nil || !over {
+		// Skip a lost process, because its result is unknown.
+		if _, end, finished := p.outputBuffer.State(); end != nil || !finished {
 			out = append(out, p.info())
 		}
 	}
@@ -385,7 +382,7 @@ func (ps *processes) running() (out []*process) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byPID {
-		if _, _, over := p.outputBuffer.State(); !over {
+		if _, _, finished := p.outputBuffer.State(); !finished {
 			out = append(out, p)
 		}
 	}
@@ -414,8 +411,8 @@ func (p *process) write(ctx context.Context, b []byte) error {
 	return brig.Errorf(brig.FailedPrecondition, "the process has closed its input").Because(err)
 }
 
-// recoverProcess takes over a process that an earlier server kept, or that is in an
-// instance that was saved. Its reservation is nil if an earlier server made it.
+// recoverProcess takes over a process of an earlier server or of a restored instance. reserved is
+// nil for a process of an earlier server.
 func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *quota.Reservation) {
 	pg.limitMessages(k.Process, rec.Tenant)
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.NewBuffer(rec.Tenant), detached: true, reservation: reserved}

@@ -8,8 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// processService implements brig.Processes for one sandbox, and checks every
-// call.
+// processService implements brig.Processes for one sandbox. Every call passes the gate.
 type processService struct {
 	e    *programs
 	name string

@@ -60,19 +60,18 @@ func TestProcessLifecycle(t *testing.T) {
 		if _, _, err := attachUntilEnd(t, ps, p.PID); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("Attach to one that is forgotten: %v", err)
 		}
-		// An attached client keeps the sandbox alive, and is notified when the
-		// sandbox ends.
+		// An attached client receives an error when the sandbox ends.
 		p = start("sleep", "50")
-		told := make(chan error, 1)
+		attached := make(chan error, 1)
 		go func() {
 			_, _, err := attachUntilEnd(t, ps, p.PID)
-			told <- err
+			attached <- err
 		}()
 		synctest.Wait()
 		if err := h.Remove(ctx, "box"); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-told; brig.KindOf(err) != brig.FailedPrecondition {
+		if err := <-attached; brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("Attach when the sandbox ended: %v", err)
 		}
 	})

@@ -10,14 +10,14 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// programFile is the file that a driver has written for a program, so that the
-// program finds itself under its own name. Workspaces do not keep it.
+// programFile is the file that a driver has written for a program, so that the program can refer to
+// its own source file. Workspaces do not keep this file.
 type programFile struct {
 	path string // empty if there is none
 	code string
 }
 
-// programName matches the names of such files.
+// programName matches the names of program files.
 var programName = regexp.MustCompile(`^main(-[1-9])?\.(py|js|cjs|mjs|sh)$`)
 
 // note takes the path from a driver's message. The guest may claim any path, but
@@ -28,9 +28,9 @@ func (f *programFile) note(m *interpreter.Message, code string) {
 	}
 }
 
-// remove removes the file from the workspace, unless the program has changed it:
-// then it is a result of the program. The instance's programs have ended. A file
-// that cannot be read or removed was changed, too, and is kept.
+// remove removes the file from the workspace, unless the program has changed it and thereby made it
+// a result. A file that cannot be read or removed counts as changed. The instance's programs must
+// have ended.
 func (f *programFile) remove(ctx context.Context, in brig.Instance, user string) {
 	if f.path == "" {
 		return
@@ -41,7 +41,7 @@ func (f *programFile) remove(ctx context.Context, in brig.Instance, user string)
 		return
 	}
 	defer r.Close()
-	if held, err := io.ReadAll(r); err == nil && string(held) == f.code {
+	if got, err := io.ReadAll(r); err == nil && string(got) == f.code {
 		_ = in.Files().Remove(ctx, at)
 	}
 }

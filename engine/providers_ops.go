@@ -92,8 +92,8 @@ func (ps *providers) maskConfig(id string, kept []byte, fields []brig.ConfigFiel
 	return raw
 }
 
-// mergeConfig returns the given configuration. Fields that the caller left
-// unchanged have their stored values.
+// mergeConfig returns the given configuration, with the stored values of the fields that the caller
+// left unchanged.
 func (ps *providers) mergeConfig(now *placement.Snapshot, c brig.ProviderConfig, d *brig.Driver) ([]byte, error) {
 	fields := schema.Fields(d.Config())
 	row, kept := now.Settings[brig.SettingConfig(c.ID)]
@@ -110,10 +110,10 @@ func (ps *providers) mergeConfig(now *placement.Snapshot, c brig.ProviderConfig,
 		}
 		return before, nil
 	}
-	return schema.Unmasked(c.Config, before, fields)
+	return schema.RestoreSecrets(c.Config, before, fields)
 }
 
-// checkConfig returns the driver and the given configuration, completed by
+// checkConfig returns the provider's driver, and the given configuration as completed by
 // mergeConfig. It returns an error if the configuration is invalid.
 func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig) (*brig.Driver, []byte, error) {
 	d, err := ps.driverOf(c.ID)
@@ -130,8 +130,8 @@ func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig)
 	return d, raw, nil
 }
 
-// applySettings writes settings and applies them before it returns. The caller
-// holds backends.
+// applySettings writes settings and applies them before it returns. The caller holds the lock of
+// backends.
 func (ps *providers) applySettings(ctx context.Context, v *call, rows ...brig.Setting) error {
 	if err := ps.Store.PutSettings(ctx, rows, v.outcome()); err != nil {
 		return err
@@ -179,9 +179,8 @@ func (ps *providers) ActivateProvider(ctx context.Context, id string) error {
 	})
 }
 
-// misconfigured returns an error if a provider can never work with its
-// configuration. A provider that does not respond now is not misconfigured,
-// since it may recover.
+// misconfigured returns an error if a provider can never work with its configuration. A provider
+// that does not respond is not misconfigured, because it may recover.
 func (ps *providers) misconfigured(ctx context.Context, m *placement.Backend) error {
 	if m == nil {
 		return nil
@@ -243,7 +242,7 @@ func (ps *providers) SetRouting(ctx context.Context, tenant string, r brig.Routi
 		}
 		ps.backends.Lock()
 		defer ps.backends.Unlock()
-		if tenant != "" { // check it here, since it could be removed between an earlier check and the write
+		if tenant != "" { // checked under the lock, so that it cannot be removed before the write
 			if _, err := ps.Store.GetTenant(ctx, tenant); err != nil {
 				return err
 			}

@@ -40,9 +40,9 @@ func wantQuota(t *testing.T, what string, err error, field string) {
 	}
 }
 
-// Of 200 concurrent creates, exactly as many succeed as the quota allows, even
-// if some fail for other reasons. A failed create and an ended sandbox release
-// their quota, and a new server has the same count.
+// Of 200 concurrent creates, exactly as many succeed as the quota allows. Failed
+// creates and ended sandboxes release their share of the quota, and a restarted
+// server has the same count.
 func TestSandboxQuotaIsExact(t *testing.T) {
 	attack.Case(t, "API-07", "200 at once where ten may be, 50 where three may, again after a restart")
 	h := newQuotaFixture(t, brig.Quota{Sandboxes: 10}, brig.Ceilings{})
@@ -154,8 +154,8 @@ func TestExecutionQuota(t *testing.T) {
 	}
 }
 
-// The daily execution quota is exact under concurrency, persists over a
-// restart, and starts again the next day.
+// The daily execution quota is exact under concurrency, persists across a restart,
+// and is reset on the next day.
 func TestExecutionsPerDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{ExecutionsPerDay: 7}, brig.Ceilings{})
@@ -199,8 +199,7 @@ func TestExecutionsPerDay(t *testing.T) {
 	})
 }
 
-// Usage is reported per day, in total and by label, and persists over a
-// restart.
+// Usage is reported per day, in total and by label, and persists across a restart.
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})
@@ -255,7 +254,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// When a daily quota is used up, the engine rejects calls with an error that
+// When a daily quota is exhausted, the engine rejects calls with an error that
 // names the quota.
 func TestDailyQuotas(t *testing.T) {
 	for field, q := range map[string]brig.Quota{
@@ -302,7 +301,7 @@ func TestDailyQuotas(t *testing.T) {
 }
 
 // After an initial burst, calls are admitted at the quota's rate.
-func TestRate(t *testing.T) {
+func TestTenantRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
 		ctx := withRole(t, brig.Viewer)
@@ -330,8 +329,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// One key or one person, in all sessions together, has the rate of a key. Others of the
-// tenant are not affected.
+// All grants and sessions of a key, or of a person, share the rate limit of one key. Other
+// callers of the tenant are not affected.
 func TestRatePerCaller(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42", Email: "ann@example.com"}
 	bob := &brig.Person{Issuer: "https://login.example.com", Subject: "43", Email: "ann@example.com"}
@@ -371,8 +370,8 @@ func TestRatePerCaller(t *testing.T) {
 	}
 }
 
-// Visitors of ports, who have no credential, share one rate limit. They cannot use up the rate
-// limit of the tenant's own callers, or vice versa.
+// Visitors of ports, who have no credential, share one rate limit. It is independent of the rate
+// limit of the tenant's own callers.
 func TestVisitorsShareOneRateLimit(t *testing.T) {
 	for _, firstVisits := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -400,9 +399,9 @@ func TestVisitorsShareOneRateLimit(t *testing.T) {
 	}
 }
 
-// A viewer who repeats the changes that viewers may make, successfully or not, writes a
-// bounded number of audit lines, even with a grant for one sandbox. Another viewer of the
-// tenant, and an admin with the same calls, are not affected.
+// A viewer who repeats the changes that viewers may make causes a bounded number of audit lines,
+// whether or not the calls succeed. Other viewers of the tenant are not affected, nor are admins
+// with the same calls.
 func TestViewersChangesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newSeedFixture(t)
@@ -428,10 +427,10 @@ func TestViewersChangesAreLimited(t *testing.T) {
 				t.Fatalf("%v without advice", err)
 			}
 		}
-		most := 100 + int(calls*rest/time.Second) + 1
+		limit := 100 + int(calls*rest/time.Second) + 1
 		events, err := h.store.Events(t.Context(), 2*calls)
-		if err != nil || admitted < 100 || admitted > most || len(events) > 2*most {
-			t.Errorf("%d calls and %d lines, want at most %d and %d; %v", admitted, len(events), most, 2*most, err)
+		if err != nil || admitted < 100 || admitted > limit || len(events) > 2*limit {
+			t.Errorf("%d calls and %d lines, want at most %d and %d; %v", admitted, len(events), limit, 2*limit, err)
 		}
 		for range 50 {
 			if _, err := h.CreateGrant(as(brig.Viewer, "k2"), brig.GrantSpec{}); err != nil {
@@ -447,9 +446,9 @@ func TestViewersChangesAreLimited(t *testing.T) {
 	})
 }
 
-// A check before the body counts as its call, so requests with an invalid body
-// are limited, and valid ones count once.
-func TestCheckCountsAsItsCall(t *testing.T) {
+// A check before the body is read counts as the call itself. Requests with an
+// invalid body are therefore limited, and valid requests count once.
+func TestCheckCountsAsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
 		invalid, valid := 0, 0
@@ -470,7 +469,7 @@ func TestCheckCountsAsItsCall(t *testing.T) {
 				t.Errorf("the call of an admitted check: %v", err)
 			}
 			valid++
-			// The mark is for one call.
+			// The check covers only one call, so the next call counts.
 			if _, err := h.List(ctx, brig.ListOptions{}); err == nil {
 				valid++
 			}
@@ -482,7 +481,8 @@ func TestCheckCountsAsItsCall(t *testing.T) {
 	})
 }
 
-// Requested values and defaults stay under the tenant's limits.
+// Requested values that exceed the tenant's ceilings are rejected, and defaults are
+// reduced to the ceilings.
 func TestTenantCeilings(t *testing.T) {
 	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{
 		Limits: brig.Limits{Memory: 256 * brig.MiB, CPUs: 0.5}, MaxTTL: time.Minute, MaxLife: 2 * time.Minute, MaxTimeout: 10 * time.Second,
@@ -526,8 +526,8 @@ func TestTenantCeilings(t *testing.T) {
 	}
 }
 
-// Callers cannot fill the disk with arbitrary labels. TestLabelsAreLimited of the package
-// quota has the limit itself.
+// The usage records of arbitrary labels are limited, so that callers cannot fill the disk.
+// TestLabelsAreLimited of package quota tests the limit itself.
 func TestUsageLabelsAreLimited(t *testing.T) {
 	runs, want := 20, 20
 	if testenv.Full() { // the runs take 40 seconds with the race detector

@@ -11,12 +11,11 @@ import (
 	"github.com/brig-run/brig/engine/output"
 )
 
-// maxQuotedOutput bounds the output of a template's command that an error
-// quotes, in bytes.
+// maxQuotedOutput limits how much output of a template's command is quoted in an error, in bytes.
 const maxQuotedOutput = 300
 
-// startTemplate prepares a new sandbox of a template: a copy of the booted template
-// continues, and another sandbox runs the template's commands.
+// startTemplate prepares a new sandbox of a template. It attaches to the programs of a copy of the
+// booted template, and runs the template's commands in any other sandbox.
 func (ms *machines) startTemplate(ctx context.Context, m *machine, t *brig.Template) error {
 	if m.booted != nil {
 		return ms.boots.attach(ctx, m)
@@ -85,15 +84,15 @@ func (ms *machines) awaitReady(ctx context.Context, m *machine, t *brig.Template
 	if err != nil {
 		return err
 	}
-	said := "it did not end"
+	failure := "it did not end"
 	for {
 		out := output.NewCapture(4 << 10)
-		res, err := m.in.Exec(ctx, newExecID(), withinTime(ctx, cmd), brig.IO{Stdout: out, Stderr: out})
+		res, err := m.in.Exec(ctx, newExecID(), withDeadline(ctx, cmd), brig.IO{Stdout: out, Stderr: out})
 		switch {
 		case err == nil && res.ExitCode == 0:
 			return nil
 		case err == nil && !res.TimedOut:
-			said = fmt.Sprintf("it exits with %d%s", res.ExitCode, outputTail(out.Output()))
+			failure = fmt.Sprintf("it exits with %d%s", res.ExitCode, outputTail(out.Output()))
 		case err != nil && brig.KindOf(err) == brig.InvalidArgument:
 			return brig.Errorf(brig.CreationFailed, "template %q: its ready command cannot be started: %s", t.Name, brig.AsError(err).Message).Because(err)
 		case err != nil && hasEnded(m.in):
@@ -109,15 +108,15 @@ func (ms *machines) awaitReady(ctx context.Context, m *machine, t *brig.Template
 			if context.Cause(ctx) != context.DeadlineExceeded {
 				return context.Cause(ctx)
 			}
-			return brig.Errorf(brig.CreationFailed, "template %q was not ready within %v: %s", t.Name, t.ReadyTimeout, said).
+			return brig.Errorf(brig.CreationFailed, "template %q was not ready within %v: %s", t.Name, t.ReadyTimeout, failure).
 				WithHint("look at its ready command, or raise its ready_timeout")
 		case <-time.After(t.ReadyInterval):
 		}
 	}
 }
 
-// withinTime returns c with a timeout that ends at ctx's deadline.
-func withinTime(ctx context.Context, c brig.Command) brig.Command {
+// withDeadline returns c with a timeout that ends at ctx's deadline.
+func withDeadline(ctx context.Context, c brig.Command) brig.Command {
 	if end, ok := ctx.Deadline(); ok {
 		c.Timeout = max(time.Until(end), time.Millisecond)
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Recover reconciles the instances of this host with the records of an earlier
-// engine. It adopts running instances, ends those that were never acknowledged
-// or were tied to a caller, and removes those without an owner. It must be
-// called once, before the engine is used.
+// Recover reconciles the instances of this host with the records of an earlier engine. It adopts
+// running instances, ends instances that were never acknowledged or depended on a caller, and
+// removes instances without a record. It must be called once, before the engine is used.
 func (e *Engine) Recover(ctx context.Context) error {
 	if err := e.reloadSettings(ctx); err != nil {
 		return err
@@ -27,8 +26,8 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return err
 	}
 	e.checkProviders(ctx)
-	known, errs := e.recoverAll(ctx, recs)
-	n, err := e.sweep(ctx, known)
+	keep, errs := e.recoverAll(ctx, recs)
+	n, err := e.sweep(ctx, keep)
 	failpoint.Hit("recover.swept")
 	if n > 0 {
 		e.Log.InfoContext(ctx, "removed resources that belong to no record", "count", n)
@@ -55,19 +54,19 @@ func (e *Engine) Recover(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// recoverAtOnce is the number of records that are recovered concurrently. Most
-// of the time is spent waiting for instances to end.
-const recoverAtOnce = 16
+// maxConcurrentRecoveries is the maximum number of records that are recovered concurrently. Most of
+// the time is spent waiting for instances to end.
+const maxConcurrentRecoveries = 16
 
-// recoverAll recovers all records, and returns those that persist.
+// recoverAll recovers all records, and returns the IDs whose instances must persist.
 func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.ID]bool, []error) {
 	var (
 		work sync.WaitGroup
 		mu   sync.Mutex // guards the variables below
 		errs []error
 	)
-	known := map[brig.ID]bool{}
-	slots := make(chan struct{}, recoverAtOnce)
+	keep := map[brig.ID]bool{}
+	slots := make(chan struct{}, maxConcurrentRecoveries)
 	for _, r := range recs {
 		slots <- struct{}{}
 		work.Go(func() {
@@ -79,7 +78,7 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 			if err != nil && cmp.Or(r.Provider, e.builtinID) != e.builtinID {
 				e.Log.WarnContext(ctx, "failed to recover a sandbox at a provider; retrying", "sandbox", r.ID, "provider", r.Provider, "err", err)
 				e.skipped.add(r)
-				known[r.ID] = true
+				keep[r.ID] = true
 				return
 			}
 			if err != nil {
@@ -87,12 +86,12 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 				errs = append(errs, err)
 			}
 			if kept || err != nil {
-				known[r.ID] = true
+				keep[r.ID] = true
 			}
 		})
 	}
 	work.Wait()
-	return known, errs
+	return keep, errs
 }
 
 // recoverOne recovers one record and reports whether the remains of its
@@ -102,7 +101,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		return true, err
 	}
 	if r.State == brig.Creating || r.Spec.Ephemeral || lacksPackages(r) {
-		// No caller knows the sandbox, or its caller has disconnected.
+		// No caller has received the sandbox, or its caller has disconnected.
 		return false, e.destroyAndDelete(ctx, r)
 	}
 	if r.State == brig.Ended {
@@ -133,8 +132,8 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 			e.Observer.SandboxEnded(r.Provider, brig.Crashed)
 			e.trimLater(ctx, r.Tenant)
 		}
-		// Sweep removes the remains of an instance that its provider does not
-		// know. A server may have died during the removal.
+		// Return false, so that Sweep removes any remains of the instance, for example if a server
+		// died during its removal.
 		return false, err
 	}
 	if err != nil {
@@ -174,7 +173,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	if !r.Booted.IsZero() { // the server may have died, or failed, before it recorded their end
+	if !r.Booted.IsZero() { // the end of the executions may not have been recorded before a failure
 		if err := e.endExecs(ctx, r, list, r.Booted, r.Booted); err != nil {
 			return true, err
 		}
@@ -213,7 +212,7 @@ func (e *Engine) housekeep() {
 func (e *Engine) pruneExpired(ctx context.Context) error {
 	now, sessions := e.Now(), e.Clock.Now()
 	if now.Before(sessions) {
-		sessions = now // a system clock that was wrong for a moment must not delete sessions
+		sessions = now // a temporarily wrong system clock must not delete sessions
 	}
 	errs := []error{
 		e.Store.PruneRuns(ctx, now.Add(-e.RunRetention)), e.pruneAudit(ctx, now),
@@ -234,8 +233,8 @@ func (e *Engine) pruneExpired(ctx context.Context) error {
 		errs = append(errs, e.destroyAndDelete(ctx, r))
 	}
 	for _, r := range paused {
-		// A fork or resume of the sandbox must not hold up the others. The next round
-		// tries again.
+		// A fork or resume of one sandbox must not delay the other removals. The next round
+		// retries.
 		short, cancel := context.WithTimeout(ctx, pruneWait)
 		_, err := e.endPaused(short, r, brig.LeaseExpired)
 		cancel()
@@ -268,12 +267,12 @@ func (e *Engine) recoverSkipped() {
 
 // sweep removes orphaned instances at every provider that responds. It returns
 // only the built-in provider's error, and logs the errors of other providers.
-func (e *Engine) sweep(ctx context.Context, known map[brig.ID]bool) (n int, err error) {
+func (e *Engine) sweep(ctx context.Context, keep map[brig.ID]bool) (n int, err error) {
 	for _, m := range e.backends.Current().Backends {
 		if broke, _ := m.Health.LastFailure(); broke && !e.isBuiltin(m) {
 			continue
 		}
-		found, lost := m.Provider.Sweep(ctx, known)
+		found, lost := m.Provider.Sweep(ctx, keep)
 		if n += found; lost == nil {
 			continue
 		}

@@ -26,8 +26,7 @@ const (
 	persistentRefillDelay = 60 * time.Millisecond
 	// refillTimeout is the timeout for creating one instance.
 	refillTimeout = 60 * time.Second
-	// pooledTTL is the lease of a waiting instance. The instance ends earlier
-	// if this server does.
+	// pooledTTL is the lease of a waiting instance. The instance ends earlier if this server ends.
 	pooledTTL = 30 * 24 * time.Hour
 )
 
@@ -37,7 +36,7 @@ func (p *pool) run(ctx context.Context) {
 		return
 	}
 	p.updateMinimums(ctx)
-	// The other half of the processors is reserved for callers' requests.
+	// Half of the CPUs are reserved for callers' requests.
 	slots := make(chan struct{}, max(runtime.NumCPU()/2, 1))
 	tick := time.NewTicker(refillInterval)
 	defer tick.Stop()
@@ -69,24 +68,24 @@ func (p *pool) run(ctx context.Context) {
 	}
 }
 
-// updateMinimums updates the minimum number of ready instances of each kind. It
-// resolves the image names again, since a name may now refer to another image.
+// updateMinimums updates the minimum number of ready instances of each kind. It resolves the image
+// names again, because a name may now refer to another image.
 func (p *pool) updateMinimums(ctx context.Context) {
-	least := map[poolKey]int{}
+	minimums := map[poolKey]int{}
 	for _, w := range p.Warm {
 		k, err := p.kindOf(ctx, w)
 		if err != nil {
 			p.e.Log.WarnContext(ctx, "failed to resolve the image of a pool class", "image", w.Image, "err", err)
 			continue
 		}
-		least[k] = max(least[k], w.Count)
+		minimums[k] = max(minimums[k], w.Count)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.classes {
 		s.minReady = 0
 	}
-	for k, n := range least {
+	for k, n := range minimums {
 		p.class(k).minReady = n
 	}
 }
@@ -109,9 +108,8 @@ func (p *pool) target(s *poolClass, now time.Time) int {
 	return min(max(s.minReady, s.demand.peak(now)), p.MaxPerClass)
 }
 
-// nextToFill picks the class that is furthest below its target, and counts one
-// instance as being made. It returns nil if all classes are full or the memory
-// is used up.
+// nextToFill returns the class that is furthest below its target, and counts one instance as being
+// created. It returns nil if all classes are full or the memory is used up.
 func (p *pool) nextToFill() *poolClass {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +119,8 @@ func (p *pool) nextToFill() *poolClass {
 	for _, s := range p.classes {
 		used += int64(len(s.ready)+s.making) * p.InstanceMemory
 		want := p.target(s, now)
-		have := len(s.ready) + s.making
-		if g := float64(want-have) / float64(max(want, 1)); g > gap && now.After(s.retryAt) {
+		present := len(s.ready) + s.making
+		if g := float64(want-present) / float64(max(want, 1)); g > gap && now.After(s.retryAt) {
 			worst, gap = s, g
 		}
 	}
@@ -152,7 +150,7 @@ func (p *pool) trim() {
 	p.end(out)
 }
 
-// refill makes one instance for a class.
+// refill creates one instance for a class.
 func (p *pool) refill(ctx context.Context, s *poolClass) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, refillTimeout)
@@ -167,9 +165,8 @@ func (p *pool) refill(ctx context.Context, s *poolClass) {
 	p.recordRefill(s, time.Since(start), err, w)
 }
 
-// recordRefill records the result of making an instance. It makes the instance
-// claimable under the same lock, so that the instance is always counted exactly
-// once.
+// recordRefill records the result of a refill. It makes the instance claimable under the same lock,
+// so that the instance is always counted exactly once.
 func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pooledInstance) {
 	p.mu.Lock()
 	s.making--
@@ -184,12 +181,12 @@ func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pool
 	if s.refills = append(s.refills, took); len(s.refills) > 32 {
 		s.refills = s.refills[1:]
 	}
-	gone := p.closed || p.classes[s.poolKey] != s
-	if !gone {
+	discarded := p.closed || p.classes[s.poolKey] != s
+	if !discarded {
 		s.ready = append(s.ready, w)
 	}
 	p.mu.Unlock()
-	if gone {
+	if discarded {
 		p.end([]*pooledInstance{w})
 		return
 	}
@@ -213,7 +210,7 @@ func (p *pool) watch(s *poolClass, w *pooledInstance) {
 	})
 }
 
-// remove takes one instance from its class, if it is still there.
+// remove removes an instance from its class, and reports whether it was still there.
 func (p *pool) remove(s *poolClass, w *pooledInstance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,8 +227,8 @@ func (p *pool) remove(s *poolClass, w *pooledInstance) bool {
 // interpreter.
 func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance, err error) {
 	prefix := "sandbox-"
-	lang, known := interpreter.Lookup(k.language)
-	if known {
+	lang, hasDriver := interpreter.Lookup(k.language)
+	if hasDriver {
 		prefix = lang.Prefix
 	}
 	limits := k.limits
@@ -253,7 +250,7 @@ func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance
 		}
 	}()
 	p.e.attestOnce(ctx, p.e.providers.builtin(), w.in, k.image, spec)
-	if !known {
+	if !hasDriver {
 		return w, nil
 	}
 	if w.session, err = p.e.openSession(ctx, w.in, "", "interpreter", lang, brig.Command{}); err != nil {
@@ -268,7 +265,8 @@ func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance
 	return w, nil
 }
 
-// openSession starts an interpreter in an instance of a tenant, or of none.
+// openSession starts an interpreter in an instance. tenant is empty if the instance belongs to no
+// tenant.
 func (e *env) openSession(ctx context.Context, in brig.Instance, tenant, id string, lang interpreter.Language, cmd brig.Command) (*interpreter.Session, error) {
 	if len(lang.Files) > 0 {
 		if err := in.Put(ctx, interpreter.Dir, lang.Files); err != nil {
@@ -283,7 +281,7 @@ func (e *env) openSession(ctx context.Context, in brig.Instance, tenant, id stri
 	e.limitMessages(proc, tenant)
 	s, err := interpreter.Open(ctx, proc)
 	if err != nil {
-		_ = endUnused(ctx, proc) // the caller needs to know why it did not start
+		_ = endUnused(ctx, proc) // the error of Open matters more
 		return nil, err
 	}
 	return s, nil
@@ -292,18 +290,17 @@ func (e *env) openSession(ctx context.Context, in brig.Instance, tenant, id stri
 // warmUpTimeout is the timeout of a warm-up.
 const warmUpTimeout = 5 * time.Second
 
-// isPersistent reports whether the last claim from a class was for a sandbox
-// that persists, since the next claim may be, too.
+// isPersistent reports whether the last claim from a class was for a sandbox that persists. The
+// next claim is likely to be, too.
 func (p *pool) isPersistent(s *poolClass) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.persistent
 }
 
-// warmUp runs an empty command in an instance's shell, so that the files that
-// commands need are cached before the claimer's first command. Instances for
-// one-shots skip this, since their interpreter is already warm. The result is
-// ignored, since an image need not have a shell.
+// warmUp runs an empty command in an instance's shell, so that the files that commands need are
+// cached before the claimer's first command. Instances for one-shots skip the warm-up, because
+// their interpreter is already warm. The result is ignored, because an image need not have a shell.
 func (p *pool) warmUp(ctx context.Context, w *pooledInstance) {
 	_, _ = w.in.Exec(ctx, newExecID(), brig.Command{Shell: ":", Timeout: warmUpTimeout}, brig.IO{Stdout: io.Discard, Stderr: io.Discard})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// refusalsInterval is the interval at which the engine reads the kernel
-// refusals of a sandbox. Each time it writes at most one line of each kind, and
-// again at the sandbox's end.
+// refusalsInterval is the interval at which the engine reads the kernel refusals of a sandbox. For
+// each reading, including the last one at the sandbox's end, it writes at most one line of each
+// kind.
 const refusalsInterval = noteInterval
 
 // refusals tracks the kernel refusals of a sandbox that the audit log has
@@ -27,11 +27,11 @@ type refusals struct {
 
 // newRefusals returns nil for an instance that does not count refusals.
 func newRefusals(rec *brig.Record, in brig.Instance) *refusals {
-	of, counts := in.(brig.Refuser)
-	if !counts {
+	counter, ok := in.(brig.Refuser)
+	if !ok {
 		return nil
 	}
-	return &refusals{rec: rec, in: in, counter: of}
+	return &refusals{rec: rec, in: in, counter: counter}
 }
 
 // countRefusals writes audit lines for all refusals since the last call.
@@ -47,9 +47,8 @@ func (nw *network) countRefusals() {
 	}
 }
 
-// recordLastRefusals writes the last refusals of a sandbox that is being
-// dropped. The instance of a one-shot ends after the response, so its final
-// counts are read then.
+// recordLastRefusals writes the last refusals of a sandbox that is being dropped. The instance of a
+// one-shot ends after the response, so its final counts are read after its end.
 func (nw *network) recordLastRefusals(r *refusals) {
 	if r == nil {
 		return
@@ -67,9 +66,8 @@ func (nw *network) recordLastRefusals(r *refusals) {
 	})
 }
 
-// recordRefusals writes a line for each count that has grown. For a sandbox
-// that this server took over, the lines count from the sandbox's start again.
-// Each line has the total.
+// recordRefusals writes a line for each count that has grown. For a sandbox that this server took
+// over, the counts start again from the start of the sandbox. Each line has the total.
 func (nw *network) recordRefusals(r *refusals) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(nw.ctx), time.Second)
 	defer cancel()
@@ -77,18 +75,18 @@ func (nw *network) recordRefusals(r *refusals) {
 	defer r.mu.Unlock()
 	now, err := r.counter.Refusals(ctx)
 	if err != nil || now == nil {
-		return // read later; an instance keeps its counts after its end
+		return // read the counts later; they outlast the instance
 	}
-	if more := now.Processes - r.recorded.Processes; more > 0 {
+	if added := now.Processes - r.recorded.Processes; added > 0 {
 		r.recorded.Processes = now.Processes
-		nw.queueRefusals(r.rec, brig.ForkOp, more, now.Processes, map[string]string{
+		nw.queueRefusals(r.rec, brig.ForkOp, added, now.Processes, map[string]string{
 			brig.DetailLimit: strconv.Itoa(r.rec.Spec.Limits.Processes),
 			brig.DetailWhy:   "more processes and threads than limits.processes",
 		})
 	}
-	if more := now.Connections - r.recorded.Connections; more > 0 {
+	if added := now.Connections - r.recorded.Connections; added > 0 {
 		r.recorded.Connections = now.Connections
-		nw.queueRefusals(r.rec, brig.NoRouteOp, more, now.Connections, map[string]string{
+		nw.queueRefusals(r.rec, brig.NoRouteOp, added, now.Connections, map[string]string{
 			brig.DetailRule: "-1",
 			brig.DetailWhy:  "no route: a sandbox without egress rules has no network, one with rules no IPv6",
 		})

@@ -6,11 +6,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Lines about refusals count against the tenant's limit, and the engine counts
-// the lines that it omits.
+// Lines about refusals count against the tenant's limit of lines. Lines beyond the
+// limit are only counted.
 func TestRefusalLinesAreLimited(t *testing.T) {
 	e, now := newNotesEngine(t)
-	e.notes.writing = true // so that no other goroutine writes them
+	e.notes.writing = true // prevents other goroutines from writing the lines
 	const boxes = 3 * tenantLineBurst
 	for i := range boxes {
 		rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: "acme"}}

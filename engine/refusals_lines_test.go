@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// refusalLines waits until a tenant has the given number of lines about
-// refusals, and returns them all.
-func refusalLines(t *testing.T, h *fixture, most int) (lines []string) {
+// refusalLines waits until a tenant has at least the given number of lines about
+// refusals, and returns these lines.
+func refusalLines(t *testing.T, h *fixture, least int) (lines []string) {
 	t.Helper()
 	for by := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		all, err := h.store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 1000})
@@ -26,15 +26,15 @@ func refusalLines(t *testing.T, h *fixture, most int) (lines []string) {
 					l.Detail[brig.DetailCount], l.Detail[brig.DetailTotal], l.Detail[brig.DetailLimit], l.Detail[brig.DetailVerdict]))
 			}
 		}
-		if len(lines) >= most || time.Now().After(by) {
+		if len(lines) >= least || time.Now().After(by) {
 			return lines
 		}
 	}
 }
 
-// The engine writes one line of each kind when it reads a sandbox's counters,
-// and one at the sandbox's end, regardless of the number of refusals. Each
-// refusal is counted in exactly one line.
+// The engine writes at most one line of each kind when it reads a sandbox's
+// counters, and one at the sandbox's end, regardless of the number of refusals.
+// Each refusal is counted in exactly one line.
 func TestRefusalsAreAudited(t *testing.T) {
 	for _, end := range []string{"remove", "kill", "close"} {
 		t.Run(end, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 	}
 }
 
-// The engine records the refusals of a run after its end.
+// The refusals of a run are recorded after its end.
 func TestRunRefusalsAreAudited(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.Refused = brig.Refusals{Processes: 3, Connections: 4}

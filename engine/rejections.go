@@ -13,15 +13,15 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// A rejected call costs its caller nothing, also above its tenant's rate, so it must not
-// produce one line of the audit log each: a key that may do nothing could otherwise fill
-// the log, and the lines of other callers would be removed as the oldest. The log has the
-// first rejections of each caller, and then the number of the others.
+// A rejected call costs its caller nothing, even above the tenant's rate, so not every rejection
+// may produce a line of the audit log. Otherwise, a key without any rights could fill the log and
+// displace the lines of other callers. The log has lines for the first rejections of each caller,
+// and then the number of further rejections.
 const (
 	rejectionBurst    = 200
-	rejectionInterval = 2 * time.Second // between two lines of one caller, after the first ones
-	// maxRejectedCallers bounds the callers that are counted separately. The
-	// others of a tenant count as one.
+	rejectionInterval = 2 * time.Second // between two lines of one caller, after the burst
+	// maxRejectedCallers limits the number of callers that are counted separately. Further callers
+	// of a tenant share one count.
 	maxRejectedCallers = 10_000
 )
 
@@ -34,8 +34,8 @@ type rejections struct {
 // callerRejections counts the rejected calls of one caller.
 type callerRejections struct {
 	limiter *rate.Limiter
-	last    brig.Event // the last one without a line
-	more    int        // the number of those without a line
+	last    brig.Event // the last rejection without a line
+	more    int        // the number of rejections without a line
 	at      time.Time
 }
 
@@ -43,17 +43,17 @@ type callerRejections struct {
 func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	who := quota.CallerOf(a)
-	if rs.by[who] == nil && len(rs.by) >= maxRejectedCallers {
-		who = quota.Caller{Tenant: a.Tenant}
+	caller := quota.CallerOf(a)
+	if rs.by[caller] == nil && len(rs.by) >= maxRejectedCallers {
+		caller = quota.Caller{Tenant: a.Tenant}
 	}
-	r := rs.by[who]
+	r := rs.by[caller]
 	if r == nil {
 		r = &callerRejections{limiter: rate.NewLimiter(rate.Every(rejectionInterval), rejectionBurst)}
 		if rs.by == nil {
 			rs.by = map[quota.Caller]*callerRejections{}
 		}
-		rs.by[who] = r
+		rs.by[caller] = r
 	}
 	r.at = now
 	if !r.limiter.AllowN(now, 1) {
@@ -76,8 +76,8 @@ func (r *callerRejections) takeCount(ev brig.Event) brig.Event {
 	return ev
 }
 
-// take returns lines with the numbers of the calls that have none, and forgets callers
-// without recent rejections.
+// take returns lines with the numbers of calls that have no own line, and drops callers without
+// recent rejections.
 func (rs *rejections) take(now time.Time) (lines []brig.Event) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

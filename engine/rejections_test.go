@@ -8,8 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestRejectionLinesAreLimited checks that rejected calls of one caller produce a bounded number
-// of lines, which count every call. The rejections of another caller keep their own lines.
+// TestRejectionLinesAreLimited checks that the rejected calls of one caller cause a bounded
+// number of lines, in which every call is counted. The rejected calls of other callers still have
+// their own lines.
 func TestRejectionLinesAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var rs rejections
@@ -59,7 +60,8 @@ func TestRejectionLinesAreLimited(t *testing.T) {
 	}
 }
 
-// TestRejectedCallersAreLimited checks that many callers of a tenant are counted as one.
+// TestRejectedCallersAreLimited checks that the callers of a tenant are counted together if there
+// are too many of them.
 func TestRejectedCallersAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var rs rejections

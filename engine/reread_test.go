@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// wholeLog is an instance whose log can only be read whole.
+// wholeLog is an instance whose log can be read only from its start.
 type wholeLog struct {
 	brig.Instance
 	log  []byte
@@ -50,8 +50,8 @@ func (r *wholeReader) Close() error {
 
 var rereadStart = time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 
-// TestRereadLogIsBounded verifies that the follower of a log without random access keeps little
-// of it in memory, with short lines and with a very long one, and returns all lines.
+// TestRereadLogIsBounded verifies that the follower of a log without random access returns all
+// lines and buffers only a small part of the log, whether the lines are short or very long.
 func TestRereadLogIsBounded(t *testing.T) {
 	at := brig.LogTime(rereadStart)
 	for name, log := range map[string]string{
@@ -66,11 +66,11 @@ func TestRereadLogIsBounded(t *testing.T) {
 				want = strings.ReplaceAll(log, at, "")
 			}
 			var got bytes.Buffer
-			most, p := 0, make([]byte, 1000)
+			largest, p := 0, make([]byte, 1000)
 			for {
 				n, err := r.Read(p)
 				got.Write(p[:n])
-				most = max(most, r.rest.Cap())
+				largest = max(largest, r.rest.Cap())
 				if errors.Is(err, io.EOF) {
 					break
 				}
@@ -81,8 +81,8 @@ func TestRereadLogIsBounded(t *testing.T) {
 					t.Errorf("%s: %d bytes are read for the first %d", name, w.read, len(p))
 				}
 			}
-			if most > 4*rereadBuffer {
-				t.Errorf("%s, times %t: it keeps %d bytes", name, times, most)
+			if largest > 4*rereadBuffer {
+				t.Errorf("%s, times %t: it keeps %d bytes", name, times, largest)
 			}
 			if got.String() != want {
 				t.Errorf("%s, times %t: %d bytes, want %d", name, times, got.Len(), len(want))
@@ -94,9 +94,9 @@ func TestRereadLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestRereadLogLosesNothing verifies that a log that grows while it is read is returned once,
-// in order, also its lines of the same moment, lines longer than the buffer, and an
-// incomplete last line.
+// TestRereadLogLosesNothing verifies that a log that grows while it is read is returned exactly
+// once and in order. The log contains lines with equal times, lines longer than the buffer, and
+// an incomplete last line.
 func TestRereadLogLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(30) {
@@ -148,7 +148,7 @@ func TestRereadLogLosesNothing(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 			}
-			r.complete() // perhaps in the middle of a read
+			r.complete() // possibly in the middle of a line
 			if read(-1); got.String() != want.String() {
 				t.Errorf("seed %d: %d bytes, want %d", seed, got.Len(), want.Len())
 			}
@@ -159,8 +159,8 @@ func TestRereadLogLosesNothing(t *testing.T) {
 	})
 }
 
-// TestRereadLogClosesItsReader verifies that no reader is left after an error, nor after a
-// follower that ends in the middle.
+// TestRereadLogClosesItsReader verifies that no reader stays open after an error, or after a
+// follower that was closed early.
 func TestRereadLogClosesItsReader(t *testing.T) {
 	broken := errors.New("the connection is broken")
 	w := &wholeLog{log: []byte(strings.Repeat(brig.LogTime(rereadStart)+"\n", 10_000))}

@@ -29,8 +29,8 @@ type placementRequest struct {
 	isRun bool
 }
 
-// route returns the providers that may take a request, in the order in which
-// they are tried. Each can enforce the request's requirements.
+// route returns the providers that can serve a request and enforce its requirements, in the order
+// in which they are tried.
 func (ps *providers) route(ctx context.Context, r placementRequest) ([]candidate, error) {
 	if err := r.constraints.Check("placement"); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (ps *providers) route(ctx context.Context, r placementRequest) ([]candidate
 	}
 	now := ps.backends.Current()
 	if home := now.Backends[ps.builtinID]; len(now.Backends) == 1 && now.Active == ps.builtinID && len(now.Routing)+len(now.Broken)+len(now.Terms) == 0 && r.constraints.IsZero() {
-		// With one provider there is no choice to compute.
+		// A single provider leaves no choice.
 		if err := ps.checkEnforced(ctx, home, r.tenant, r.spec); err != nil {
 			return nil, err
 		}
@@ -63,9 +63,9 @@ func (ps *providers) route(ctx context.Context, r placementRequest) ([]candidate
 
 // placementOptions describes all providers for a request.
 func (ps *providers) placementOptions(ctx context.Context, now *placement.Snapshot, r placementRequest) []brig.Option {
-	var least map[brig.Area]brig.Enforcement
+	var required map[brig.Area]brig.Enforcement
 	if m := now.Backends[now.Active]; m != nil {
-		least = m.Provider.Capabilities().Enforces
+		required = m.Provider.Capabilities().Enforces
 	}
 	memory := cmp.Or(r.spec.Limits.Memory, ps.LimitRange.Default.Memory)
 	var out []brig.Option
@@ -82,7 +82,7 @@ func (ps *providers) placementOptions(ctx context.Context, now *placement.Snapsh
 		}
 		has := m.Provider.Capabilities().Enforces
 		for _, a := range []brig.Area{brig.AreaIsolation, brig.AreaEgress} {
-			o.Named = o.Named || !has[a].Level.Meets(least[a].Level)
+			o.Named = o.Named || !has[a].Level.Meets(required[a].Level)
 		}
 		out = append(out, o)
 	}
@@ -113,8 +113,8 @@ func (ps *providers) checkPlacement(ctx context.Context, m *placement.Backend, r
 	return nil
 }
 
-// retryPause is the mean delay between two attempts. The delay varies randomly
-// between half and one and a half times that.
+// retryPause is the mean delay between two attempts. The delay varies randomly between 50 % and 150
+// % of it.
 const retryPause = 20 * time.Millisecond
 
 // maxRouteLookups is the maximum number of rounds of dispatch, if
@@ -135,9 +135,8 @@ func (ps *providers) dispatch(ctx context.Context, v *call, r placementRequest, 
 	}
 }
 
-// tryCandidates tries the providers in order until one succeeds, or fails with
-// an error that the others would also return. The route of each provider lists
-// the earlier failed attempts.
+// tryCandidates tries the providers in order, until one succeeds or fails with an error that the
+// other providers would also return. The route of each provider lists the earlier failed attempts.
 func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []candidate, try func(candidate) error) error {
 	var failed []brig.Attempt
 	var full error // preferred over other errors, since the caller can succeed later
@@ -176,7 +175,7 @@ func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []ca
 	return brig.Errorf(brig.NotInitialized, "there is no provider to try").WithHint("configure one: brig provider configure")
 }
 
-// attemptOf describes a failed attempt.
+// attemptOf returns the description of a failed attempt.
 func attemptOf(s candidate, err *brig.Error, begin time.Time) brig.Attempt {
 	return brig.Attempt{Provider: s.backend.ID, Code: err.Kind.Code(), Message: err.Message, Took: time.Since(begin)}
 }

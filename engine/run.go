@@ -39,8 +39,8 @@ const (
 	// maxValue is the maximum size of the value that main returns, in bytes of
 	// JSON.
 	maxValue = 8 * brig.MiB
-	// runMargin is the time by which a one-shot's instance may outlive its
-	// program, to start it and to collect artifacts.
+	// runMargin is the time that a one-shot's lease allows beyond its program's timeout, for the
+	// start and the collection of artifacts.
 	runMargin = 2 * time.Minute
 )
 
@@ -94,7 +94,7 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 		v.reservations = append(v.reservations, reservation)
 		ctx, overTime := context.WithCancelCause(ctx)
 		defer overTime(nil)
-		reservation.SetStop(overTime)
+		reservation.SetStopFunc(overTime)
 		var o *brig.Outcome
 		err = rs.providers.dispatch(ctx, v, placement, candidates, func(s candidate) (err error) {
 			if s.backend.RunsOnly {
@@ -122,11 +122,11 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	}
 	defer m.releaseSlot()
 	// From here on, the sandbox ends on every path.
-	var said outputFlag
+	var written outputFlag
 	var o *brig.Outcome
 	if err = rs.restorePackages(ctx, v, m, job); err == nil {
 		v.markStarted()
-		o, err = rs.runJob(ctx, m, job, said.watch(v.holdOutput(sio)), outputRelay)
+		o, err = rs.runJob(ctx, m, job, written.watch(v.holdOutput(sio)), outputRelay)
 	}
 	failpoint.Hit("run.performed")
 	if err == nil {
@@ -140,20 +140,20 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	case ctx.Err() == nil:
 		err = rs.lifecycle.explainLoss(ctx, m.rec, m.in, err)
 	}
-	m.backend.Retain() // until its instance is destroyed
+	m.backend.Retain() // released when the instance is destroyed
 	rs.lifecycle.unregister(m.rec.ID)
 	if err != nil {
 		rs.machines.rollback(ctx, m)
 		defer rs.releaseBackend(m.backend)
-		return nil, rs.asProviderError(ctx, m, err, canRunAgain(job, &said, sio))
+		return nil, rs.asProviderError(ctx, m, err, canRunAgain(job, &written, sio))
 	}
 	o.Pool, o.Route = m.rec.Pool, m.rec.Route
 	if m.img != nil && m.img.Alias != "" {
 		o.Image = m.rec.Spec.Image
 	}
-	// No caller can reach the instance any more, so it ends in the background.
+	// No caller can reach the instance anymore, so it is destroyed in the background.
 	v.setOutcome(o)
-	logged := v.ranForLog()
+	logged := v.executionForLog()
 	rs.machines.destroyLater(ctx, m, func() {
 		m.closeUnusedSession()
 		rs.logRun(ctx, logged, m.in)
@@ -200,12 +200,12 @@ func (rs *runs) GetRun(ctx context.Context, name string) (*brig.Outcome, error) 
 // findRun finds a tenant's outcome by the name of its sandbox, or by
 // {tenant}:{name}:{id}.
 func (rs *runs) findRun(ctx context.Context, tenant, name string) (*brig.Outcome, error) {
-	whose, called, id, scoped := brig.ParseScopedID(name)
+	tenantName, sandboxName, id, scoped := brig.ParseScopedID(name)
 	if !scoped {
 		return rs.Store.GetRun(ctx, tenant, name)
 	}
-	if whose == tenant {
-		o, err := rs.Store.GetRun(ctx, tenant, called)
+	if tenantName == tenant {
+		o, err := rs.Store.GetRun(ctx, tenant, sandboxName)
 		if err == nil && o.ID == id || err != nil && brig.KindOf(err) != brig.NotFound {
 			return o, err
 		}
@@ -227,9 +227,9 @@ type job struct {
 	packages []string
 }
 
-// requirements returns the requirements for a job's instance. A waiting
-// interpreter runs as the default user and with the default environment, so root needs
-// a new one, and so do variables that are read at the start.
+// requirements returns the requirements for a job's instance. An idle interpreter runs as the
+// default user and with the default environment, so a program needs a new interpreter if it runs as
+// root or sets variables that are read at the start.
 func (j *job) requirements() requirements {
 	if j.lang == nil {
 		return requirements{prefix: "sh-", languages: []brig.Language{""}}
@@ -241,8 +241,8 @@ func (j *job) requirements() requirements {
 	return w
 }
 
-// variables returns the names of the variables of a job's program that an idle interpreter
-// does not have. Its driver handles PYTHONPATH.
+// variables returns the names of the program's variables that an idle interpreter does not have.
+// Its driver handles PYTHONPATH.
 func (j *job) variables() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range withCA(j.spec) {
@@ -388,19 +388,18 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 
-// notStarted explains why an interpreter did not start. Usually the image does
-// not contain it.
+// notStarted explains why an interpreter did not start. Usually, the image does not contain the
+// interpreter.
 func notStarted(image string, lang interpreter.Language, err error) error {
 	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
 		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
-	said, failed := errors.AsType[*interpreter.StartError](err)
+	startErr, failed := errors.AsType[*interpreter.StartError](err)
 	switch {
 	case brig.AsError(err).Field == "command":
 		return missing
-	case failed && said.Stderr != "" && errors.Is(err, interpreter.ErrGone):
-		// The output comes from the guest, but it is the most helpful to the
-		// owner.
-		missing.Message += ": " + truncate(said.Stderr)
+	case failed && startErr.Stderr != "" && errors.Is(err, interpreter.ErrGone):
+		// The output comes from the guest, but is the most helpful information for the owner.
+		missing.Message += ": " + truncate(startErr.Stderr)
 		return missing
 	}
 	return err

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// logRun writes the log line of an execution. No caller waits for it. If the
-// instance still exists, the line includes its memory use.
+// logRun writes the log line of an execution, after the response to the caller. If the instance
+// still exists, the line includes its memory use.
 func (g *gate) logRun(ctx context.Context, r *brig.ExecutionReport, in brig.Instance) {
 	if r == nil {
 		return
@@ -19,7 +19,7 @@ func (g *gate) logRun(ctx context.Context, r *brig.ExecutionReport, in brig.Inst
 	if in != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		if u, err := in.Usage(ctx); err == nil { // not all instances report it
+		if u, err := in.Usage(ctx); err == nil { // not all instances report their usage
 			used = u.Memory
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // providerCheckTimeout is the timeout of a provider's health check.
 const providerCheckTimeout = 3 * time.Second
 
-// runAtRunner runs a program with a provider that has no sandboxes. It does not
-// write a sandbox record, since no call could use one.
+// runAtRunner runs a program with a provider that has no sandboxes. It does not write a sandbox
+// record, because no call could use such a record.
 func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
 	if p.Step != nil {
 		return nil, errors.Join(brig.InvalidField("step", "the provider %s takes whole programs, and no steps", s.backend.ID).
@@ -40,15 +40,15 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 		return nil, withoutRetry(err)
 	}
 	v.markStarted()
-	var said outputFlag
+	var written outputFlag
 	rctx, step := span.Start(ctx, "run")
 	step.Set("brig.provider", rec.Provider)
-	o, err := runner.Run(rctx, rec.ID, resolvedProgram(p, j), said.watch(sio))
+	o, err := runner.Run(rctx, rec.ID, resolvedProgram(p, j), written.watch(sio))
 	endStep(step, err)
 	rs.providers.noteHealth(s.backend, err)
 	switch {
 	case err == nil:
-	case brig.RetryOf(err) == brig.RetryContained && !canRunAgain(j, &said, sio):
+	case brig.RetryOf(err) == brig.RetryContained && !canRunAgain(j, &written, sio):
 		return nil, withoutRetry(err)
 	case brig.RetryOf(err) == brig.RetryContained:
 		return nil, err
@@ -67,7 +67,7 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 		return nil, withoutRetry(err)
 	}
 	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
-	rs.logRun(ctx, v.ranForLog(), nil)
+	rs.logRun(ctx, v.executionForLog(), nil)
 	return o, nil
 }
 
@@ -81,10 +81,9 @@ func resolvedProgram(p brig.Program, j *job) brig.Program {
 	return p
 }
 
-// asProviderError turns the error of a program into an error of its provider,
-// if the provider caused it. If again is true, another provider may then run
-// the program from the beginning.
-func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, again bool) error {
+// asProviderError turns the error of a program into an error of its provider, if the provider
+// caused it. If retryable is true, another provider may then run the program from the beginning.
+func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, retryable bool) error {
 	if c, ok := m.backend.Provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.Elsewhere(err)) {
 		cctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 		defer cancel()
@@ -94,7 +93,7 @@ func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, agai
 			rs.providers.noteHealth(m.backend, err)
 		}
 	}
-	if brig.Elsewhere(err) && !again {
+	if brig.Elsewhere(err) && !retryable {
 		return withoutRetry(err)
 	}
 	return err

@@ -18,8 +18,8 @@ import (
 // processes, idlePauser, egress, reservation) have their own mutexes, which are
 // locked without holding the table's.
 type sandbox struct {
-	// instance is the live instance, and backend its provider. Both are set by
-	// adopt and removed by drop.
+	// instance is the live instance, and backend its provider. Both are set by adopt and removed by
+	// takeInstance.
 	instance brig.Instance
 	backend  *placement.Backend
 	// detached is closed when this server detaches the instance.
@@ -29,7 +29,7 @@ type sandbox struct {
 	// tenant has used up its time quota.
 	reservation     *quota.Reservation
 	endingOverQuota bool
-	// carried holds the reservations of processes that are not attached now.
+	// carried holds the reservations of currently detached processes.
 	carried *carriedExecs
 
 	// The parts are created on first use.
@@ -39,11 +39,11 @@ type sandbox struct {
 	egress     *egressSession
 	refusals   *refusals
 
-	// lease renews the lease while anything of the sandbox is open. leaseEnd is the
-	// end that a caller last gave to the lease of instance; zero if none did.
+	// lease renews the lease while the sandbox is in use. leaseEnd is the end of the lease that a
+	// caller has last set for instance, or zero.
 	lease    *leaseHold
 	leaseEnd time.Time
-	// end reports the permanent end of the sandbox to those who hold it.
+	// end reports the permanent end of the sandbox to its holders.
 	end *endWatch
 	// uses lets a pause or a resume replace the instance while no call uses it.
 	uses *useGate
@@ -51,15 +51,15 @@ type sandbox struct {
 	ending int
 	// commit serializes the commits of the sandbox's workspace.
 	commit *commitLock
-	// pendingDelete is a record that the store could not delete. It is hidden
-	// from callers, and deleted later.
+	// pendingDelete is a record that the store could not delete. It is hidden from callers until a
+	// retry deletes it.
 	pendingDelete *brig.Record
 	// pendingDestroy is an instance whose Destroy failed; the engine retries
 	// it.
 	pendingDestroy brig.Instance
 }
 
-// sandboxes is the table of all sandboxes. It has no entries for zero values.
+// sandboxes is the table of all sandboxes. A sandbox with the zero value has no entry.
 type sandboxes struct {
 	mu sync.Mutex
 	by map[brig.ID]*sandbox

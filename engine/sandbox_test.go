@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/engine/placement"
 )
 
-// The table drops a sandbox when the engine has no more state for it, so that
+// The table drops a sandbox when the engine has no state for it any more, so that
 // the table does not grow with the number of ended sandboxes.
 func TestSandboxTableDropsEndedSandboxes(t *testing.T) {
 	var table sandboxes

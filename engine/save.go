@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// pausePatience is the time for which a pause waits for calls that use the
-	// sandbox.
-	pausePatience = 200 * time.Millisecond
+	// pauseTimeout is how long a pause waits for calls that use the sandbox.
+	pauseTimeout = 200 * time.Millisecond
 	// saveTimeout is the timeout of a save or a restore, whose duration depends
 	// on the disk.
 	saveTimeout = 10 * time.Minute
-	// lostShimTime is the time for which a failed save waits for the end of an
-	// instance whose shim may have died.
+	// lostShimTime is how long a failed save waits for the end of an instance whose shim may have
+	// died.
 	lostShimTime = time.Second
 )
 
@@ -55,17 +54,17 @@ func (ps *providers) saverOf(rec *brig.Record) (brig.Saver, *placement.Backend, 
 func saverAt(backend *placement.Backend) (brig.Saver, error) {
 	saver, ok := backend.Provider.(brig.Saver)
 	if !ok || !backend.Provider.Capabilities().Saves {
-		return nil, cannotSave(backend.ID)
+		return nil, errCannotSave(backend.ID)
 	}
 	return saver, nil
 }
 
-func cannotSave(provider string) *brig.Error {
+func errCannotSave(provider string) *brig.Error {
 	return brig.Errorf(brig.Unimplemented, "the provider %s cannot pause or fork sandboxes on this server", provider).
 		WithHint("use a provider that can (brig capabilities): gvisor, with the server as root")
 }
 
-// eventsOf makes the audit events of a change of a record. Nil makes none.
+// eventsOf returns the audit events for a change of a record. A nil eventsOf stands for no events.
 type eventsOf func(*brig.Record) []brig.Event
 
 func (f eventsOf) orNone() func(*brig.Record) []brig.Event {
@@ -90,9 +89,8 @@ func (p *pauses) Pause(ctx context.Context, name string, o brig.PauseOptions) (*
 	})
 }
 
-// pause saves a sandbox and ends its instance. It runs to completion even if
-// the caller disconnects. If events is not nil, it makes the audit events of a
-// pause without a call.
+// pause saves a sandbox and ends its instance. It runs to completion even if the caller
+// disconnects. events, if not nil, returns the audit events of an automatic pause.
 func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	if err := checkSavable(rec, "paused", o.FilesOnly); err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOption
 	return p.pauseUnused(ctx, saver, backend, rec, o, events)
 }
 
-// pauseUnused is like pause, for a sandbox that no call can use meanwhile.
+// pauseUnused is like pause, for a caller that already excludes uses of the sandbox.
 func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
@@ -121,7 +119,7 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *pla
 	if err != nil {
 		return nil, err
 	}
-	releaseUse, err := p.lifecycle.keepAwake(ctx, rec, in) // a save makes frozen tasks run
+	releaseUse, err := p.lifecycle.keepAwake(ctx, rec, in) // a save needs a thawed sandbox
 	if err != nil {
 		return nil, p.lifecycle.explainLoss(ctx, rec, in, err)
 	}
@@ -175,7 +173,7 @@ func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instan
 			return
 		}
 		if now, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil {
-			end = now.Expires.Add(saveAllowance(now.Spec)) // it may have been extended before the pause began
+			end = now.Expires.Add(saveAllowance(now.Spec)) // the lease may have been extended before the pause began
 		}
 		if err := in.Extend(ctx, end); err != nil && !hasEnded(in) {
 			p.Log.WarnContext(ctx, "failed to restore the lease of a sandbox", "sandbox", rec.ID, "err", err)
@@ -183,10 +181,10 @@ func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instan
 	}, nil
 }
 
-// beginSave prevents calls from using a sandbox until endMove is called. It
-// returns FailedPrecondition if calls use the sandbox now.
+// beginSave prevents calls from using a sandbox until endMove is called. It returns
+// FailedPrecondition if calls are still using the sandbox.
 func (p *pauses) beginSave(ctx context.Context, rec *brig.Record) (endMove func(), err error) {
-	end, users, err := p.usesOf(rec.ID).beginMove(ctx, pausePatience)
+	end, users, err := p.usesOf(rec.ID).beginMove(ctx, pauseTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +198,8 @@ func (p *pauses) beginSave(ctx context.Context, rec *brig.Record) (endMove func(
 	}, nil
 }
 
-// prepareSave checks that an instance can be saved, and makes its interpreters give up
-// the descriptors of the host.
+// prepareSave checks that an instance can be saved, and detaches its interpreters from descriptors
+// of the host.
 func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
 	err := p.checkSave(ctx, saver, rec, in)
 	if err == nil {
@@ -213,8 +211,8 @@ func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Re
 	return err
 }
 
-// saveDetached detaches an instance from this server and saves it. The reservations of
-// its processes wait for the next attachment.
+// saveDetached detaches an instance from this server and saves it. The reservations of its
+// processes are kept for the next attachment.
 func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
 	carried := p.detachPrograms(rec.ID, in)
 	p.lifecycle.detachInstance(rec.ID)
@@ -225,15 +223,16 @@ func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.R
 	return save, err
 }
 
-// handleFailedSave attaches an instance again that was detached for a save. If
-// the instance has ended, it records that the sandbox is paused or has ended.
+// handleFailedSave reattaches an instance that was detached for a save. If the instance has ended,
+// it records that the sandbox is paused or has ended.
 func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
 	if brig.KindOf(err) != brig.FailedPrecondition {
-		// The connection to a shim that died breaks before the provider knows that.
+		// If the shim has died, its connection breaks before the provider detects the end of the
+		// instance.
 		p.awaitEnd(ctx, in, lostShimTime)
 	}
 	if hasEnded(in) {
-		if in.Exit().Reason == brig.Saved { // only the answer was lost
+		if in.Exit().Reason == brig.Saved { // only the response was lost
 			return p.recordSave(ctx, saver, rec, events)
 		}
 		_, endErr := p.lifecycle.recordEnd(ctx, rec.Tenant, rec.ID, in)
@@ -242,8 +241,8 @@ func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend
 	return nil, errors.Join(err, p.continueInstance(ctx, rec, backend, in, attachment{continued: true}))
 }
 
-// checkSave asks the provider whether an instance can be saved now. An unused
-// pooled interpreter must not prevent the save, so checkSave ends it first.
+// checkSave returns the provider's error if an instance cannot be saved now. An unused pooled
+// interpreter must not prevent the save, so checkSave ends it first.
 func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
 	if s := p.interpreters.contextsOf(rec.ID).takeUnkept(); s != nil {
 		if err := endUnused(ctx, s); err != nil {
@@ -253,7 +252,7 @@ func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Reco
 	return saver.CheckSave(ctx, in)
 }
 
-// takeUnkept is takePooled for an interpreter that ends with this server.
+// takeUnkept is like takePooled, but only for an interpreter that ends with this server.
 func (cs *contexts) takeUnkept() *interpreter.Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -265,8 +264,7 @@ func (cs *contexts) takeUnkept() *interpreter.Session {
 	return s
 }
 
-// takePooled returns the pooled interpreter that waits for the first context, or
-// nil if there is none.
+// takePooled removes and returns the pooled interpreter, or nil if there is none.
 func (cs *contexts) takePooled() *interpreter.Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -275,9 +273,8 @@ func (cs *contexts) takePooled() *interpreter.Session {
 	return s
 }
 
-// detachPrograms disconnects from the processes of a sandbox, which keep
-// running. It updates their stored state first, so that they are found again. It
-// returns their reservations.
+// detachPrograms disconnects from the processes of a sandbox, which keep running. It first updates
+// their stored state for the next attachment. It returns the reservations of the processes.
 func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.Reservation) {
 	for _, proc := range p.programs.processesOf(id).running() {
 		proc.detachMu.Lock()
@@ -286,7 +283,7 @@ func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.
 		r := proc.reservation
 		proc.reservation = nil
 		proc.detachMu.Unlock()
-		r.DetachStop()
+		r.ClearStopFunc()
 		proc.unwatch()
 		<-proc.unwatched
 		if _, end, _ := proc.outputBuffer.State(); end != nil {
@@ -308,7 +305,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 	now := p.Now().UTC()
 	executions := p.takeCarried(rec.ID).release()
 	if save.FilesOnly {
-		executions = 0 // they have ended
+		executions = 0 // the executions ended with the memory
 	}
 	rec, err = p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		if r.State != brig.Running {
@@ -320,7 +317,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 		return nil
 	}, events.orNone())
 	failpoint.Hit("pause.recorded")
-	if err != nil || rec.State != brig.Paused { // a stop may have been recorded meanwhile
+	if err != nil || rec.State != brig.Paused { // a stop may have been recorded since
 		return rec, err
 	}
 	if save.FilesOnly {
@@ -337,25 +334,23 @@ func (p *pauses) trackPaused(ctx context.Context, rec *brig.Record) error {
 		return err
 	}
 	p.track(rec.ID, a.ReservePaused(rec.Pause.Bytes))
-	p.packs.later(rec, p.PackAfter)
+	p.packs.schedule(rec, p.PackAfter)
 	return nil
 }
 
 // attachment describes how an existing instance is attached again.
 type attachment struct {
-	// continued is set if this server or an earlier one detached the instance
-	// cleanly. No code was running in its contexts then, so none is
-	// interrupted.
+	// continued is set if this server or an earlier one detached the instance cleanly. No code ran
+	// in its contexts at that time, so no code needs to be interrupted.
 	continued bool
 	// counted is set if the backend's users include the instance.
 	counted bool
 	// copied is set for a copy of an instance, which needs an identity and random
 	// numbers of its own.
 	copied bool
-	// paused is the time for which the instance did not run.
+	// paused is how long the instance did not run.
 	paused time.Duration
-	// booted is set for an instance that has booted with saved files, and has none of
-	// the earlier programs.
+	// booted is set for an instance that has booted with saved files, without the earlier programs.
 	booted bool
 }
 
@@ -406,10 +401,9 @@ func (p *pauses) Resume(ctx context.Context, name string) (*brig.Sandbox, error)
 	})
 }
 
-// resumePaused resumes a sandbox for a call that uses it, if the sandbox is
-// paused and the call may resume it. It updates the call's record, and reports
-// whether the call can try again.
-func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (again bool, err error) {
+// resumePaused resumes a sandbox for a call that uses it, if the sandbox is paused and the call may
+// resume it. It updates the call's record, and reports whether the call can be retried.
+func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (retryable bool, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return false, nil
 	}
@@ -431,8 +425,7 @@ func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (again bool
 	return true, nil
 }
 
-// resumedByUse returns a function that makes the audit event of an implicit
-// resume.
+// resumedByUse returns a function that returns the audit event of an implicit resume.
 func (p *pauses) resumedByUse(ctx context.Context) eventsOf {
 	return func(r *brig.Record) []brig.Event {
 		event := p.observedEvent(r, brig.OpResume.Name, map[string]string{brig.DetailWhy: "use"})
@@ -441,9 +434,8 @@ func (p *pauses) resumedByUse(ctx context.Context) eventsOf {
 	}
 }
 
-// resume restores the instance of a paused sandbox. Concurrent calls wait for
-// the first call, which restores it. The restore continues even if the caller
-// disconnects.
+// resume restores the instance of a paused sandbox. Concurrent calls wait for the first call, which
+// restores the instance. The restore continues even if the caller disconnects.
 func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
 	saver, backend, err := p.providers.saverOf(rec)
 	if err != nil {
@@ -456,7 +448,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	}
 	defer p.dropUses(rec.ID)
 	defer endMove()
-	// Another call may have resumed it, and may use it now.
+	// Another call may have resumed the sandbox, and may be using it.
 	if rec, err = p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil || rec.State != brig.Paused {
 		return rec, err
 	}
@@ -502,7 +494,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	p.holdCarried(rec.ID, taken.executions)
 	p.sandboxes.get(rec.ID).reservation.Release() // the pause's reservation
 	p.track(rec.ID, taken.reservation)
-	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
+	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: isFilesOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
 		return nil, err
 	}
@@ -522,9 +514,9 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	return now, nil
 }
 
-// restore starts the instance of a paused sandbox, and records that the sandbox
-// runs. If that fails, the sandbox is still paused. It calls release before it waits for
-// programs of the guest.
+// restore starts the instance of a paused sandbox, and records that the sandbox runs. If the
+// restore fails, the sandbox is still paused. restore calls release before it waits for programs of
+// the guest.
 func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
 	spec := rec.Spec
 	spec.Image, spec.Env, spec.Share = rec.Digest, withCA(spec), rec.Tenant
@@ -532,7 +524,7 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placeme
 	expires, allowance := leaseAfterPause(rec, now, maxLife), saveAllowance(spec)
 	var in brig.Instance
 	err := p.packs.unpack(ctx, saver, rec)
-	if err == nil && keptOnly(rec) {
+	if err == nil && isFilesOnly(rec) {
 		allowance += p.bootAllowance(rec)
 		spec, err = p.bootSpec(ctx, rec, spec)
 	}
@@ -548,7 +540,7 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placeme
 			WithHint("remove the sandbox, and create another one").Because(err)
 	}
 	var notes []string
-	if err == nil && keptOnly(rec) {
+	if err == nil && isFilesOnly(rec) {
 		release()
 		notes, err = p.boot(ctx, rec, backend, in, func() time.Time {
 			expires = leaseAfterPause(rec, p.Now().UTC(), maxLife)
@@ -573,7 +565,7 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placeme
 		}
 		r.State, r.Handle, r.Notes, r.Expires = brig.Running, in.Handle(), append(in.Notes(), notes...), expires
 		r.PausedFor += now.Sub(r.Pause.At)
-		if keptOnly(rec) {
+		if isFilesOnly(rec) {
 			r.Booted = now
 		}
 		r.Pause, r.SaveKey = nil, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// box creates a sandbox with a file.
+// box creates a sandbox with the file that wantNote expects.
 func (h *fixture) box(t *testing.T, ctx context.Context, spec brig.Spec) *brig.Sandbox {
 	t.Helper()
 	s, err := h.Create(ctx, spec)
@@ -36,8 +36,8 @@ func (h *fixture) record(t *testing.T, name string) *brig.Sandbox {
 	return s
 }
 
-// wantNote fails the test unless the sandbox has its file. Reading the file
-// resumes a paused sandbox.
+// wantNote fails the test unless the sandbox has the file that box wrote. Reading
+// the file resumes a paused sandbox.
 func wantNote(t *testing.T, ctx context.Context, svc brig.Service, name string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -107,9 +107,9 @@ func TestPauseAndResumeByUse(t *testing.T) {
 	}
 }
 
-// Pausing a sandbox that cannot be paused fails with the reason, and the
-// sandbox keeps running.
-func TestPauseRefusals(t *testing.T) {
+// The pause of a sandbox that cannot be paused fails with an error that contains
+// the reason, and the sandbox keeps running.
+func TestPauseErrors(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	used := h.box(t, ctx, brig.Spec{Name: "used"})
@@ -176,8 +176,8 @@ func TestFailedSave(t *testing.T) {
 	wantNote(t, ctx, h, "one")
 }
 
-// A call that waits for a save resumes the sandbox afterwards, unless it may not
-// resume any.
+// A call that waits for a save resumes the sandbox afterwards, unless its context
+// forbids a resume.
 func TestCallDuringSave(t *testing.T) {
 	for _, mayResume := range []bool{false, true} {
 		h := newFixture(t, nil)
@@ -217,9 +217,10 @@ func TestCallDuringSave(t *testing.T) {
 	}
 }
 
-// The next server finds paused sandboxes. It determines whether a sandbox runs
-// if an earlier server died before recording a pause or resume.
-func TestPauseAndTheNextServer(t *testing.T) {
+// The next server finds paused sandboxes. If the earlier server died before
+// recording a pause or a resume, the next server determines the actual state of the
+// sandbox.
+func TestPauseSurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	h.box(t, ctx, brig.Spec{Name: "paused"})
@@ -295,8 +296,9 @@ func TestPausedQuota(t *testing.T) {
 	wantNote(t, ctx, h, "one") // the sandbox's own save does not count against the quota
 }
 
-// The engine ends sandboxes that have been paused for too long, paused copies
-// too. A tenant's ceiling can shorten that time, and not extend it.
+// The engine ends sandboxes that have been paused for longer than the maximum,
+// including paused copies. A tenant's ceiling can shorten this maximum, but not
+// extend it.
 func TestPauseRetention(t *testing.T) {
 	now := time.Now()
 	h := newFixture(t, func(o *engine.Options) {

@@ -42,9 +42,8 @@ func (i *interpreters) screenSource(ctx context.Context, v *call, lang brig.Lang
 	}
 }
 
-// screenCell checks whether code may run in a context, before the context is
-// created. It compiles TypeScript first, and accepts code that does not
-// compile, since that code cannot run.
+// screenCell checks whether code may run in a context, before the context is created. It compiles
+// TypeScript first. Code that does not compile is accepted, because it cannot run.
 func (i *interpreters) screenCell(ctx context.Context, v *call, code brig.Code) error {
 	if !i.isScreened(v) {
 		return nil

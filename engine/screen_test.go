@@ -13,10 +13,10 @@ import (
 
 // rejectBadSources makes an engine reject sources that contain "bad", and
 // records the checked sources.
-func rejectBadSources(asked *[]string) func(*engine.Options) {
+func rejectBadSources(checked *[]string) func(*engine.Options) {
 	return func(o *engine.Options) {
 		o.Screen = func(ctx context.Context, lang brig.Language, source string) error {
-			*asked = append(*asked, brig.ActorFrom(ctx).Name+" "+string(lang)+" "+source)
+			*checked = append(*checked, brig.ActorFrom(ctx).Name+" "+string(lang)+" "+source)
 			if strings.Contains(source, "bad") {
 				return brig.Errorf(brig.PolicyBlocked, "Code is unsafe")
 			}
@@ -36,10 +36,10 @@ func (markingCompiler) Cell(_ context.Context, s string) (string, error) { retur
 
 // A rejected program gets no instance, and the audit log records the reason.
 func TestProgramsAreScreened(t *testing.T) {
-	var asked []string
+	var checked []string
 	made := 0
 	h := newFixture(t, func(o *engine.Options) {
-		rejectBadSources(&asked)(o)
+		rejectBadSources(&checked)(o)
 		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { made++ }}
 	})
 	ctx := withRole(t, brig.Operator)
@@ -58,8 +58,8 @@ func TestProgramsAreScreened(t *testing.T) {
 	if made != 0 {
 		t.Errorf("%d machines were made for code that was refused", made)
 	}
-	if want := []string{"ann python bad", "ann javascript bad", "ann javascript compiled bad", "ann bash bad"}; !slices.Equal(asked, want) {
-		t.Errorf("asked about %q, want %q", asked, want)
+	if want := []string{"ann python bad", "ann javascript bad", "ann javascript compiled bad", "ann bash bad"}; !slices.Equal(checked, want) {
+		t.Errorf("checked %q, want %q", checked, want)
 	}
 	// Commands are not screened, and code that passes gets an instance.
 	if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "bad"}}, brig.IO{}); err != nil || made != 1 {
@@ -70,11 +70,11 @@ func TestProgramsAreScreened(t *testing.T) {
 	}
 }
 
-// A rejected cell starts no interpreter, however the call names its context.
+// A rejected cell starts no interpreter, and is not run in an existing context.
 func TestCellsAreScreened(t *testing.T) {
-	var asked []string
+	var checked []string
 	var o engine.Options
-	rejectBadSources(&asked)(&o)
+	rejectBadSources(&checked)(&o)
 	withFakeClock(t, o, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
@@ -99,18 +99,18 @@ func TestCellsAreScreened(t *testing.T) {
 			t.Errorf("good code: %v", err)
 		}
 	})
-	if want := []string{"ann python bad", "ann javascript cell bad", "ann python bad", "ann python set x 1"}; !slices.Equal(asked, want) {
-		t.Errorf("asked about %q, want %q", asked, want)
+	if want := []string{"ann python bad", "ann javascript cell bad", "ann python bad", "ann python set x 1"}; !slices.Equal(checked, want) {
+		t.Errorf("checked %q, want %q", checked, want)
 	}
 }
 
-// A tenant's own rules reject more than the server's, never less, and do not
-// affect other tenants.
+// A tenant's own rules apply in addition to the server's rules, and do not affect
+// other tenants.
 func TestTenantScreeningRules(t *testing.T) {
 	own := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{brig.Python: {Imports: []string{"ours"}}}}
-	var asked []string
+	var checked []string
 	h := newFixture(t, func(o *engine.Options) {
-		rejectBadSources(&asked)(o)
+		rejectBadSources(&checked)(o)
 		o.ScreenTenant = func(_ context.Context, s *brig.Screening, lang brig.Language, source string) error {
 			if strings.Contains(source, s.Rules[brig.Python].Imports[0]) {
 				return brig.Errorf(brig.PolicyBlocked, "not by this tenant, in %s", lang)

@@ -12,16 +12,16 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-// noSecrets returns an error if this engine does not store secrets.
-func (vt *vault) noSecrets() error {
+// checkSecretsStored returns an error if this engine does not store secrets.
+func (vt *vault) checkSecretsStored() error {
 	if vt.Options.Keys != nil {
 		return nil
 	}
 	return brig.Errorf(brig.FailedPrecondition, "this process stores no secrets").WithHint("ask a server: brig serve")
 }
 
-// secretLocation returns the location of a stored value. The encryption is
-// bound to it, so that a value moved to another row cannot be decrypted.
+// secretLocation returns the location of a stored value. The encryption is bound to the location,
+// so that a value moved to another row cannot be decrypted.
 func secretLocation(tenant, name string, version int) []string {
 	return []string{"secrets", tenant, name, strconv.Itoa(version)}
 }
@@ -29,7 +29,7 @@ func secretLocation(tenant, name string, version int) []string {
 // PutSecret implements brig.Service.
 func (vt *vault) PutSecret(ctx context.Context, c brig.SecretChange) (*brig.Secret, error) {
 	return doWithDetails(ctx, vt.gate, brig.OpPutSecret, "", withDetail(brig.DetailSecrets, truncate(c.Name)), func(v *call) (_ *brig.Secret, err error) {
-		if err := vt.noSecrets(); err != nil {
+		if err := vt.checkSecretsStored(); err != nil {
 			return nil, err
 		}
 		done, err := v.account.lockRecords(ctx)
@@ -116,10 +116,9 @@ func (vt *vault) applySecretChange(ctx context.Context, v *call, c brig.SecretCh
 	return out, was, nil
 }
 
-// noteSecretChange adds the hosts of a secret before and after a change to the
-// audit events. It returns an error if the change lets the value go further, and
-// the caller has not given the value: it would be able to learn a value that it
-// does not know.
+// noteSecretChange adds the hosts of a secret before and after a change to the audit events. It
+// returns an error if the change widens the use of the value and the caller has not given the
+// value. Otherwise, a caller could learn a value that it does not have.
 func (v *call) noteSecretChange(was *brig.SealedSecret, s *brig.Secret, valueGiven bool) error {
 	hosts := func(s *brig.Secret) string {
 		if len(s.Hosts) == 0 {
@@ -140,8 +139,8 @@ func (v *call) noteSecretChange(was *brig.SealedSecret, s *brig.Secret, valueGiv
 	return widening(s.Name, fields[0], added, was.Hosts)
 }
 
-// widening returns the error for a change of a field that lets the value of a secret
-// go further than its hosts allow so far. added is the new entry of a list.
+// widening returns the error for a change of a field that widens the use of a secret's value. added
+// is the new entry of a list.
 func widening(secret, field, added string, hosts []string) error {
 	var why string
 	switch {
@@ -198,7 +197,7 @@ func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
 
 // unseal decrypts the value of a secret.
 func (vt *vault) unseal(s *brig.SealedSecret) ([]byte, error) {
-	if err := vt.noSecrets(); err != nil {
+	if err := vt.checkSecretsStored(); err != nil {
 		return nil, err
 	}
 	value, err := vt.Options.Keys.Open(s.Key, s.Sealed, secretLocation(s.Tenant, s.Name, s.Version)...)

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/servicetest"
 )
 
-// The engine fulfils the contract of brig.Service. The tests in e2e run the
-// same contract against the client and an API.
+// The engine fulfills the contract of brig.Service. The tests in e2e check the same
+// contract for the client with an API.
 func TestService(t *testing.T) {
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
@@ -18,7 +18,7 @@ func TestService(t *testing.T) {
 	}
 	h := newFixture(t, nil)
 	servicetest.Run(t, servicetest.Harness{Service: h, Context: tenant("acme"), OtherContext: tenant("rival")})
-	h.Close() // Run returns before its instance has ended
+	h.Close() // waits for the instance of the last Run, which may still exist
 	if left := h.provider.Machines(); len(left) != 0 {
 		t.Errorf("machines %v are left", left)
 	}

@@ -28,8 +28,8 @@ type Users interface {
 	TokenRule() brig.TokenRule
 }
 
-// AcceptsToken reports whether a token appears to be of the kind that the server
-// accepts.
+// AcceptsToken reports whether a token matches the server's rule for tokens of the identity
+// provider.
 func (d *identity) AcceptsToken(token string) bool {
 	return d.Users != nil && d.Users.TokenRule().Accepts(token)
 }
@@ -45,7 +45,7 @@ func (d *identity) PersonActor(ctx context.Context, token string) (brig.Actor, e
 		return brig.Actor{}, err
 	}
 	a, err := d.userActor(ctx, p)
-	a.Expires = expires.UTC() // also bounds the lifetime of credentials created with the token
+	a.Expires = expires.UTC() // also limits the lifetime of credentials created with the token
 	return a, brig.Genuine(err)
 }
 
@@ -99,7 +99,7 @@ func (d *identity) actorOfSession(ctx context.Context, s *brig.Session) (a brig.
 		return brig.Actor{}, err
 	}
 	if a.Tenant != s.Actor.Tenant {
-		// The store lists it as a session of the other tenant.
+		// The store lists the session for the other tenant.
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session is from another tenant").WithHint("sign in again")
 	}
 	a.Session = s.ID
@@ -114,8 +114,8 @@ func (d *identity) actorOfSession(ctx context.Context, s *brig.Session) (a brig.
 	return a, nil
 }
 
-// SessionCSRF returns the SHA-256 of the CSRF token of a session. It does not
-// check that the session is valid; SessionActor does.
+// SessionCSRF returns the SHA-256 of the CSRF token of a session. It does not check whether the
+// session is valid; SessionActor does.
 func (d *identity) SessionCSRF(ctx context.Context, hash [32]byte) (token [32]byte, err error) {
 	s, err := d.Store.FindSession(ctx, hash)
 	if err != nil {
@@ -160,13 +160,13 @@ func (d *identity) CreateSession(ctx context.Context) (*brig.NewSession, error) 
 		if err != nil {
 			return nil, err
 		}
-		mine := 0
+		active := 0
 		for _, s := range list {
 			if s.Actor.Same(a) {
-				mine++
+				active++
 			}
 		}
-		if mine >= maxSessions {
+		if active >= maxSessions {
 			return nil, brig.Errorf(brig.FailedPrecondition, "there are %d sessions of the caller already", maxSessions).WithHint("end some first")
 		}
 		now := d.Clock.Now().UTC()
@@ -203,7 +203,7 @@ func (d *identity) Sessions(ctx context.Context, tenant string) ([]*brig.Session
 		}
 		var out []*brig.Session
 		for _, s := range list {
-			if !d.Clock.Ended(s.Expires) && !d.Clock.Ended(s.Used.Add(d.SessionIdle)) && v.ownsSession(s) {
+			if !d.Clock.Ended(s.Expires) && !d.Clock.Ended(s.Used.Add(d.SessionIdle)) && v.canSeeSession(s) {
 				s.Hash, s.CSRF = [32]byte{}, [32]byte{}
 				out = append(out, s)
 			}
@@ -212,10 +212,10 @@ func (d *identity) Sessions(ctx context.Context, tenant string) ([]*brig.Session
 	})
 }
 
-// ownsSession reports whether the caller may see a session. Callers see their
-// own sessions, and admins also those of others whose role is not higher. A
-// caller with a grant sees none.
-func (v *call) ownsSession(s *brig.Session) bool {
+// canSeeSession reports whether the caller may see a session. Callers see their own sessions, and
+// admins also the sessions of others whose role is not higher. A caller with a grant sees no
+// sessions.
+func (v *call) canSeeSession(s *brig.Session) bool {
 	switch {
 	case v.actor.Grant != "":
 		return false
@@ -250,7 +250,7 @@ func (d *identity) EndSession(ctx context.Context, id string) error {
 			return err
 		}
 		for _, s := range list {
-			if s.ID == id && v.ownsSession(s) {
+			if s.ID == id && v.canSeeSession(s) {
 				return d.Store.DeleteSession(ctx, s.Actor.Tenant, id)
 			}
 		}

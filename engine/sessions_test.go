@@ -60,8 +60,8 @@ func (h *fixture) startSession(t *testing.T, ctx context.Context) (*brig.NewSess
 	return s, func() (brig.Actor, error) { return h.SessionActor(t.Context(), sha256.Sum256([]byte(s.Secret))) }
 }
 
-// A session ends when it has been idle for too long or is too old, when its key
-// ends, or when its person has no role any more. The same holds after a
+// A session ends when it has been idle for too long or is too old, when its key is
+// revoked, or when its person no longer has a role. This also applies after a
 // restart.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestSessionEnds(t *testing.T) {
 			goesOn("a person's, too", askPerson)
 		}
 		ended("not used for 21 hours", askIdle)
-		h.Close() // stores when the session was last used
+		h.Close() // stores the time of the session's last use
 		h.Engine = engine.New(t.Context(), h.Options)
 		goesOn("after a restart", askUsed)
 		time.Sleep(3*time.Hour + time.Second)
@@ -134,8 +134,8 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// Keys and people can create sessions; grants and other sessions cannot. To a
-// caller without the right to see a session, it does not exist.
+// Holders of keys and persons can create sessions; grants and other sessions
+// cannot. A caller that may not see a session receives NotFound.
 func TestSessionRights(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Users, o.GrantSeed = newIdentityProvider(), []byte("a seed of this test's own")
@@ -239,7 +239,7 @@ func TestAuditNamesUsers(t *testing.T) {
 	if _, err := h.PersonActor(t.Context(), "other"); brig.KindOf(err) != brig.Unauthenticated {
 		t.Error(err)
 	}
-	// A key does not outlive the token with which it was created.
+	// A key expires no later than the token with which it was created.
 	f := newIdentityProvider()
 	f.roles["42"] = brig.Actor{Tenant: "acme", Role: brig.Admin}
 	h = newUserFixture(t, f)
@@ -252,8 +252,8 @@ func TestAuditNamesUsers(t *testing.T) {
 	}
 }
 
-// A key that is created in a session started with a token expires with the
-// token. A key that is created in a session started by a login does not expire.
+// A key that was created in a session of a token expires with the token at the
+// latest. A key that was created in a session of a login does not expire.
 func TestKeysNeverOutlastTokenSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newIdentityProvider()

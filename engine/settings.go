@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// reloadEvery is the interval at which the engine reads changes by other
+	// reloadEvery is the interval at which the engine checks the store for changes by other
 	// servers.
 	reloadEvery = 400 * time.Millisecond
 	// providerOpenTimeout is the timeout for opening a provider.
@@ -32,8 +32,8 @@ func (ps *providers) reloadSettings(ctx context.Context) error {
 	return ps.reloadLocked(ctx, false)
 }
 
-// reloadLocked is like reloadSettings, for a caller that holds backends. If
-// retry is set, it also retries providers that could not be opened before.
+// reloadLocked is like reloadSettings, for a caller that holds the lock of backends. If retry is
+// set, it also retries providers that could not be opened before.
 func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	list, err := ps.Store.Settings(ctx)
 	if err != nil {
@@ -112,16 +112,16 @@ func (ps *providers) applySetting(ctx context.Context, next, old *placement.Snap
 // driverOf returns the driver of a provider.
 func (ps *providers) driverOf(id string) (*brig.Driver, error) {
 	kind := brig.ProviderDriver(id)
-	var known []string
+	var names []string
 	for i := range ps.Drivers {
 		if ps.Drivers[i].Name == kind {
 			return &ps.Drivers[i], nil
 		}
-		known = append(known, ps.Drivers[i].Name)
+		names = append(names, ps.Drivers[i].Name)
 	}
 	err := brig.Errorf(brig.InvalidConfig, "Unknown provider type: %s", brig.Clip(kind, 63))
 	err.Field = "provider_type"
-	return nil, err.WithHint("use one of: %s", strings.Join(known, ", "))
+	return nil, err.WithHint("use one of: %s", strings.Join(names, ", "))
 }
 
 // openStored opens a provider with its stored configuration.
@@ -178,7 +178,7 @@ func (ps *providers) sealConfig(id string, raw []byte, fields []brig.ConfigField
 		if value == "" {
 			return "", nil
 		}
-		if err := ps.vault.noSecrets(); err != nil {
+		if err := ps.vault.checkSecretsStored(); err != nil {
 			return "", err
 		}
 		key, sealed := ps.Options.Keys.Seal([]byte(value), "settings", id, name)
@@ -193,7 +193,7 @@ func (ps *providers) unsealConfig(id string, kept []byte, fields []brig.ConfigFi
 		if !ok {
 			return value, nil // written directly to the database; the next save encrypts it
 		}
-		if err := ps.vault.noSecrets(); err != nil {
+		if err := ps.vault.checkSecretsStored(); err != nil {
 			return "", err
 		}
 		key, text, _ := strings.Cut(rest, ":")
@@ -270,8 +270,8 @@ func (ps *providers) watchSettings() {
 // provider that could not be opened.
 const reopenAfter = 25
 
-// The intervals of health checks, for providers that responded to the last
-// check and for those that did not.
+// The intervals of health checks, for providers that responded to the last check and for providers
+// that did not respond.
 const (
 	pingInterval       = 5 * time.Second
 	pingFailedInterval = time.Second

@@ -50,9 +50,8 @@ const skippedInterval = 5 * time.Second
 // engine starts.
 const startupCheckTimeout = 5 * time.Second
 
-// checkProviders checks concurrently whether the providers other than the
-// built-in one respond. Otherwise Recover would wait for each sandbox of a
-// provider that is down.
+// checkProviders checks concurrently whether the providers other than the built-in one respond.
+// Without this check, Recover would wait for each sandbox of a provider that is down.
 func (ps *providers) checkProviders(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startupCheckTimeout)
 	defer cancel()

@@ -36,9 +36,9 @@ func (a *reachability) hasState(provider string, up bool) func() bool {
 }
 
 // A provider that does not respond when the engine starts does not affect the
-// sandboxes of other providers. The records of its own sandboxes remain, and
-// the engine recovers them when it responds. The engine reports that a provider
-// is down even if it is not in use.
+// sandboxes of other providers. The records of its own sandboxes remain, and the
+// engine recovers the sandboxes when the provider responds. The engine reports that
+// a provider is down even if the provider is not in use.
 func TestRecoverWhileProviderIsDown(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -92,9 +92,8 @@ func TestUnopenableProviderIsReportedDown(t *testing.T) {
 	eventually(t, saw.hasState("cloud", false))
 }
 
-// A provider has one price: the routing preference "cheapest" compares the
-// prices that tenants are charged. The configured rates take precedence over
-// the provider's terms.
+// The routing preference "cheapest" compares the prices that tenants are charged.
+// The configured rates take precedence over the provider's terms.
 func TestCheapestByRates(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates map[string]brig.Rate

@@ -20,7 +20,7 @@ func (i *images) completeSpec(v *call, spec brig.Spec) (brig.Spec, error) {
 	if spec.Image == "" {
 		spec.Image = brig.HostImage
 	}
-	if err := v.tenantLimits.AllowsRef(spec.Image); err != nil {
+	if err := v.tenantLimits.CheckRef(spec.Image); err != nil {
 		return spec, err
 	}
 	var err error
@@ -77,8 +77,7 @@ func (i *images) completeSpec(v *call, spec brig.Spec) (brig.Spec, error) {
 	return spec, nil
 }
 
-// checkPauses checks the fields of a complete spec that make the engine pause the
-// sandbox.
+// checkPauses checks the fields of a complete spec that configure automatic pauses.
 func checkPauses(spec brig.Spec) error {
 	field := "pause_at_end"
 	if !spec.PauseAtEnd {
@@ -150,7 +149,7 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// checkCommand checks a command. Errors about its variables name the field env.
+// checkCommand checks a command. env is the field name in errors about its variables.
 func checkCommand(env string, c brig.Command) error {
 	if (len(c.Argv) == 0) == (c.Shell == "") {
 		return brig.InvalidField("command", "give a command or a shell script, and not both").
@@ -212,8 +211,8 @@ func (i *images) resolveImage(ctx context.Context, ref string) (*brig.Image, err
 	return img, imageError(err)
 }
 
-// missingImage is the error for a sandbox whose image is missing. Callers see
-// an invalid field, since they requested a sandbox and not an image.
+// missingImage is the error for a sandbox whose image is missing. Callers get an invalid-field
+// error, because they requested a sandbox and not an image.
 type missingImage struct{ err *brig.Error }
 
 // Error implements error.

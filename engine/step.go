@@ -38,8 +38,8 @@ func (rs *runs) setStep(j *job, p brig.Program) error {
 	return nil
 }
 
-// checkState rejects a state that no step can have left: one that is too large,
-// or not a JSON object. Its content is checked only in the next sandbox.
+// checkState rejects a state that is too large or not a JSON object. The content of the state is
+// checked only in the next sandbox.
 func checkState(state []byte) error {
 	if len(state) > brig.MaxState {
 		return brig.InvalidField("step.state", "it has %d bytes", len(state)).WithHint("a state has at most %s; put data into a workspace", brig.FormatBytes(brig.MaxState))
@@ -61,8 +61,8 @@ type stepRun struct {
 	packages, requested []string
 }
 
-// message handles a message that the driver sends before the end. If s is nil,
-// the program is not a step, and the message is ignored.
+// message handles a message that the driver sends before the final message. If s is nil, the
+// program is not a step, and the message is ignored.
 func (s *stepRun) message(m *interpreter.Message) {
 	if s == nil {
 		return
@@ -83,15 +83,14 @@ func (s *stepRun) message(m *interpreter.Message) {
 	}
 }
 
-// fitsLimits reports whether a value is within bounds if there are count other
-// values and the total size is size bytes. One place is reserved for the main
-// result, the value of the last expression.
+// fitsLimits reports whether a value is within the limits, given count other values and a total
+// size of size bytes. One place is reserved for the main result, the value of the last expression.
 func fitsLimits(rich brig.Rich, count, size int) bool {
-	most := brig.MaxOutputs
+	limit := brig.MaxOutputs
 	if !rich.Main {
-		most--
+		limit--
 	}
-	return count < most && size <= brig.MaxOutputSize
+	return count < limit && size <= brig.MaxOutputSize
 }
 
 // leftOutNote returns the line on standard error about n values that are not in a result.

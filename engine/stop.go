@@ -75,11 +75,10 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 	return &done.Sandbox, nil
 }
 
-// enterLatest waits for a pause or resume in progress and returns the updated
-// record, so that the caller can end the sandbox. No pause or resume starts
-// until leave is called. If the sandbox is paused, enterLatest ends it with the
-// reason why, if a caller requested that. An automatic end does not apply to a sandbox that was
-// paused before it, because a paused sandbox uses neither its lease nor its tenant's time.
+// enterLatest waits for a pause or resume in progress and returns the updated record, so that the
+// caller can end the sandbox. No pause or resume starts until leave is called. If the sandbox is
+// paused, enterLatest ends it with the reason why, if a caller requested that. An automatic end
+// does not apply to a paused sandbox, because it uses neither its lease nor its tenant's time.
 func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.ExitReason) (leave func(), _ *brig.Record, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return func() {}, rec, nil
@@ -166,9 +165,9 @@ func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) erro
 	return nil
 }
 
-// endSandbox ends a sandbox without a caller's request. If its workspace cannot
-// be written back, the changes are lost, and the record notes that. It tries until the
-// sandbox has ended or the server ends: nothing else would try again.
+// endSandbox ends a sandbox without a caller's request. If its workspace cannot be written back,
+// the changes are lost, and the record notes that. It retries until the sandbox has ended or the
+// server ends, because nothing else would retry.
 func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) {
 	_, err := l.stopInstance(l.ctx, rec, grace, why)
 	if err == nil || l.ctx.Err() != nil {
@@ -183,22 +182,21 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 	l.stopUntilEnded(rec.ID, in, why)
 }
 
-// watchWorkspace ends a sandbox whose workspace has the mode direct. It ends
-// the sandbox when the lease ends, before the instance ends automatically. It
-// also ends the sandbox after the main program has ended, since the instance
-// waits then. The watch stops when the instance is detached: the next attachment
-// has its own watch.
+// watchWorkspace ends a sandbox whose workspace has the mode direct. It ends the sandbox when the
+// lease ends, before the instance ends automatically. It also ends the sandbox after the main
+// program has ended, because the instance outlives the program. The watch stops when the instance
+// is detached: the next attachment has its own watch.
 func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if !isWrittenBack(rec.Spec) {
 		return
 	}
 	ctx, cancel := context.WithCancel(l.ctx) // of the wait for the main program
-	var over chan struct{}
+	var mainEnded chan struct{}
 	if rec.Spec.Command != nil {
-		over = make(chan struct{})
+		mainEnded = make(chan struct{})
 		l.background.Go(func() {
 			if in.WaitMain(ctx) == nil {
-				close(over)
+				close(mainEnded)
 			}
 		})
 	}
@@ -213,8 +211,8 @@ func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached 
 				return
 			case <-l.ctx.Done():
 				return
-			case <-over:
-				why, over = brig.Exited, nil
+			case <-mainEnded:
+				why, mainEnded = brig.Exited, nil
 			case <-time.After(max(expires.Sub(l.Now()), 10*time.Millisecond)):
 			}
 			now, err := l.Store.Get(l.ctx, rec.Tenant, string(rec.ID))

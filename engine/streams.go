@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// StreamLimits bounds long-lived streams of sandboxes: watches, attached
-// processes, followed logs, downloads and connections to ports. Each uses memory of the
-// sandbox's agent and of the server. A zero field selects the default.
+// StreamLimits limits long-lived streams of sandboxes: watches, attached processes, followed logs,
+// downloads and connections to ports. Each stream uses memory of the sandbox's agent and of the
+// server. A zero field selects the default.
 type StreamLimits struct {
-	// Sandbox is the maximum number of watches, attached processes, followed logs
-	// and downloads of one sandbox. One key or person may have half of them.
-	// Connections is the maximum number of connections to its ports.
+	// Sandbox is the maximum number of watches, attached processes, followed logs and downloads of
+	// one sandbox. One key or person may have half of these streams. Connections is the maximum
+	// number of connections to its ports.
 	Sandbox, Connections int
-	// Key and Tenant are the maximum numbers of streams of both kinds for one
-	// key or person, and for one tenant. Watches have the same limits, but count
-	// separately: clients leave watches that they poll open until the sandbox ends.
+	// Key and Tenant are the maximum numbers of streams of both kinds for one key or person, and
+	// for one tenant. Watches have the same limits, but count separately: clients that poll a watch
+	// keep it open until the sandbox ends.
 	Key, Tenant int
 }
 
@@ -66,9 +66,9 @@ const retryStreams = 2 * time.Second
 // open counts one more stream of a call until release is called. Later calls of
 // release have no effect.
 func (s *streams) open(v *call) (release func(), err error) {
-	kind, most, what := "stream", s.limits.Sandbox, "watches, attached processes, followed logs and downloads"
+	kind, limit, what := "stream", s.limits.Sandbox, "watches, attached processes, followed logs and downloads"
 	if v.op == brig.OpDial {
-		kind, most, what = "connection", s.limits.Connections, "connections to its ports"
+		kind, limit, what = "connection", s.limits.Connections, "connections to its ports"
 	}
 	all, streamsOf := "", "streams of sandboxes"
 	if v.op == brig.OpWatch {
@@ -76,25 +76,25 @@ func (s *streams) open(v *call) (release func(), err error) {
 	}
 	type bound struct {
 		of     streamOwner
-		most   int
+		limit  int
 		format string
 	}
 	bounds := []bound{
-		{streamOwner{kind, quota.Caller{Tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
+		{streamOwner{kind, quota.Caller{Tenant: v.rec.Tenant}, v.rec.ID}, limit, "the sandbox has %d " + what + " open already"},
 		{streamOwner{all + "tenant", quota.Caller{Tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d " + streamsOf + " open already"},
 	}
 	if who := quota.CallerOf(v.actor); who.Limited {
 		bounds = append(bounds, bound{streamOwner{all + "caller", who, ""}, s.limits.Key, "the caller has %d " + streamsOf + " open already"})
 		if kind == "stream" {
 			// A viewer's watches must not prevent the downloads of everyone else.
-			half := (most + 1) / 2
+			half := (limit + 1) / 2
 			bounds = append(bounds, bound{streamOwner{kind, who, v.rec.ID}, half, "the caller has %d " + what + " of the sandbox open already"})
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range bounds {
-		if n := s.byOwner[b.of]; n >= b.most {
+		if n := s.byOwner[b.of]; n >= b.limit {
 			e := brig.Errorf(brig.RateLimited, b.format, n).WithHint("close one that is not used any more, or ask the operator for more")
 			e.RetryAfter = retryStreams
 			return nil, e

@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The limits for a sandbox, a key or person, and a tenant apply independently, and streams
-// are counted exactly. A key may have half of a sandbox's streams. Connections to ports do
-// not count as watches.
+// The limits for a sandbox, a key or person, and a tenant apply independently, and streams are
+// counted exactly. A key may use at most half of a sandbox's streams. Connections to ports have a
+// separate limit.
 func TestStreamLimits(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 4, Connections: 5, Key: 5, Tenant: 9})
 	call := func(op brig.Op, tenant, key, box string) *call {
@@ -48,7 +48,7 @@ func TestStreamLimits(t *testing.T) {
 	open("one connection too many", brig.RateLimited, brig.OpDial, "acme", "k2", "one")
 	open("one too many of the tenant", brig.RateLimited, brig.OpAttach, "acme", "k3", "two")
 	open("another tenant", "", brig.OpAttach, "beta", "k9", "three")
-	// The watches that a key leaves open do not prevent its other streams, nor those of others.
+	// Open watches of a key prevent neither its other streams nor the streams of other keys.
 	for _, box := range []string{"four", "five", "six"} {
 		for i := range 2 {
 			want := brig.Kind("")
@@ -75,8 +75,8 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// A person has the same limit as a key, in all sessions together. Another person of the
-// same name is not affected.
+// All sessions of a person share one limit, which is the limit of a key. Another person with the
+// same display name is not affected.
 func TestPersonHasOneStreamLimit(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 100, Key: 3, Tenant: 100})
 	open := func(issuer, subject, session string) error {

@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// tailLines returns the last n lines of a log. It gets the same log twice: it counts the
-// lines in one reader, and skips lines in the other. So it needs no memory for the lines,
-// which may be as many as the bytes. It closes whole, and its result closes last.
+// tailLines returns the last n lines of a log. Both readers read the same log: tailLines counts the
+// lines of whole, and skips lines of last. It therefore needs no memory per line. It closes whole,
+// and closing the result closes last.
 func tailLines(ctx context.Context, whole, last io.ReadCloser, n int) (io.ReadCloser, error) {
 	defer whole.Close()
 	lines, size, err := measureLog(ctx, whole)

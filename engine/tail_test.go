@@ -37,7 +37,7 @@ func tailOf(t *testing.T, text string, n int) string {
 	return string(b)
 }
 
-// TestTailLines compares tails of random texts with those of a simple implementation.
+// TestTailLines compares the tails of random texts with the results of a simple implementation.
 func TestTailLines(t *testing.T) {
 	for range 500 {
 		var b strings.Builder
@@ -58,9 +58,8 @@ func TestTailLines(t *testing.T) {
 	}
 }
 
-// TestTailWorkIsLinear checks that the work for a tail does not grow with the product of the
-// numbers of lines: a program can print a line for each byte, and a caller can ask for any
-// number of them.
+// TestTailWorkIsLinear checks that the work for a tail is linear, because a program can print a
+// line for each byte, and a caller can request any number of lines.
 func TestTailWorkIsLinear(t *testing.T) {
 	const lines, n = 8 << 20, 4 << 20
 	text := strings.Repeat("\n", lines)

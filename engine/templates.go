@@ -42,10 +42,10 @@ func (i *images) fromTemplate(spec brig.Spec) (brig.Spec, *brig.Template, error)
 	t, ok := i.templates[spec.Template]
 	switch {
 	case !ok:
-		known := slices.Sorted(maps.Keys(i.templates))
+		existing := slices.Sorted(maps.Keys(i.templates))
 		hint := "there are none; the server's configuration names them"
-		if len(known) > 0 {
-			hint = "there are: " + truncate(strings.Join(known, ", "))
+		if len(existing) > 0 {
+			hint = "there are: " + truncate(strings.Join(existing, ", "))
 		}
 		return spec, nil, brig.InvalidField("template", "no template %q", truncate(spec.Template)).WithHint("%s", hint)
 	case spec.Image != "":

@@ -44,8 +44,8 @@ func newSeedFixture(t *testing.T) *fixture {
 	return newFixture(t, func(o *engine.Options) { o.GrantSeed = []byte("a seed of this test's own") })
 }
 
-// A key is shown once, authenticates its holder, and is invalid after its
-// revocation.
+// The secret of a key is returned only at its creation. The key authenticates its
+// holder until it is revoked.
 func TestKeyLifecycle(t *testing.T) {
 	h := newSeedFixture(t)
 	admin := withRole(t, brig.Admin)
@@ -88,7 +88,7 @@ func errorOf[T any](_ T, err error) error { return err }
 
 // A caller cannot create a key with more rights than its own: no higher role,
 // no wider scope, no later expiry and no other tenant.
-func TestKeysNeverWiden(t *testing.T) {
+func TestCreateKeyNeverExceedsCaller(t *testing.T) {
 	h := newSeedFixture(t)
 	admin := withRole(t, brig.Admin)
 	narrow, _ := h.newKeyHolder(t, admin, brig.KeySpec{Name: "narrow", Role: brig.Admin, Scopes: []string{"key.", "sandbox.get"}, TTL: time.Hour})
@@ -165,8 +165,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// An ended credential is genuine, so it does not count as a guess. A forged, an unknown
-// and a deleted one do.
+// An expired credential is genuine, so it does not count as a guess. Forged, unknown and deleted
+// credentials do count.
 func TestEndedCredentialsAreGenuine(t *testing.T) {
 	now := time.Now()
 	f := newIdentityProvider()
@@ -200,7 +200,7 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 		}
 	}
 	early := verify(ofRevoked)
-	other := byte('A') // in the signature, but not at its end, where some bits do not count
+	other := byte('A') // replaces a character inside the signature; at its end, some bits are ignored
 	if short[len(short)-8] == other {
 		other = 'B'
 	}
@@ -232,7 +232,8 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 }
 
 // As SECURITY.md states, sandboxes, leases and processes outlive the credentials that created
-// them, a grant holds for a name, and the scope run is enough to read secrets without hosts.
+// them. A grant applies to a name, not to one sandbox. The scope run suffices to read secrets
+// without hosts.
 func TestSandboxesOutliveCredentials(t *testing.T) {
 	var passed atomic.Int64
 	h := newFixture(t, func(o *engine.Options) {
@@ -293,8 +294,8 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 	}
 }
 
-// A grant has a subset of a key's rights, and a grant derived from it has a
-// subset of those. All of them end with the key.
+// A grant has a subset of the rights of its key, and a grant derived from another
+// one has a subset of the latter's rights. All grants end with the key.
 func TestGrants(t *testing.T) {
 	h := newSeedFixture(t)
 	member, k := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
@@ -365,8 +366,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A tenant can be created, limited, and removed with its keys. No caller can
-// act for a tenant that does not exist.
+// A tenant can be created, limited, and removed with its keys. No caller can act
+// for a tenant that was removed.
 func TestTenantLifecycle(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
@@ -488,7 +489,8 @@ func TestFormerTenantAuditIsHidden(t *testing.T) {
 	}
 }
 
-// When a removal and creates race, no sandbox of the removed tenant remains.
+// If sandboxes are created while their tenant is being removed, none of them
+// remains after a successful removal.
 func TestRemoveTenantRaces(t *testing.T) {
 	for range 20 {
 		h := newFixture(t, nil)

@@ -90,7 +90,7 @@ func (d *identity) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 	return do(ctx, d.gate, brig.OpTenants, "", func(v *call) ([]*brig.Tenant, error) {
 		list, err := d.Store.Tenants(ctx)
 		for _, t := range list {
-			revised(t)
+			withRevision(t)
 		}
 		return list, err
 	})
@@ -106,13 +106,13 @@ func (d *identity) GetTenant(ctx context.Context, name string) (*brig.Tenant, er
 			return nil, err
 		}
 		t, err := d.Store.GetTenant(ctx, name)
-		return revised(t), err
+		return withRevision(t), err
 	})
 }
 
-// revised returns a tenant with its revision. Records written by earlier
+// withRevision returns a tenant with its revision. Records written by earlier
 // versions have no revision and get 1.
-func revised(t *brig.Tenant) *brig.Tenant {
+func withRevision(t *brig.Tenant) *brig.Tenant {
 	if t != nil {
 		t.Rev = max(t.Rev, 1)
 	}
@@ -139,7 +139,7 @@ func (d *identity) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenan
 		if err != nil {
 			return nil, err
 		}
-		if err := brig.CheckRev(t.Rev, revised(old).Rev); err != nil {
+		if err := brig.CheckRev(t.Rev, withRevision(old).Rev); err != nil {
 			return nil, err
 		}
 		t.Created, t.Rev = old.Created, nextRev(d.Now(), old.Rev)

@@ -14,9 +14,8 @@ import (
 // boxIdleTimeout is the default time after which an unused box ends.
 const boxIdleTimeout = 5 * time.Minute
 
-// The labels of boxes, by which the next server finds them. Callers must not
-// set them on a sandbox, since the server would run a tenant's tools in it,
-// with their secrets.
+// The labels by which the next server finds boxes. Callers must not set these labels, because the
+// server would run a tenant's tools, with their secrets, in such a sandbox.
 const (
 	toolLabelPrefix  = "brig.tool."
 	labelReady       = toolLabelPrefix + "ready"       // the box's key, set once its packages are installed
@@ -44,8 +43,8 @@ type boxes struct {
 	idle []*box
 	busy []*box
 
-	layers        keyedMutex    // locks the layers that are being made, by digest
-	negativeCache negativeCache // the layers that could not be made, by digest
+	layers        keyedMutex    // locks the layers that are being built, by digest
+	negativeCache negativeCache // the layers that could not be built, by digest
 }
 
 // keyedMutex serializes work by name.
@@ -82,9 +81,9 @@ func (t *keyedMutex) lock(ctx context.Context, name string) (release func(), err
 	}
 }
 
-// acquire takes a box for a call, or returns nil if none fits. It also returns
-// idle boxes with an older fingerprint of the setup, which the caller must end.
-// Busy boxes with an older fingerprint end after their calls.
+// acquire takes a box for a call, or returns nil if there is no suitable box. It also returns idle
+// boxes with an older fingerprint of the setup, which the caller must end. Busy boxes with an older
+// fingerprint end after their calls.
 func (b *boxes) acquire(e *tools, tenant string, j *toolJob) (found *box, old []*box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,11 +133,11 @@ func (b *boxes) removeIdle(tenant string, kind brig.ToolKind) (out []*box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.idle = slices.DeleteFunc(b.idle, func(x *box) bool {
-		theirs := x.tenant == tenant && x.kind == kind
-		if theirs {
+		matches := x.tenant == tenant && x.kind == kind
+		if matches {
 			out = append(out, x)
 		}
-		return theirs
+		return matches
 	})
 	for _, x := range b.busy {
 		x.stale = x.stale || x.tenant == tenant && x.kind == kind
@@ -162,20 +161,20 @@ func (ts *tools) acquireBox(ctx context.Context, v *call, j *toolJob) (*heldBox,
 				return r, nil, nil
 			}
 		}
-		// The box's lease has just ended, or the box is unusable for another
-		// reason. Try another box.
+		// The box's lease has just ended, or the box is unusable for another reason, so try another
+		// box.
 		ts.releaseBox(ctx, found, false)
 		if err := context.Cause(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	made, failed, err := ts.makeBox(ctx, v, j)
+	created, failed, err := ts.makeBox(ctx, v, j)
 	if failed != nil || err != nil {
 		return nil, failed, err
 	}
-	r, err := ts.openBox(ctx, made, j)
+	r, err := ts.openBox(ctx, created, j)
 	if err != nil {
-		ts.releaseBox(ctx, made, false)
+		ts.releaseBox(ctx, created, false)
 	}
 	return r, nil, err
 }

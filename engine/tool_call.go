@@ -51,8 +51,7 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	return &c.res, sound, nil
 }
 
-// noInterpreter explains why a driver did not start. Usually the image has no
-// interpreter.
+// noInterpreter explains why a driver did not start. Usually, the image has no interpreter.
 func noInterpreter(rec *brig.Record, l brig.Language, err error) error {
 	if brig.AsError(err).Field != "command" {
 		return err
@@ -138,7 +137,7 @@ func (c *toolCall) exchange(out, errs io.Writer) error {
 		case from == brig.FromMessage:
 			c.report = c.receiver.Receive(b)
 		case from == brig.FromStdout:
-			_, _ = stdout.Write(b) // it never fails
+			_, _ = stdout.Write(b) // Write never fails
 		default:
 			_, _ = stderr.Write(b) // as above
 		}

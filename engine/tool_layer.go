@@ -21,10 +21,10 @@ const (
 	// each layer. Root owns them, so that a tool cannot change the imports of
 	// the next tool.
 	layersDir = "/opt/brig-tools"
-	// installTimeout bounds the installation of a layer.
+	// installTimeout limits the duration of the installation of a layer.
 	installTimeout = 5 * time.Minute
-	// layerTries is the number of attempts to make a layer, if the cache drops
-	// it before its use.
+	// layerTries is the maximum number of attempts to build a layer that the cache drops before its
+	// use.
 	layerTries = 3
 	// builderTTL is the lease of a sandbox in which packages are installed.
 	builderTTL = installTimeout + 2*time.Minute
@@ -52,12 +52,12 @@ func (ts *tools) installPackages(ctx context.Context, v *call, x *box, j *toolJo
 		// Each tenant has its own layers, so that code that runs during an
 		// installation cannot reach another tenant's tools.
 		digest := l.Digest(v.account.layers(rec.Digest))
-		content, said, err := ts.getLayer(ctx, v, l.Layer, j.builder(ts), digest)
+		content, msg, err := ts.getLayer(ctx, v, l.Layer, j.builder(ts), digest)
 		if err != nil {
 			return nil, err
 		}
-		if said != "" {
-			return noPackages(j, l, said), nil
+		if msg != "" {
+			return noPackages(j, l, msg), nil
 		}
 		err = in.Unpack(ctx, layerPath(n), brig.UnpackOptions{User: "root", Sealed: true}, content.Each)
 		_ = content.Close() // it was opened for reading
@@ -65,8 +65,8 @@ func (ts *tools) installPackages(ctx context.Context, v *call, x *box, j *toolJo
 			return nil, ts.lifecycle.explainLoss(ctx, rec, in, fmt.Errorf("unpack packages: %w", err))
 		}
 	}
-	// Set the label last: if the server dies before, the next server must not
-	// use a box that lacks packages.
+	// Set the label last: if the server dies earlier, the next server must not use a box that lacks
+	// packages.
 	_, err = ts.updateRecord(ctx, x.tenant, x.id, func(r *brig.Record) error {
 		r.Spec.Labels[labelReady] = x.key
 		return nil
@@ -88,18 +88,16 @@ func (j *toolJob) builder(e *tools) builder {
 	return builder{Spec: brig.Spec{Image: e.Options.Tools.Image}}
 }
 
-// layers returns a string that identifies the owner of layers and their image.
-// It includes the tenant's creation time, since a former tenant of the same
-// name had other layers.
+// layers returns a string that identifies the owner of layers and their image. It includes the
+// tenant's creation time, because a former tenant of the same name had other layers.
 func (a *account) layers(image string) string {
 	t := a.Tenant()
 	return t.Name + "\x00" + t.Created.UTC().Format(time.RFC3339Nano) + "\x00" + image
 }
 
-// getLayer returns a layer from the cache. If the cache does not have it, a
-// builder makes it first, and concurrent calls wait. If it cannot be made, said
-// is the reason.
-func (ts *tools) getLayer(ctx context.Context, v *call, l tool.Layer, in builder, digest string) (_ *tool.Content, said string, err error) {
+// getLayer returns a layer from the cache. A missing layer is built first, while concurrent calls
+// wait. If it cannot be built, msg is the reason.
+func (ts *tools) getLayer(ctx context.Context, v *call, l tool.Layer, in builder, digest string) (_ *tool.Content, msg string, err error) {
 	layers := ts.Options.Tools.Layers
 	if layers == nil {
 		return nil, "packages are not installed here (the operator allows that with tools.packages)", nil
@@ -114,16 +112,16 @@ func (ts *tools) getLayer(ctx context.Context, v *call, l tool.Layer, in builder
 		if err == nil || !errors.Is(err, fs.ErrNotExist) || tries == layerTries {
 			return content, "", err
 		}
-		if said, err := ts.makeLayer(ctx, v, l, in, digest); said != "" || err != nil {
-			return nil, said, err
+		if msg, err := ts.makeLayer(ctx, v, l, in, digest); msg != "" || err != nil {
+			return nil, msg, err
 		}
-		// The cache may drop it immediately to make space for other layers.
+		// The cache may drop the layer immediately to make space for other layers.
 	}
 }
 
-// makeLayer installs packages in a separate sandbox, and stores them in the
-// cache. If that fails because of the packages, said is the reason.
-func (ts *tools) makeLayer(ctx context.Context, v *call, l tool.Layer, in builder, digest string) (said string, err error) {
+// makeLayer installs packages in a separate sandbox, and stores them in the cache. If the packages
+// cause a failure, msg is the reason.
+func (ts *tools) makeLayer(ctx context.Context, v *call, l tool.Layer, in builder, digest string) (msg string, err error) {
 	layers := ts.Options.Tools.Layers
 	in.Name, in.TTL = newName("tool-build-"), min(builderTTL, v.limitRange.MaxTTL)
 	m, err := ts.makeToolSandbox(ctx, v, in.Spec, nil, ts.Options.Tools.PackageEgress)
@@ -134,12 +132,12 @@ func (ts *tools) makeLayer(ctx context.Context, v *call, l tool.Layer, in builde
 	if in.image != "" && m.rec.Digest != in.image {
 		return "where packages are installed the image is another", nil
 	}
-	said, ok, err := ts.installLayer(ctx, m, l)
+	msg, ok, err := ts.installLayer(ctx, m, l)
 	if err != nil {
 		return "", ts.lifecycle.explainLoss(ctx, m.rec, m.in, err)
 	}
 	if !ok {
-		return cmp.Or(said, "it failed, and does not say why"), nil
+		return cmp.Or(msg, "it failed, and does not say why"), nil
 	}
 	err = layers.Put(digest, func(on func(brig.Node, io.Reader) error) error { return m.in.Pack(ctx, tool.LayerDir, on) })
 	switch {
@@ -153,7 +151,7 @@ func (ts *tools) makeLayer(ctx context.Context, v *call, l tool.Layer, in builde
 
 // installLayer installs the packages of a layer. It returns the installer's
 // output and whether the installation succeeded.
-func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (said string, ok bool, err error) {
+func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (msg string, ok bool, err error) {
 	cmd := brig.Command{
 		Argv: l.Install(ts.Options.Tools.Index), Timeout: min(installTimeout, time.Until(m.rec.Expires)), Dir: workspaceDir,
 		Env: map[string]string{"HOME": workspaceDir, "PIP_CONFIG_FILE": "/dev/null"},
@@ -164,24 +162,24 @@ func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (sa
 		return "", false, err
 	}
 	captured := out.Output()
-	said = strings.ToValidUTF8(strings.TrimSpace(string(captured.Head)+string(captured.Tail)), "\uFFFD")
+	msg = strings.ToValidUTF8(strings.TrimSpace(string(captured.Head)+string(captured.Tail)), "\uFFFD")
 	switch {
 	case res.TimedOut:
-		said = fmt.Sprintf("it took longer than %v. %s", cmd.Timeout, said)
+		msg = fmt.Sprintf("it took longer than %v. %s", cmd.Timeout, msg)
 	case res.OOMKilled:
-		said = "it used more memory than it may. " + said
+		msg = "it used more memory than it may. " + msg
 	}
-	return said, res.ExitCode == 0, nil
+	return msg, res.ExitCode == 0, nil
 }
 
 // noPackages returns the error for packages that could not be installed.
-func noPackages(j *toolJob, l toolLayer, said string) *brig.ProgramError {
+func noPackages(j *toolJob, l toolLayer, msg string) *brig.ProgramError {
 	name := j.tool.Name
 	if name == "" {
 		name = tool.LastFunction(j.tool.Source)
 	}
 	return &brig.ProgramError{
-		Name: "PackageError", Message: tool.InstallError(l.Installer(), l.Packages, name, l.fromTool, brig.Clip(said, 2000)),
+		Name: "PackageError", Message: tool.InstallError(l.Installer(), l.Packages, name, l.fromTool, brig.Clip(msg, 2000)),
 		Hint: "change the requirements",
 	}
 }

@@ -138,15 +138,15 @@ func (ts *tools) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*bri
 			return nil, err
 		}
 		defer done()
-		have, err := ts.Store.ToolVariables(ctx, v.actor.Tenant, x.Setup)
+		existing, err := ts.Store.ToolVariables(ctx, v.actor.Tenant, x.Setup)
 		if err != nil {
 			return nil, err
 		}
-		had := slices.IndexFunc(have, func(h *brig.SealedToolVariable) bool { return h.Key == x.Key })
-		if had >= 0 && x.Description == "" {
-			x.Description = have[had].Description // an update without a description keeps the old one
+		index := slices.IndexFunc(existing, func(h *brig.SealedToolVariable) bool { return h.Key == x.Key })
+		if index >= 0 && x.Description == "" {
+			x.Description = existing[index].Description // an update without a description keeps the old one
 		}
-		if had < 0 && len(have) >= maxToolVariables {
+		if index < 0 && len(existing) >= maxToolVariables {
 			return nil, brig.InvalidField("key", "a setup has at most %d variables", maxToolVariables).WithHint("remove some")
 		}
 		x.ID = newToolID()
@@ -178,7 +178,7 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 		// If another call removes the variable first, it remains removed.
 		out, err := ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
 		if err == nil && c.Value == nil && v.actor.May(brig.OpToolVariables) != nil {
-			out.Value = "" // a caller that may not list values does not learn this one by a change
+			out.Value = "" // a caller that may not list values must not learn the value by a change
 		}
 		return out, err
 	})
@@ -186,7 +186,7 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 
 // storeVariable stores a variable, with its value encrypted.
 func (ts *tools) storeVariable(ctx context.Context, v *call, x brig.ToolVariable, write func(context.Context, *brig.SealedToolVariable, ...brig.Event) error) (*brig.ToolVariable, error) {
-	if err := ts.vault.noSecrets(); err != nil {
+	if err := ts.vault.checkSecretsStored(); err != nil {
 		return nil, err
 	}
 	if x.Key == "" {
@@ -232,7 +232,7 @@ func (ts *tools) sealVariable(x *brig.SealedToolVariable, value string) {
 
 // unsealVariable decrypts a variable's value.
 func (ts *tools) unsealVariable(x *brig.SealedToolVariable) (string, error) {
-	if err := ts.vault.noSecrets(); err != nil {
+	if err := ts.vault.checkSecretsStored(); err != nil {
 		return "", err
 	}
 	value, err := ts.Options.Keys.Open(x.SealedBy, x.Sealed, variableLocation(x)...)

@@ -30,8 +30,7 @@ type ToolOptions struct {
 	// Image is the image of boxes whose setup names no template. Default
 	// brig.HostImage.
 	Image string
-	// Egress lists the hosts that tools may connect to. By default there are
-	// none.
+	// Egress lists the hosts that tools may connect to. Default none.
 	Egress brig.Egress
 	// Layers caches installed packages. If it is nil, packages cannot be
 	// installed.
@@ -88,7 +87,7 @@ func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 		v.reservations = append(v.reservations, reservation)
 		ctx, overTime := context.WithCancelCause(ctx)
 		defer overTime(nil)
-		reservation.SetStop(overTime)
+		reservation.SetStopFunc(overTime)
 		b, failed, err := ts.acquireBox(ctx, v, j)
 		if err != nil {
 			return nil, reservation.ResultError(err)
@@ -253,9 +252,9 @@ func (ts *tools) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult,
 
 // failed returns the result of a call that failed before its function ran.
 func (j *toolJob) failed(err *brig.ProgramError) *brig.ToolResult {
-	said := []byte(cmp.Or(err.Traceback, err.Message) + "\n")
+	text := []byte(cmp.Or(err.Traceback, err.Message) + "\n")
 	return &brig.ToolResult{
 		Name: j.tool.Name, Text: tool.ErrorText(j.tool.Name, err), Error: err, Fingerprint: j.fingerprint, ExitCode: 1,
-		Stderr: brig.Output{Head: said, Total: int64(len(said))},
+		Stderr: brig.Output{Head: text, Total: int64(len(text))},
 	}
 }

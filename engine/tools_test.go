@@ -17,7 +17,7 @@ import (
 // toolReturning returns a tool that returns a value.
 func toolReturning(value string) brig.Tool { return brig.Tool{Name: "f", Source: "return " + value} }
 
-// A box is reused for successive calls.
+// Successive calls of a tool reuse the same sandbox.
 func TestToolBoxes(t *testing.T) {
 	e := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -31,8 +31,8 @@ func TestToolBoxes(t *testing.T) {
 	}
 }
 
-// A caller cannot create a sandbox that the server mistakes for a box. Such a
-// sandbox would receive a tenant's tools and their secrets.
+// A caller cannot create a sandbox with the labels of a tool sandbox, because the
+// engine would run the tenant's tools in it, with their secrets.
 func TestToolLabelsAreReserved(t *testing.T) {
 	e := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
@@ -55,7 +55,8 @@ func TestToolLabelsAreReserved(t *testing.T) {
 	}
 }
 
-// withPackages returns an option that lets an engine install packages of tools.
+// withPackages returns an option that allows an engine to install the packages of
+// tools.
 func withPackages(t *testing.T) func(*engine.Options) {
 	shelf := &tool.LayerCache{Dir: filepath.Join(t.TempDir(), "layers"), MaxLayer: brig.GiB}
 	return func(o *engine.Options) { o.Tools.Layers = shelf }
@@ -76,8 +77,9 @@ func (h *fixture) nextServer(t *testing.T, change func(*engine.Options)) *engine
 	return e
 }
 
-// If a server dies while packages are being installed, the next server does not
-// use the box. It uses a box whose packages are installed.
+// If a server dies while it installs packages in a tool sandbox, the next server
+// does not use the sandbox. It uses only sandboxes whose packages are completely
+// installed.
 func TestToolBoxesWithoutPackages(t *testing.T) {
 	packages := withPackages(t)
 	h := newFixture(t, packages)
@@ -108,7 +110,7 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 	if again, err := e.RunTool(ctx, with); err != nil || !again.Reused || again.Sandbox != res.Sandbox {
 		t.Fatalf("a box with its packages: %+v, %v", again, err)
 	}
-	// The state of the record during the installation.
+	// Restore the state that the record has during the installation.
 	rec, err := h.store.Get(ctx, "acme", res.Sandbox)
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +128,8 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 	}
 }
 
-// Renewing or removing a setup ends its boxes, including boxes of an earlier
-// server, and no other boxes.
+// The renewal or removal of a setup ends its sandboxes, including those of an
+// earlier server, but no other sandboxes.
 func TestPreviousServersToolBoxesEnd(t *testing.T) {
 	for what, end := range map[string]func(*engine.Engine, *testing.T, string) error{
 		"renewed": func(e *engine.Engine, t *testing.T, _ string) error {
@@ -160,7 +162,7 @@ func TestPreviousServersToolBoxesEnd(t *testing.T) {
 			if err := end(e, t, s.ID); err != nil {
 				t.Fatal(err)
 			}
-			e.Close() // it waits for boxes to end
+			e.Close() // waits until the sandboxes have ended
 			if _, err := h.store.Get(ctx, "acme", res.Sandbox); brig.KindOf(err) != brig.NotFound {
 				t.Errorf("its box stays: %v", err)
 			}
@@ -199,8 +201,8 @@ func (s *removingStore) remove(ctx context.Context, x *brig.SealedToolVariable) 
 	return s.DeleteToolVariable(ctx, x.Tenant, x.ID)
 }
 
-// A caller that may change variables and may not list their values does not learn a
-// value by a change of another field.
+// A caller that may change variables but may not list their values cannot obtain a
+// value by changing another field.
 func TestToolVariableChangeHidesValue(t *testing.T) {
 	e := newFixture(t, nil)
 	admin := withRole(t, brig.Admin)
@@ -218,8 +220,8 @@ func TestToolVariableChangeHidesValue(t *testing.T) {
 	if err != nil || got.Value != "" || got.Description != note {
 		t.Errorf("a change of the description: %+v, %v", got, err)
 	}
-	// Controls: the value is unchanged for a caller that may list it, and a
-	// caller that gives a value has it in the response.
+	// The controls: a caller that may list values receives the unchanged value, and
+	// a caller that sets a value receives it in the response.
 	if got, err := e.ChangeToolVariable(admin, x.ID, brig.ToolVariableChange{Description: &note}); err != nil || got.Value != "the value" {
 		t.Errorf("by an administrator: %+v, %v", got, err)
 	}
@@ -228,8 +230,7 @@ func TestToolVariableChangeHidesValue(t *testing.T) {
 	}
 }
 
-// A variable that is removed while it is changed or re-encrypted remains
-// removed.
+// A variable that is removed during its change or re-encryption stays removed.
 func TestToolVariablesStayRemoved(t *testing.T) {
 	store := &removingStore{Store: mem.New()}
 	e := newFixture(t, func(o *engine.Options) { o.Store = store })
@@ -267,7 +268,7 @@ func TestToolVariablesStayRemoved(t *testing.T) {
 	}
 }
 
-// endingStore is a store that ends a box when its record is read.
+// endingStore is a store that calls end before it reads a record.
 type endingStore struct {
 	brig.Store
 	end func(id string)
@@ -280,7 +281,7 @@ func (s *endingStore) Get(ctx context.Context, tenant, name string) (*brig.Recor
 	return s.Store.Get(ctx, tenant, name)
 }
 
-// If a box ends before a call uses it, the call uses another box.
+// If a tool sandbox ends before a call uses it, the call uses a new sandbox.
 func TestEndedToolBoxIsReplaced(t *testing.T) {
 	store := &endingStore{Store: mem.New()}
 	e := newFixture(t, func(o *engine.Options) { o.Store = store })

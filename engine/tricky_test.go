@@ -31,15 +31,15 @@ type hookedProvider struct {
 	shells       []brig.ID // instances whose shell ran the empty command, in order
 }
 
-// hooks are called before the methods of the provider. If a hook returns an
-// error, the method returns it.
+// hooks are functions that are called before the methods of the provider. If a hook
+// returns an error, the method returns this error.
 type hooks struct {
 	create  func(context.Context, brig.ID) error
 	bind    func(*hookedInstance) error
 	start   func(*hookedInstance) error
 	destroy func(*hookedInstance) error
 	exec    func(brig.Command) error
-	kill    func() error // of a process
+	kill    func() error // called for a process
 	stop    func() error
 	pack    func(context.Context, func(brig.Node, io.Reader) error) error // replaces the method
 	changed func(context.Context, func(brig.Node, io.Reader) error) error // replaces the method
@@ -188,8 +188,8 @@ func (i *hookedInstance) Keep(ctx context.Context, p brig.Process, note []byte) 
 	return i.Instance.Keep(ctx, p, note)
 }
 
-// disconnect makes the engine lose its connections to the existing processes,
-// as if the server had died, until the returned function is called.
+// disconnect closes the engine's connections to the existing processes, as if the
+// server had died, until the returned function is called.
 func (p *hookedProvider) disconnect() func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,14 +214,15 @@ func (p *hookedProcess) Receive() (brig.From, []byte, error) {
 	return from, b, err
 }
 
-// LimitMessages records the budget. The fake buffers no messages.
+// LimitMessages records the budget without using it, because the fake process
+// buffers no messages.
 func (p *hookedProcess) LimitMessages(b brig.MessageBudget) {
 	p.p.mu.Lock()
 	defer p.p.mu.Unlock()
 	p.budget = b
 }
 
-// Ahead calls the fake's method, which the embedded interface hides.
+// Ahead calls the method of the fake process, which the embedded interface hides.
 func (p *hookedProcess) Ahead() (sent []byte, ended bool) {
 	if a, ok := p.Process.(interface{ Ahead() ([]byte, bool) }); ok {
 		return a.Ahead()

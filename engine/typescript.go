@@ -47,11 +47,11 @@ func (i *interpreters) compileProgram(ctx context.Context, p brig.Program, j *jo
 	if o.Sandbox == "" {
 		o.Sandbox = newName(j.lang.Prefix)
 	}
-	said := []byte(o.Error.Traceback + "\n")
+	text := []byte(o.Error.Traceback + "\n")
 	o.Result = brig.Result{ExecID: newExecID(), ExitCode: 1, Started: i.Now().UTC(), Done: true}
-	o.Stderr = brig.Output{Head: said, Total: int64(len(said))}
+	o.Stderr = brig.Output{Head: text, Total: int64(len(text))}
 	if sio.Stderr != nil {
-		if _, err := sio.Stderr.Write(said); err != nil {
+		if _, err := sio.Stderr.Write(text); err != nil {
 			return nil, fmt.Errorf("write output: %w", err)
 		}
 	}

@@ -19,9 +19,9 @@ func (s blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streamKinds are the calls that stream output to a caller. Each run starts
-// stream i, whose program writes n bytes, and returns when the caller has
-// received the output or an error.
+// streamKinds are the calls that stream output to a caller. The function run starts
+// stream i, whose program writes n bytes, and returns when the caller has received
+// the output or an error.
 var streamKinds = []struct {
 	name string
 	op   brig.Op // the operation whose outcome is recorded
@@ -64,7 +64,7 @@ var streamKinds = []struct {
 }
 
 // The engine records the end of a program even if its caller does not read the
-// output. It bounds the buffered output of one stream and of all streams. The
+// output. The buffered output of each stream and of all streams is bounded. The
 // control has no relay.
 func TestUnreadStreamsAreBounded(t *testing.T) {
 	const streams, output, budget = 12, 500_000, 1 << 20
@@ -114,7 +114,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 					close(read)
 					callers.Wait()
 					for i, err := range errs {
-						// The output exceeds the budget. Callers that receive
+						// The output may exceed the budget. A caller that receives
 						// this error can read the recorded outcome.
 						if err != nil && brig.KindOf(err) != brig.RateLimited {
 							t.Errorf("stream %d: %v", i, err)
@@ -152,8 +152,8 @@ func outcomes(t *testing.T, h *fixture, op brig.Op) (n int) {
 	return n
 }
 
-// A slow caller receives all output that is within the budget, even from
-// programs that ended long ago.
+// A slow caller receives all output that fits in the budget, even long after the
+// end of the program.
 func TestSlowReadersReceiveAllOutput(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)

@@ -15,10 +15,10 @@ import (
 type useGate struct {
 	mu           sync.Mutex // guards the fields below
 	users        int
-	passiveCalls map[int]func()       // the calls that only wait or transfer data, and how a pause ends them
+	passiveCalls map[int]func()       // ends each call that only waits or transfers data
 	number       int                  // of the last passive call
-	waiting      int                  // calls that wait until moving is closed
-	changed      chan struct{}        // closed when users or passive changes; nil if no pause or resume waits
+	waiting      int                  // calls that wait until moveDone is closed
+	changed      chan struct{}        // closed when users or passiveCalls changes; nil if nothing waits
 	moveDone     chan struct{}        // closed when the current pause or resume ends; nil if there is none
 	lastRecorded map[string]time.Time // when failures of automatic operations were last recorded, by operation
 }
@@ -54,7 +54,7 @@ func (g *useGate) isFree() bool {
 // enter waits until no pause or resume is in progress, and counts one user
 // until leave is called.
 func (g *useGate) enter(ctx context.Context) (leave func(), err error) {
-	if err := g.lockUnmoved(ctx); err != nil {
+	if err := g.lockAfterMove(ctx); err != nil {
 		return nil, err
 	}
 	g.users++
@@ -62,9 +62,9 @@ func (g *useGate) enter(ctx context.Context) (leave func(), err error) {
 	return sync.OnceFunc(g.endUse), nil
 }
 
-// lockUnmoved waits until no pause or resume is in progress, and returns with
-// g.mu held. After an error it is not held.
-func (g *useGate) lockUnmoved(ctx context.Context) error {
+// lockAfterMove waits until no pause or resume is in progress, and returns with g.mu held. After an
+// error, g.mu is not held.
+func (g *useGate) lockAfterMove(ctx context.Context) error {
 	g.mu.Lock()
 	g.waiting++
 	for g.moveDone != nil {
@@ -122,41 +122,41 @@ func (g *useGate) signal() {
 	}
 }
 
-// passiveTimeout is the time for passive calls to leave after a pause has ended them.
+// passiveTimeout is how long a pause waits for passive calls to leave after it has ended them.
 const passiveTimeout = 5 * time.Second
 
-// beginMove starts a pause or resume. It waits for any other pause or resume,
-// and then up to patience until only passive calls use the instance, which it
-// ends. No call can enter until end is called. It returns the number of calls
-// that still use the instance, which is 0 on success.
-func (g *useGate) beginMove(ctx context.Context, patience time.Duration) (end func(), users int, err error) {
+// beginMove starts a pause or resume. It waits for any other pause or resume, and then up to
+// timeout until only passive calls use the instance. It then ends the passive calls. No call can
+// enter until end is called. It returns the number of calls that still use the instance, which is 0
+// on success.
+func (g *useGate) beginMove(ctx context.Context, timeout time.Duration) (end func(), users int, err error) {
 	end, err = g.startMove(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	if users, err = g.endUses(ctx, patience); err != nil || users > 0 {
+	if users, err = g.endUses(ctx, timeout); err != nil || users > 0 {
 		end()
 		return nil, users, err
 	}
 	return end, 0, nil
 }
 
-// startMove is the first part of beginMove: no call can enter until end is called, and
-// those that use the instance continue.
+// startMove is the first part of beginMove: no call can enter until end is called, and calls that
+// use the instance continue.
 func (g *useGate) startMove(ctx context.Context) (end func(), err error) {
-	if err := g.lockUnmoved(ctx); err != nil {
+	if err := g.lockAfterMove(ctx); err != nil {
 		return nil, err
 	}
 	defer g.mu.Unlock()
 	return g.move(), nil
 }
 
-// endUses is the second part of beginMove: it waits until no call uses the instance, and
-// returns the number of those that still do.
-func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users int, err error) {
+// endUses is the second part of beginMove: it waits until no call uses the instance, and returns
+// the number of calls that still use it.
+func (g *useGate) endUses(ctx context.Context, timeout time.Duration) (users int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	users, err = g.awaitUsers(ctx, patience, func() int { return g.users - len(g.passiveCalls) })
+	users, err = g.awaitUsers(ctx, timeout, func() int { return g.users - len(g.passiveCalls) })
 	if err == nil && users <= 0 {
 		ends := slices.Collect(maps.Values(g.passiveCalls))
 		g.mu.Unlock()
@@ -169,10 +169,10 @@ func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users in
 	return max(users, 0), err
 }
 
-// beginUnused is like beginMove, but it waits for no call and ends none: it returns
-// false if any call uses the instance, even a passive one.
+// beginUnused is like beginMove, but neither waits for calls nor ends them: it returns false if any
+// call, even a passive call, uses the instance.
 func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err error) {
-	if err := g.lockUnmoved(ctx); err != nil {
+	if err := g.lockAfterMove(ctx); err != nil {
 		return nil, false, err
 	}
 	defer g.mu.Unlock()
@@ -182,7 +182,7 @@ func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err err
 	return g.move(), true, nil
 }
 
-// move keeps calls from entering until end is called. The caller holds g.mu.
+// move prevents calls from entering until end is called. The caller holds g.mu.
 func (g *useGate) move() (end func()) {
 	g.moveDone = make(chan struct{})
 	return sync.OnceFunc(func() {
@@ -193,12 +193,12 @@ func (g *useGate) move() (end func()) {
 	})
 }
 
-// awaitUsers waits up to a time until the number of users is 0, and returns the
+// awaitUsers waits, at most for the duration limit, until the number of users is 0, and returns the
 // number. The caller holds g.mu.
-func (g *useGate) awaitUsers(ctx context.Context, most time.Duration, number func() int) (int, error) {
-	timeout := time.NewTimer(most)
+func (g *useGate) awaitUsers(ctx context.Context, limit time.Duration, number func() int) (int, error) {
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
-	for late := false; number() > 0 && !late; {
+	for timedOut := false; number() > 0 && !timedOut; {
 		changed := make(chan struct{})
 		g.changed = changed
 		g.mu.Unlock()
@@ -206,7 +206,7 @@ func (g *useGate) awaitUsers(ctx context.Context, most time.Duration, number fun
 		select {
 		case <-changed:
 		case <-timeout.C:
-			late = true
+			timedOut = true
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

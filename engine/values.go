@@ -17,9 +17,8 @@ type values struct {
 // maxDisplayID limits the length of the ID of a display.
 const maxDisplayID = 256
 
-// add adds the value of a driver's message, and returns it. An update replaces the
-// values of its display: a program that shows its progress would otherwise leave no
-// place for others.
+// add adds the value of a driver's message, and returns it. An update replaces the values of its
+// display. Otherwise, the updates of a progress display would exhaust the limits.
 func (v *values) add(m *interpreter.Message) brig.Rich {
 	rich, size := richValue(m)
 	if rich.Update && v.replace(rich, size) {
@@ -34,7 +33,7 @@ func (v *values) add(m *interpreter.Message) brig.Rich {
 	return rich
 }
 
-// replace replaces the values of a display. It returns false if there are none.
+// replace replaces the values of a display. It returns false if the display has no values.
 func (v *values) replace(by brig.Rich, size int) (found bool) {
 	for i := range v.list {
 		was := &v.list[i]

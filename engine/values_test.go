@@ -15,9 +15,9 @@ func displayMessage(text, id string, update bool) *interpreter.Message {
 	return &interpreter.Message{Type: "display", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(text)}, DisplayID: id, Update: update}
 }
 
-// TestValuesKeepLastUpdate verifies that a result has the last value of each display, and
-// that updates use neither places nor bytes. The control is a program that displays as
-// many values without an ID.
+// TestValuesKeepLastUpdate verifies that a result has the last value of each display, and that
+// updates do not use up the limits on values and bytes. The control displays as many values
+// without an ID.
 func TestValuesKeepLastUpdate(t *testing.T) {
 	var v, control values
 	v.add(displayMessage("0", "bar", false))
@@ -47,8 +47,8 @@ func TestValuesKeepLastUpdate(t *testing.T) {
 	}
 }
 
-// TestValuesAreLimited verifies that too large an update keeps the previous value, and that too
-// long an ID is ignored.
+// TestValuesAreLimited verifies that an update that is too large leaves the previous value, and
+// that an ID that is too long is ignored.
 func TestValuesAreLimited(t *testing.T) {
 	var v values
 	v.add(displayMessage("0", "bar", false))

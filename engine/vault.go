@@ -72,23 +72,23 @@ func (vt *vault) grants(ctx context.Context, rec *brig.Record) (list []brig.Secr
 	return list, nil
 }
 
-// recoverGrants records the grants of a sandbox that an earlier version created
-// without them. A removed secret has none: setting it again requires a value.
+// recoverGrants records the grants of a sandbox that an earlier version created without them. A
+// removed secret gets no grant, because setting it again requires a value.
 func (vt *vault) recoverGrants(ctx context.Context, rec *brig.Record) error {
 	if len(rec.Spec.Secrets) == 0 || rec.Given != nil {
 		return nil
 	}
-	given := []brig.Secret{}
+	granted := []brig.Secret{}
 	for _, u := range rec.Spec.Secrets {
 		s, err := vt.secretOf(ctx, rec, u)
 		if err == nil {
-			given = append(given, s.Secret)
+			granted = append(granted, s.Secret)
 		} else if brig.KindOf(err) != brig.FailedPrecondition {
 			return err
 		}
 	}
 	changed, err := vt.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
-		r.Given = given
+		r.Given = granted
 		return nil
 	})
 	if err == nil {
@@ -97,15 +97,14 @@ func (vt *vault) recoverGrants(ctx context.Context, rec *brig.Record) error {
 	return err
 }
 
-// within returns a secret as a sandbox may use it: no further than when the
-// sandbox was created, and no further than now. See reports whether it receives
-// the value.
+// within returns a secret as a sandbox may use it: within both the current restrictions and those
+// at the creation of the sandbox. see reports whether the sandbox receives the value.
 func within(rec *brig.Record, s *brig.SealedSecret) (out brig.Secret, see bool) {
-	given := s.Secret
+	granted := s.Secret
 	if i := slices.IndexFunc(rec.Given, func(g brig.Secret) bool { return g.Name == s.Name }); i >= 0 {
-		given = rec.Given[i]
+		granted = rec.Given[i]
 	}
-	return s.Within(given)
+	return s.Within(granted)
 }
 
 // withSecrets returns c with the variables of the sandbox's secrets added. The
@@ -116,8 +115,8 @@ func (vt *vault) withSecrets(ctx context.Context, rec *brig.Record, c brig.Comma
 	return c, err
 }
 
-// mergeEnv merges the variables of low and high, and high takes precedence. It
-// modifies neither.
+// mergeEnv returns the merged variables of low and high, in which high takes precedence. It
+// modifies neither map.
 func mergeEnv(low, high map[string]string) map[string]string {
 	if len(low) == 0 {
 		return high
@@ -142,12 +141,11 @@ func (e *env) deriveKey(purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// brokered returns the secrets of a sandbox that do not enter it, in their
-// current state: their placeholders, and the hosts that receive the values. A
-// removed secret is omitted, so that its placeholder is not replaced. A secret
-// that cannot be read applies to every host and has no value, since its
-// restrictions are unknown; failed is called with its name and the error. A
-// guest decides how often brokered is called.
+// brokered returns the secrets of a sandbox that do not enter it, in their current state: their
+// placeholders, and the hosts that receive the values. A removed secret is omitted, so that its
+// placeholder is not replaced. A secret that cannot be read applies to every host and has no value,
+// because its restrictions are unknown; failed is called with its name and the error. The guest can
+// cause any number of calls of brokered.
 func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error)) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
@@ -162,20 +160,19 @@ func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error))
 			}
 			continue
 		}
-		may, see := within(rec, s)
+		allowed, see := within(rec, s)
 		if see {
 			continue
 		}
 		out = vt.appendSecret(out, rec, egress.Secret{
-			Name: may.Name, Hosts: may.Hosts, Places: may.Places, Exclusive: may.Exclusive, Allow: may.Allow, Plain: may.Plain,
+			Name: allowed.Name, Hosts: allowed.Hosts, Places: allowed.Places, Exclusive: allowed.Exclusive, Allow: allowed.Allow, Plain: allowed.Plain,
 			Value: func(ctx context.Context) ([]byte, error) {
 				now, err := vt.secretOf(ctx, rec, u)
 				if err != nil {
 					return nil, err
 				}
-				if narrower, _ := within(rec, now); !slices.Equal(narrower.Hosts, may.Hosts) || narrower.Plain != may.Plain {
-					// These hosts may no longer be allowed to receive the
-					// value.
+				if narrower, _ := within(rec, now); !slices.Equal(narrower.Hosts, allowed.Hosts) || narrower.Plain != allowed.Plain {
+					// The earlier hosts may no longer receive the value.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
 						WithHint("connect again")
 				}
@@ -186,8 +183,8 @@ func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error))
 	return out
 }
 
-// appendSecret appends a secret with the placeholder of a sandbox, and with those of the
-// sandboxes of which it is a copy, since programs that were copied use them.
+// appendSecret appends a secret once for the placeholder of a sandbox and once for the placeholder
+// of each sandbox that it was copied from, because copied programs use these placeholders.
 func (vt *vault) appendSecret(list []egress.Secret, rec *brig.Record, s egress.Secret) []egress.Secret {
 	for _, id := range append([]brig.ID{rec.ID}, rec.Former...) {
 		s.Placeholder = vt.placeholder(id, s.Name)

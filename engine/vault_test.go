@@ -87,8 +87,8 @@ func TestMovedSecretRowsCannotBeDecrypted(t *testing.T) {
 	}
 }
 
-// A server with another key reports that, and does not treat the other key as
-// its own.
+// A server with another encryption key reports that it cannot decrypt a secret, and
+// does not adopt the key of the secret as its own.
 func TestWrongMasterKey(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -110,8 +110,7 @@ func TestWrongMasterKey(t *testing.T) {
 	}
 }
 
-// A secret that is set during a key rotation can always be decrypted
-// afterwards.
+// A secret that is set during a key rotation can be decrypted after the rotation.
 func TestSecretSetDuringKeyRotation(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -203,7 +202,7 @@ func TestAuditEventsFormAChain(t *testing.T) {
 	if _, err := h.Run(withRole(t, brig.Viewer), brig.Program{}, brig.IO{}); brig.KindOf(err) != brig.PermissionDenied {
 		t.Fatal(err)
 	}
-	_, _ = h.Run(context.Background(), brig.Program{}, brig.IO{}) // a call without an actor, which also has a chain
+	_, _ = h.Run(context.Background(), brig.Program{}, brig.IO{}) // a call without an actor, whose event is in another chain
 	p, err := h.Audit(ctx, brig.AuditQuery{})
 	if err != nil || len(p.Lines) != 7 || p.Next != 0 {
 		t.Fatalf("%+v, %v", p, err)
@@ -250,9 +249,8 @@ func (s *failingSecrets) GetSecret(ctx context.Context, tenant, name string) (*b
 	return s.Store.GetSecret(ctx, tenant, name)
 }
 
-// While the store cannot read a secret, its exclusive hosts are unknown. The
-// secret is then bound to all hosts and has no value. A removed secret is bound
-// to no host.
+// While the store cannot read a secret, the secret's hosts are unknown. It is then
+// bound to all hosts and has no value. A removed secret is bound to no host.
 func TestUnreadableSecret(t *testing.T) {
 	store := &failingSecrets{Store: mem.New()}
 	h := newFixture(t, func(o *engine.Options) { o.Store = store })
@@ -283,9 +281,9 @@ func TestUnreadableSecret(t *testing.T) {
 	}
 }
 
-// A sandbox keeps the hosts and places of a secret that it was created with. If they are widened
-// later, it does not get the new ones, even after a pause, in a copy or after a restart of the
-// server. If they are narrowed, it loses them too.
+// A sandbox keeps the hosts and places that its secret had when the sandbox was created. It does
+// not get hosts that are added later, even after a pause, in a copy or after a restart of the
+// server. It loses hosts that are removed.
 func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -305,8 +303,8 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 	box := func(name string) {
 		h.box(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
 	}
-	// bound returns the hosts of a sandbox's secret, whether they get it in plain
-	// HTTP, and its value.
+	// bound returns the hosts of a sandbox's secret, with a mark if plain HTTP is
+	// allowed, and the secret's value.
 	bound := func(svc *engine.Engine, name string) (hosts, value string) {
 		t.Helper()
 		rec, err := h.store.Get(ctx, "acme", name)
@@ -362,13 +360,13 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 		}
 	}
 	box("later")
-	want(h.Engine, "later", "", "") // it sees the value
+	want(h.Engine, "later", "", "") // the sandbox receives the value itself
 	next := h.nextServer(t, func(o *engine.Options) { o.Keys = h.Options.Keys })
 	want(next, "old", "a.test,*.b.test", "the third value")
 }
 
-// A sandbox of a version that recorded no grants is given its secrets as they are at
-// the start of the server.
+// A sandbox that was created by a version of Brig that did not record Given gets its secrets as
+// they are at the start of the server.
 func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A program in a pooled instance ends like one in a new instance.
+// A program has the same outcome in a pooled instance as in a new instance.
 func TestPooledAndNewInstancesEndAlike(t *testing.T) {
 	for what, c := range map[string]struct {
 		program brig.Program
@@ -72,8 +72,7 @@ func TestPooledAndNewInstancesEndAlike(t *testing.T) {
 	}
 }
 
-// A value that is too large is an error of the program, and does not affect the
-// server.
+// A return value that is too large is reported as an error of the program.
 func TestOversizedValueIsAProgramError(t *testing.T) {
 	h := newFixture(t, nil)
 	o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: `return "` + strings.Repeat("x", 8*brig.MiB) + `"`}, brig.IO{})
@@ -84,8 +83,8 @@ func TestOversizedValueIsAProgramError(t *testing.T) {
 
 func resolvedProgram(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
-// sameOutcome compares the parts of an outcome that matter to a caller. For an
-// error that the program did not cause, it only checks that there is a message.
+// sameOutcome compares the parts of an outcome that matter to a caller. Unless want
+// has an error message, it only checks that the error has a message.
 func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.PoolUse) {
 	t.Helper()
 	if got.ExecID == "" || got.Started.IsZero() || got.Sandbox == "" || got.Pool != use {
@@ -111,8 +110,8 @@ func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.Po
 	}
 }
 
-// If the caller disconnects or does not accept the output, the program and its
-// instance end.
+// If the output cannot be delivered to the caller, the program and its instance
+// end.
 func TestRunEndsWhenCallerDisconnects(t *testing.T) {
 	for _, o := range []engine.Options{{}, warm(1)} {
 		withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -136,7 +135,8 @@ func (failingWriter) Write([]byte) (int, error) {
 	return 0, brig.Errorf(brig.Canceled, "nobody listens").WithHint("stay")
 }
 
-// A driver reports the signal that ended a program, if it fits the exit code.
+// The outcome contains the signal that the driver reported, if the signal is
+// consistent with the exit code.
 func TestDriverReportsSignal(t *testing.T) {
 	h := newFixture(t, nil)
 	for code, want := range map[string]string{"signal 137 9": "SIGKILL", "signal 130 2": "SIGINT", "signal 137 0": "", "signal 7 9": "", "signal 255 127": "", "signal 100 -28": ""} {

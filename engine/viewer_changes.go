@@ -10,15 +10,15 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// A viewer may create grants and sessions, and end sessions. Each such call writes two
-// lines to the audit log, even if it fails, so a viewer could repeat it until the lines of
-// other callers are removed as the oldest. Callers with a higher role are not limited:
-// they are trusted with calls that write lines anyway.
+// A viewer may create grants and sessions, and end sessions. Each such call writes two lines to the
+// audit log, even if it fails, so a viewer could displace the lines of other callers by repeated
+// calls. Callers with a higher role are not limited, because they can make other calls that write
+// lines anyway.
 const (
 	viewerChangeBurst    = 100
 	viewerChangeInterval = time.Second // between two calls of one viewer, after the first ones
-	// maxChangingViewers bounds the viewers that are limited separately. The others of
-	// a tenant count as one.
+	// maxChangingViewers limits the number of viewers that are limited separately. Further viewers
+	// of a tenant share one limit.
 	maxChangingViewers = 10_000
 )
 
@@ -43,26 +43,26 @@ func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
 }
 
 // limiter returns the limiter of a caller.
-func (vc *viewerChanges) limiter(who quota.Caller, now time.Time) *rate.Limiter {
+func (vc *viewerChanges) limiter(caller quota.Caller, now time.Time) *rate.Limiter {
 	vc.mu.Lock()
 	defer vc.mu.Unlock()
-	if vc.by[who] == nil && len(vc.by) >= maxChangingViewers {
+	if vc.by[caller] == nil && len(vc.by) >= maxChangingViewers {
 		for other, l := range vc.by {
-			if l.TokensAt(now) >= viewerChangeBurst { // as good as a new one
+			if l.TokensAt(now) >= viewerChangeBurst { // equivalent to a new limiter
 				delete(vc.by, other)
 			}
 		}
 		if len(vc.by) >= maxChangingViewers {
-			who = quota.Caller{Tenant: who.Tenant}
+			caller = quota.Caller{Tenant: caller.Tenant}
 		}
 	}
-	l := vc.by[who]
+	l := vc.by[caller]
 	if l == nil {
 		l = rate.NewLimiter(rate.Every(viewerChangeInterval), viewerChangeBurst)
 		if vc.by == nil {
 			vc.by = map[quota.Caller]*rate.Limiter{}
 		}
-		vc.by[who] = l
+		vc.by[caller] = l
 	}
 	return l
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestViewersOfTenantShareLimit checks that many viewers of a tenant are limited as one, and
-// that idle ones are forgotten.
+// TestViewersOfTenantShareLimit checks that the viewers of a tenant share one limit if there are
+// too many of them, and that the counters of idle viewers are removed.
 func TestViewersOfTenantShareLimit(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var vc viewerChanges

@@ -13,14 +13,13 @@ import (
 	"github.com/brig-run/brig/engine/capacity"
 )
 
-// Time in the queue is not charged. The test runs 30 short programs, whose
-// instances are created one after the other in three seconds each. They use
-// almost none of a daily quota of 20 seconds. The control runs the same number
-// of longer programs.
+// Time in the queue is not charged. The instances of 30 short programs are created
+// one after the other, in three seconds each, but the programs use almost nothing
+// of a daily quota. The control runs as many longer programs.
 func TestQueueTimeIsNotCharged(t *testing.T) {
 	for _, quota := range []brig.Quota{{ExecutionTimePerDay: 20 * time.Second}, {CPUTimePerDay: 20 * time.Second}, {MemoryPerDay: 10}} {
 		for seconds, all := range map[string]bool{"0": true, "2": false} {
-			t.Run(fmt.Sprintf("%+v, programs of %s s", quota.OfTime(), seconds), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%+v, programs of %s s", quota.HasTimeLimit(), seconds), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &hookedProvider{}
 					h := newFixture(t, func(o *engine.Options) {

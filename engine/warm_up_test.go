@@ -16,8 +16,8 @@ func warmedUp(p *hookedProvider) []brig.ID {
 	return slices.Clone(p.shells)
 }
 
-// Pooled instances for sandboxes that persist have run a command before they
-// are claimed; those for one-shots have not.
+// Pooled instances have run a command before a sandbox that persists claims them,
+// once there is demand for such sandboxes. Instances that only runs claim have not.
 func TestPooledSandboxesAreWarmedUp(t *testing.T) {
 	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
@@ -53,7 +53,7 @@ func TestPooledSandboxesAreWarmedUp(t *testing.T) {
 	})
 }
 
-// An instance is usable even if its shell does not work.
+// A pooled instance is usable even if its shell fails.
 func TestFailedWarmUpIsIgnored(t *testing.T) {
 	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
@@ -72,8 +72,8 @@ func TestFailedWarmUpIsIgnored(t *testing.T) {
 	})
 }
 
-// A program or context with a variable that interpreters read at their start gets an
-// interpreter that was started with it.
+// A program or context that sets a variable that interpreters read only at their start does not
+// use a pooled interpreter.
 func TestStartVariablesNeedNewInterpreter(t *testing.T) {
 	for name, fresh := range map[string]bool{"OWNER": false, "PYTHONPATH": false, "PYTHONHASHSEED": true, "LC_ALL": true} {
 		withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
@@ -89,7 +89,7 @@ func TestStartVariablesNeedNewInterpreter(t *testing.T) {
 				t.Errorf("%s: %d interpreters were started; %+v, %v", name, n, o, err)
 			}
 			if name == "PYTHONPATH" {
-				return // a context needs a new one for it
+				return // a context needs a new interpreter for this variable
 			}
 			if _, err := h.Create(ctx, brig.Spec{Name: "box", Env: map[string]string{name: "x"}, TTL: time.Hour}); err != nil {
 				t.Fatal(err)

@@ -12,14 +12,12 @@ import (
 // its sandbox.
 const writeBackTimeout = 15 * time.Minute
 
-// writeBackMargin is the time for which an instance waits for a server after
-// its lease has ended.
+// writeBackMargin is how long an instance waits for a server after its lease has ended.
 const writeBackMargin = 15 * time.Minute
 
-// saveAllowance returns the time by which an instance outlives its lease, so
-// that its workspace can be written back or the sandbox can be paused. If no
-// server is up during that time, the changes since the last write-back are
-// lost.
+// saveAllowance returns how long an instance outlives its lease, so that its workspace can be
+// written back or the sandbox can be paused. If no server runs during this time, the changes since
+// the last write-back are lost.
 func saveAllowance(spec brig.Spec) time.Duration {
 	if !isWrittenBack(spec) && !spec.PauseAtEnd {
 		return 0
@@ -95,9 +93,8 @@ func (ws *workspaces) isEnding(id brig.ID) bool {
 	return ws.sandboxes.get(id).ending > 0
 }
 
-// writeBackRun writes back the workspace of a one-shot whose program has ended
-// or timed out. It notes a failure in the outcome, since the program has
-// already run.
+// writeBackRun writes back the workspace of a one-shot whose program has ended or timed out. It
+// reports a failure in the outcome, because the program has already run.
 func (ws *workspaces) writeBackRun(ctx context.Context, v *call, m *machine, o *brig.Outcome) {
 	use := m.rec.Spec.Workspace
 	if use.Mode != brig.WorkspaceDirect {

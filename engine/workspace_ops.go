@@ -14,8 +14,8 @@ type workspaces struct {
 	sweeps sweepQueue
 }
 
-// noWorkspaces returns an error if this engine does not keep workspaces.
-func (ws *workspaces) noWorkspaces() error {
+// checkWorkspacesStored returns an error if this engine does not keep workspaces.
+func (ws *workspaces) checkWorkspacesStored() error {
 	if ws.Options.Workspaces != nil {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (ws *workspaces) noWorkspaces() error {
 // onWorkspace authorizes a call that names a workspace and calls f.
 func (ws *workspaces) onWorkspace(ctx context.Context, op brig.Op, name string, f func(v *call) error) error {
 	return ws.doWithDetails(ctx, op, "", withDetail(brig.DetailWorkspace, truncate(name)), func(v *call) error {
-		if err := ws.noWorkspaces(); err != nil {
+		if err := ws.checkWorkspacesStored(); err != nil {
 			return err
 		}
 		return f(v)

@@ -9,24 +9,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox must send its files at a minimum rate while it is committed: at least
-// packSlowest within packStall, and all within packTime. The commit holds memory and
-// staged bytes that others wait for. The time that the server itself takes, for
-// example for a store, does not count.
+// During a commit, a sandbox must send its files at a minimum rate: at least packMinBytes bytes
+// within packStall, and all files within packTime. The commit holds memory and staged bytes that
+// other commits wait for. The time of the server itself, for example for a store, does not count.
 const (
-	packStall   = 5 * time.Minute
-	packSlowest = 32 << 20
-	packTime    = time.Hour
-	// packEntry is what an entry counts, in addition to its content.
+	packStall    = 5 * time.Minute
+	packMinBytes = 32 << 20
+	packTime     = time.Hour
+	// packEntry is the number of bytes that an entry counts in addition to its content.
 	packEntry = 16 << 10
 )
 
 // pace measures how fast a sandbox sends its files. One goroutine uses it.
 type pace struct {
 	end   context.CancelCauseFunc
-	total time.Duration // time that is left for all
-	stall time.Duration // time that is left for the next packSlowest bytes
-	n     int64         // bytes since the last packSlowest
+	total time.Duration // remaining time for all files
+	stall time.Duration // remaining time for the next packMinBytes bytes
+	n     int64         // bytes since the last packMinBytes
 
 	mu    sync.Mutex // guards the fields below
 	timer *time.Timer
@@ -67,13 +66,13 @@ func (p *pace) pause(n int64) {
 	p.timer = nil
 	took := time.Since(p.since)
 	p.total, p.stall = max(p.total-took, 0), max(p.stall-took, 0)
-	if p.n += n; p.n >= packSlowest {
+	if p.n += n; p.n >= packMinBytes {
 		p.n, p.stall = 0, packStall
 	}
 }
 
-// measure returns a function that passes nodes of the sandbox to add. It reads what
-// add leaves of a content, since the sandbox sends that as well.
+// measure returns a function that passes nodes of the sandbox to add. It reads the content that add
+// has left unread, because the sandbox sends this rest, too.
 func (p *pace) measure(add func(brig.Node, io.Reader) error) func(brig.Node, io.Reader) error {
 	return func(n brig.Node, r io.Reader) error {
 		p.pause(packEntry)

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// slowly is a reader whose parts take a time.
+// slowly is a reader that waits before each part.
 type slowly struct {
 	ctx   context.Context // the context of the call that sends the file
 	r     io.Reader
@@ -30,8 +30,9 @@ func (s *slowly) Read(p []byte) (int, error) {
 	return s.r.Read(p[:min(len(p), 1<<20)])
 }
 
-// TestSlowSandboxEndsCommit checks that a sandbox that sends its files at less than
-// a minimum rate does not keep what its commit holds.
+// TestSlowSandboxEndsCommit checks that a commit is aborted if its sandbox sends
+// the files below a minimum rate, so that a slow sandbox cannot hold the commit's
+// resources.
 func TestSlowSandboxEndsCommit(t *testing.T) {
 	content, skipped := make([]byte, 4<<20), make([]byte, 300<<20)
 	for name, c := range map[string]struct {
@@ -72,7 +73,7 @@ func TestSlowSandboxEndsCommit(t *testing.T) {
 					return nil
 				}
 				p.changed = func(ctx context.Context, on func(brig.Node, io.Reader) error) error {
-					r := &slowly{ctx, bytes.NewReader(skipped), 20 * time.Millisecond} // larger than what is captured
+					r := &slowly{ctx, bytes.NewReader(skipped), 20 * time.Millisecond} // larger than the limit for captured files
 					if err := on(brig.Node{Path: "etc/f", Type: brig.RegularFile, Size: int64(len(skipped))}, r); err != nil {
 						return err
 					}

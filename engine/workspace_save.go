@@ -138,7 +138,7 @@ func (ws *workspaces) SaveWorkspaces() {
 	}); err != nil {
 		ws.Log.ErrorContext(ctx, "failed to find the workspaces to save", "err", err)
 	}
-	slots := make(chan struct{}, recoverAtOnce)
+	slots := make(chan struct{}, maxConcurrentRecoveries)
 	var work sync.WaitGroup
 	for _, r := range live {
 		in := ws.instance(r.ID)

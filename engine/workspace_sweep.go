@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// sweepAllInterval is the interval of the sweep of all tenants' workspaces.
-	// The first one begins sweepAllDelay after the start of the server. It removes
-	// the remains of a killed server.
+	// sweepAllInterval is the interval of the sweep of all tenants' workspaces. The first sweep
+	// begins sweepAllDelay after the start of the server, and removes the remains of a killed
+	// server.
 	sweepAllInterval = 24 * time.Hour
 	sweepAllDelay    = time.Minute
-	// sweepRestFactor is the minimum time between two sweeps of a tenant, as a
-	// multiple of the duration of the last one. A sweep reads the manifests of
-	// all versions and keeps the tenant's commits out, and an ordinary conflict
-	// of two commits needs one. Until the next one, what failed commits have left
-	// counts against the tenant's quota. The duration includes the wait for
-	// commits, so maxSweepRest bounds the time.
+	// sweepRestFactor is the minimum time between two sweeps of a tenant, as a multiple of the
+	// duration of the last one. A sweep reads the manifests of all versions and blocks the tenant's
+	// commits, and an ordinary conflict of two commits requires a sweep. Until the next sweep, the
+	// remains of failed commits count against the tenant's quota. The duration includes the wait
+	// for commits, so maxSweepRest limits the time.
 	sweepRestFactor = 20
 	minSweepRest    = time.Minute
 	maxSweepRest    = time.Hour
@@ -30,8 +29,8 @@ type sweepQueue struct {
 	sweepAgain map[string]bool // by tenant: whether another sweep must follow the current one
 }
 
-// add notes that a tenant needs a sweep. It reports whether the caller must make
-// it; otherwise the goroutine that sweeps the tenant already does.
+// add notes that a tenant needs a sweep. It reports whether the caller must start the sweep.
+// Otherwise, the goroutine that already sweeps the tenant repeats it.
 func (s *sweepQueue) add(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +89,8 @@ func (ws *workspaces) sweepNow(tenant string) {
 	ws.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)
 }
 
-// sweepIfNeeded sweeps a tenant's workspaces if a commit has left objects that
-// no version names: because it failed, was canceled or lost a race.
+// sweepIfNeeded sweeps a tenant's workspaces if a commit has left objects that no version
+// references, because the commit failed, was canceled or lost a race.
 func (ws *workspaces) sweepIfNeeded(tenant string) {
 	if ws.Options.Workspaces.NeedsSweep(tenant) {
 		ws.sweepWorkspaces(tenant)
@@ -111,8 +110,7 @@ func (ws *workspaces) sweepPeriodically() {
 	}
 }
 
-// sweepAll sweeps all tenants that have objects, one after the other. Removed
-// tenants are among them.
+// sweepAll sweeps all tenants that have objects, one after the other. Removed tenants are included.
 func (ws *workspaces) sweepAll() {
 	all, err := ws.Options.Workspaces.Tenants(ws.ctx)
 	if err != nil && ws.ctx.Err() == nil {
@@ -139,7 +137,7 @@ func (ws *workspaces) dropWorkspaces(ctx context.Context, tenant string) error {
 		}
 	}
 	if err == nil {
-		// An earlier attempt may have removed the names only.
+		// An earlier attempt may have removed only the names.
 		ws.sweepWorkspaces(tenant)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// withObjects returns an engine and the objects of its workspaces, and a
-// function that counts those of a tenant.
+// withObjects returns an engine, the store of its workspaces, and a function that
+// counts a tenant's objects in this store.
 func withObjects(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
 	t.Helper()
 	objects, err := workspace.OpenDir(t.TempDir())
@@ -46,7 +46,7 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// sweptObjects is Objects that counts sweeps.
+// sweptObjects counts the sweeps of the embedded Objects.
 type sweptObjects struct {
 	workspace.Objects
 	sweeps *atomic.Int64
@@ -59,8 +59,8 @@ func (o sweptObjects) Hold(ctx context.Context, key string, alone bool) (func(),
 	return o.Objects.Hold(ctx, key, alone)
 }
 
-// The contents of commits that fail are removed soon, without any other call, but
-// not by a sweep for each commit.
+// The contents of failed commits are removed soon, without any further call. There
+// are far fewer sweeps than failed commits.
 func TestFailedCommitIsSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sweeps atomic.Int64
@@ -107,14 +107,14 @@ func TestFailedCommitIsSwept(t *testing.T) {
 		if n := count(); n != before || store.NeedsSweep("acme") {
 			t.Errorf("%d objects, want %d; needs a sweep: %t", n, before, store.NeedsSweep("acme"))
 		}
-		if n := sweeps.Load(); n > 13 { // one a minute
+		if n := sweeps.Load(); n > 13 { // about one sweep per minute
 			t.Errorf("%d sweeps for 60 conflicts in ten minutes", n)
 		}
 	})
 }
 
-// leaveRemoved leaves the objects of a removed workspace, as a server that was
-// killed after the removal does.
+// leaveRemoved leaves the objects of a removed workspace, like a server that was
+// killed after the removal.
 func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
 	t.Helper()
 	ctx := t.Context()
@@ -138,8 +138,8 @@ func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
 	}
 }
 
-// A server sweeps what an earlier one has left, even of tenants that no longer
-// exist.
+// A server sweeps the objects that an earlier server left, even those of tenants
+// that no longer exist.
 func TestSweepAfterStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store, count := withObjects(t)

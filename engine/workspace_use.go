@@ -23,7 +23,7 @@ func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec bri
 		}
 		return use, nil
 	}
-	if err := ws.noWorkspaces(); err != nil {
+	if err := ws.checkWorkspacesStored(); err != nil {
 		return use, err
 	}
 	if use.Mode == "" {
@@ -60,13 +60,13 @@ func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec bri
 	return use, err
 }
 
-// beginUnpack holds the version of the workspace that a machine is going to use,
-// if it uses one, until done is called.
+// beginUnpack holds the workspace version for a machine until done is called. It does nothing if
+// the machine uses no workspace.
 func (ws *workspaces) beginUnpack(ctx context.Context, tenant string, use brig.WorkspaceUse) (u *workspace.Unpacking, done func(), err error) {
 	if use.Name == "" {
 		return nil, func() {}, nil
 	}
-	if err := ws.noWorkspaces(); err != nil {
+	if err := ws.checkWorkspacesStored(); err != nil {
 		return nil, nil, err
 	}
 	if u, err = ws.Options.Workspaces.BeginUnpack(ctx, tenant, use); err != nil {
@@ -106,15 +106,15 @@ func workspaceNote(use brig.WorkspaceUse) string {
 // captureWorkspace reads the files of an instance and creates a version from
 // them.
 func (ws *workspaces) captureWorkspace(ctx context.Context, c *workspace.Capture, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
-	sending, p, stop := newPace(ctx)
+	packCtx, p, stop := newPace(ctx)
 	defer stop()
-	err := in.Pack(sending, workspaceDir, p.measure(func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) }))
+	err := in.Pack(packCtx, workspaceDir, p.measure(func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) }))
 	if paths := rec.Spec.Workspace.Capture; err == nil && len(paths) > 0 {
-		err = in.Changed(sending, paths, rec.Created, p.measure(func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) }))
+		err = in.Changed(packCtx, paths, rec.Created, p.measure(func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) }))
 	}
 	stop()
 	if err != nil {
-		if slow, ok := errors.AsType[*brig.Error](context.Cause(sending)); ok && ctx.Err() == nil {
+		if slow, ok := errors.AsType[*brig.Error](context.Cause(packCtx)); ok && ctx.Err() == nil {
 			return nil, slow
 		}
 		return nil, err
@@ -124,7 +124,7 @@ func (ws *workspaces) captureWorkspace(ctx context.Context, c *workspace.Capture
 
 // commit creates a version of an instance's workspace.
 func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
-	if err := ws.noWorkspaces(); err != nil {
+	if err := ws.checkWorkspacesStored(); err != nil {
 		return nil, err
 	}
 	defer ws.commitLock(rec.ID)()

@@ -10,16 +10,14 @@ import (
 // bytes. A socket buffers less than that.
 const maxAhead = 1 << 20
 
-// Ahead returns the messages of the process that have arrived but were not
-// received yet, and whether the process has ended. It does not consume the
-// messages. It must not be called during a Receive.
+// Ahead returns the messages that have arrived but have not been received yet, and whether the
+// process has ended. It does not consume the messages. It must not be called during a Receive.
 //
-// A receiver that is delayed by a slow reader uses it to learn early that the
-// process has ended.
+// A receiver that is delayed by a slow reader uses Ahead to detect the end of the process early.
 func (p *Process) Ahead() (sent []byte, ended bool) { return p.stream.unreadMessages() }
 
-// Unread returns the size of the messages that were sent to the process and that no
-// reader has taken yet, in bytes of the host's memory. ok is false if that is unknown.
+// Unread returns the host memory, in bytes, of the messages that were sent to the process but have
+// not been read yet. ok is false if the size is unknown.
 func (p *Process) Unread() (n int, ok bool) {
 	if p.stream.plain || !p.stream.beginUse() {
 		return 0, false

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Ahead returns messages of the process before they are received, even if a
-// part of them was already read. It does not change the result of Receive.
-func TestAhead(t *testing.T) {
+// Ahead returns messages before they are received, even if they are partly buffered already. It
+// does not change the result of Receive.
+func TestAheadReturnsUnreceivedMessages(t *testing.T) {
 	s, p := streams(t)
 	look := func(when, want string, over bool) {
 		t.Helper()
@@ -47,9 +47,9 @@ func TestAhead(t *testing.T) {
 	look("the stream is closed", "", true)
 }
 
-// TestUnread verifies that the size of unread orders is known until the process has read
+// TestUnreadMessageSize verifies that Unread returns the size of the sent messages until the process has read
 // them.
-func TestUnread(t *testing.T) {
+func TestUnreadMessageSize(t *testing.T) {
 	s, side := streams(t)
 	p := &Process{stream: s}
 	look := func(when string, want bool) {

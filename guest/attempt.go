@@ -20,9 +20,9 @@ type attempt[T any] struct {
 	err   error
 }
 
-// Do returns the result of the attempt in progress, or of a new one that calls f. An
-// attempt does not end with the context of the caller that began it, because others
-// wait for it. It has the time limit of that caller.
+// Do returns the result of the attempt in progress, or of a new one that calls f. The attempt
+// outlives the context of the caller that started it, because other callers wait for it. It keeps
+// that caller's time limit.
 func (a *Attempts[T]) Do(ctx context.Context, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
 	a.mu.Lock()
 	at := a.next

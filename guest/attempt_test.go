@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Callers share one attempt, which outlives its first caller and has a time limit. A
-// later call makes a new one.
-func TestAttempts(t *testing.T) {
+// Callers share one attempt, which outlives its first caller and has a time limit. A later call
+// starts a new attempt.
+func TestAttemptsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a Attempts[int]
 		made := 0

@@ -58,8 +58,7 @@ func (g *Guest) ReattachCarried(ctx context.Context, id string) (*CarriedProcess
 	return p, err
 }
 
-// DetachCarried sets whether a carried process keeps running when no client
-// holds it.
+// DetachCarried sets whether a carried process keeps running while no client is attached to it.
 func (g *Guest) DetachCarried(ctx context.Context, id string, on bool) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpDetach, Keep: &wire.Keep{ID: id, On: on}})
 }
@@ -106,9 +105,9 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 // Receive implements brig.Process.
 func (p *CarriedProcess) Receive() (brig.From, []byte, error) { return p.receive(false) }
 
-// ReceiveRest is like Receive, for the output that follows the last message. It returns
-// io.EOF when every process that holds the output has closed it, or at the
-// deadline, after which nothing more can be received.
+// ReceiveRest is like Receive, for the output that follows the last message. It returns io.EOF when
+// all processes have closed the output, or at the deadline. Afterwards nothing more can be
+// received.
 func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	if err := p.output.SetReadDeadline(deadline); err != nil {
 		return 0, nil, err
@@ -124,8 +123,8 @@ func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, err
 	}
 }
 
-// receive returns the next part of the output or the next message. With rest, it
-// returns io.EOF once both outputs have ended.
+// receive returns the next part of the output or the next message. If rest is true, it returns
+// io.EOF once both outputs have ended.
 func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 	for !rest || !p.outEnd[0] || !p.outEnd[1] {
 		f, err := p.frames.Read()
@@ -153,7 +152,7 @@ func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 			if err != nil {
 				return 0, nil, err
 			}
-			// The agent has its own order of output and messages, and needs no positions.
+			// The agent orders output and messages itself and does not need positions.
 			if _, position := parsePosition(message); whole && !position {
 				return brig.FromMessage, message, nil
 			}
@@ -173,7 +172,7 @@ func (p *CarriedProcess) message(part []byte) (message []byte, whole bool, err e
 	return message, whole, nil
 }
 
-// LimitMessages sets the budget for the messages that were not received yet.
+// LimitMessages sets the budget for messages that have not been received yet.
 func (p *CarriedProcess) LimitMessages(b brig.MessageBudget) { p.messages.limit(b) }
 
 // Send implements brig.Process.
@@ -227,8 +226,8 @@ func (in *input) Write(p []byte) (int, error) {
 	}
 }
 
-// Close implements io.Closer. It closes the standard input of the process
-// itself, so that another server also finds it closed.
+// Close implements io.Closer. It closes the process's standard input, so that the input is also
+// closed for a server that reattaches later.
 func (in *input) Close() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -242,10 +241,10 @@ func (in *input) Close() error {
 // SetWriteDeadline sets the deadline of Write calls.
 func (in *input) SetWriteDeadline(at time.Time) error { return in.conn.SetWriteDeadline(at) }
 
-// Lease sets the remaining lease of the agent's sandbox. If own is set, the
-// sandbox no longer ends with the client that created it.
-func (g *Guest) Lease(ctx context.Context, left time.Duration, own bool) error {
-	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: own}})
+// Lease sets the remaining lease of the agent's sandbox. If untethered is set, the sandbox no
+// longer ends with the client that created it.
+func (g *Guest) Lease(ctx context.Context, left time.Duration, untethered bool) error {
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: untethered}})
 }
 
 // RunMain makes the agent run the main program, which writes to the agent's own

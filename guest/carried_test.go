@@ -9,20 +9,19 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// FuzzMessage verifies that the frames of an agent with parts of messages are joined to
-// the same messages.
+// FuzzMessage verifies that messages are restored from the frames into which an agent splits them.
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte("one\ntwo\n"), byte(1))
 	f.Add([]byte("\n\n"), byte(0))
-	f.Fuzz(func(t *testing.T, said []byte, part byte) {
+	f.Fuzz(func(t *testing.T, data []byte, part byte) {
 		c := &CarriedProcess{}
 		var got, want []string
-		for line := range strings.SplitAfterSeq(string(said), "\n") {
+		for line := range strings.SplitAfterSeq(string(data), "\n") {
 			whole, ok := strings.CutSuffix(line, "\n")
 			if ok {
 				want = append(want, whole)
 			}
-			// A frame ends with the line, as in the agent.
+			// A frame ends at the end of a line, like the agent's frames.
 			for rest := []byte(line); len(rest) > 0; {
 				n := min(len(rest), int(part)+1)
 				message, complete, err := c.message(rest[:n])
@@ -36,13 +35,13 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") || len(got) != len(want) {
-			t.Errorf("received %q of %q", got, said)
+			t.Errorf("received %q of %q", got, data)
 		}
 	})
 }
 
-// A driver states a position before a displayed value, even if the agent holds its
-// descriptors. The position is not a message.
+// A driver sends a position before a displayed value, even if the agent holds its descriptors. The
+// position is not returned as a message.
 func TestCarriedSkipsPositions(t *testing.T) {
 	agent, host := net.Pipe()
 	defer agent.Close()

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A call does not wait for a connection longer than its context, also if the connection
-// then outlives the context.
+// A call stops waiting for a connection when its context ends, even if the connection is meant to
+// outlive the context.
 func TestCallsEndWithContextWhileDialing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := func(ctx context.Context) error {

@@ -38,8 +38,8 @@ type exec struct {
 func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
 	defer func() { res.Duration = time.Since(res.Started) }()
-	// The call must outlive ctx until the process is killed, so Exec closes the
-	// connection itself. A command that survives its caller is also started without it.
+	// The call must outlive ctx until the process is killed, so Exec closes the connection itself.
+	// A command that outlives its caller is also started independently of the caller's context.
 	outlives, dial := context.WithoutCancel(ctx), ctx
 	if cmd.Survive {
 		dial = outlives
@@ -52,14 +52,13 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	x := &exec{g: g, id: id, treeKill: newTreeKill(ctx)}
 	x.conn = timedConn{conn, &x.after}
 	defer x.watch(ctx, cmd)()
-	// A timeout counts even if the agent is lost during the kill.
+	// A timeout is reported even if the agent is lost during the kill.
 	defer func() { res.TimedOut = res.TimedOut || !res.Done && x.timedOut.Load() }()
 	if sio.Stdin != nil {
 		go x.sendStdin(sio.Stdin)
 	} else {
-		// If the agent rejects the call, it has already answered and closed the
-		// connection. The reader returns that answer, so ignore the failed
-		// write.
+		// If the agent rejects the call, it has already responded and closed the connection. The
+		// reader returns that response, so ignore the failed write.
 		_ = wire.Write(conn, wire.TypeStdinEOF, nil)
 	}
 	err = x.read(ctx, cmd, sio, res)
@@ -179,8 +178,8 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 	}
 }
 
-// setResult records how a process ended. A process that ended by itself just at
-// its timeout did not time out.
+// setResult records how a process ended. A process that exited by itself just before it was killed
+// did not time out.
 func setResult(res *brig.Result, exit wire.Exit, timedOut bool) {
 	res.Done = true
 	sig := syscall.Signal(exit.Signal & 0x7f)

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// The first process of a tree ends before the others. Exec returns once the
-// agent has reported that the whole tree is gone.
+// The first process of a tree ends before the others. Exec returns once the agent has reported that
+// the whole tree has ended.
 func TestExecWaitsForKill(t *testing.T) {
 	for name, how := range map[string]struct {
 		timeout    time.Duration

@@ -20,9 +20,8 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 		return err
 	}
 	defer end()
-	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's response, not the error of the write that failed
-	// because of it.
+	// An agent that rejects the call may respond while the host is still writing. Return the
+	// agent's response instead of the resulting write error.
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

@@ -11,7 +11,7 @@ import (
 
 // Artifact names from a hostile agent cannot refer to other directories, and
 // the list of skipped artifacts is limited.
-func TestCollectHostileNames(t *testing.T) {
+func TestCollectRejectsHostileNames(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	names := []string{"good.png", "../../evil.png", "/etc/evil.csv", `..\..\evil.svg`, "evil.exe", ""}

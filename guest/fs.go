@@ -89,17 +89,17 @@ func singleEntry(es []*brig.Entry, err error) (*brig.Entry, error) {
 }
 
 // callForEntries makes a call that returns at most the given number of entries.
-func (f files) callForEntries(ctx context.Context, op wire.Op, call wire.FS, most int) ([]*brig.Entry, error) {
+func (f files) callForEntries(ctx context.Context, op wire.Op, call wire.FS, limit int) ([]*brig.Entry, error) {
 	conn, end, err := f.g.call(ctx, wire.Call{Op: op, FS: &call})
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return entries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), most)
+	return entries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), limit)
 }
 
 // entries reads all entries of a response.
-func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, err error) {
+func entries(ctx context.Context, r *wire.Reader, limit int) (out []*brig.Entry, err error) {
 	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
@@ -110,7 +110,7 @@ func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, 
 			return out, nil
 		case f.Type == wire.TypeError:
 			return nil, agentError(f.Payload)
-		case f.Type != wire.TypeEntry || len(out) == most:
+		case f.Type != wire.TypeEntry || len(out) == limit:
 			return nil, violation("unexpected frame %d", f.Type)
 		case size > maxListing:
 			return nil, brig.Errorf(brig.FailedPrecondition, "the directory has more names than can be listed").

@@ -41,8 +41,8 @@ func readFirstEntry(ctx context.Context, r *wire.Reader) (*brig.Entry, error) {
 	return decodeEntry(f.Payload)
 }
 
-// content is the content of a file as the agent sends it. It returns io.EOF
-// only after the agent has reported the end.
+// content reads a file's content from the agent. It returns io.EOF only after the agent has
+// reported the end.
 type content struct {
 	ctx       context.Context // the context of the call that opened it
 	r         *wire.Reader
@@ -96,9 +96,8 @@ func (c *content) Close() error {
 	return nil
 }
 
-// sourceTimeout is how long Write waits for a pending read of its source whose
-// data it no longer needs. If the source blocks longer, Write may return before
-// that read does.
+// sourceTimeout is how long Write waits for a pending read of its source whose data it no longer
+// needs. If the source blocks longer, Write may return before the read ends.
 const sourceTimeout = time.Second
 
 // Write implements brig.Files.
@@ -108,9 +107,8 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 		return nil, err
 	}
 	defer end()
-	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's response, not the error of the write that failed
-	// because of it.
+	// An agent that rejects the call may respond while the host is still writing. Return the
+	// agent's response instead of the resulting write error.
 	sent := make(chan error, 1)
 	go func() {
 		err := send(conn, r)
@@ -128,9 +126,9 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 		broken = errors.New("the source goes on")
 	}
 	source, failed := errors.AsType[sourceError](broken)
-	_, told := errors.AsType[*brig.Error](err)
+	_, isReported := errors.AsType[*brig.Error](err)
 	switch {
-	case failed && !told:
+	case failed && !isReported:
 		return nil, source.error
 	case err != nil:
 		return nil, err
@@ -140,8 +138,8 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	return e, nil
 }
 
-// disconnect closes the write side of a connection. It closes the connection
-// after sourceTimeout, so that the agent can answer.
+// disconnect closes the write side of a connection immediately, and the whole connection after
+// sourceTimeout, so that the agent can respond.
 func disconnect(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -174,9 +172,8 @@ func send(conn io.Writer, r io.Reader) error {
 	}
 }
 
-// fill is like io.ReadFull but returns the error of r unchanged. For an
-// interrupted upload r returns io.ErrUnexpectedEOF, which is not the end of the
-// content.
+// fill is like io.ReadFull but returns the error of r unchanged. For an interrupted upload, r
+// returns io.ErrUnexpectedEOF, which must not be mistaken for the end of the content.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int

@@ -17,8 +17,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// answering returns a Guest whose agent answers every call with the given
-// bytes.
+// answering returns a Guest whose agent responds to every call with the given bytes.
 func answering(answer []byte) *Guest {
 	return &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
@@ -45,8 +44,8 @@ func frames(all ...any) []byte {
 
 const fine = `{"Path":"/a/b","Type":"file","Size":3,"Mode":420,"Owner":"user","Metadata":{"k":"v"}}`
 
-// The host rejects invalid answers of an agent.
-func TestFilesRejectsInvalidAnswers(t *testing.T) {
+// The host rejects invalid responses of an agent.
+func TestFilesRejectsInvalidResponses(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"nothing":            nil,
 		"no entry":           frames(wire.TypeOK, ""),
@@ -73,8 +72,7 @@ func TestFilesRejectsInvalidAnswers(t *testing.T) {
 	if err != nil || e.Type != brig.OtherFile || e.Size != 0 || e.Mode != 0o777 || len(e.Metadata) != 1 || e.Metadata["ok"] != "yes" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	// It is an error if the agent reports success before the whole file was
-	// sent.
+	// An agent that reports success before the whole file was sent causes an error.
 	if e, err := answering(frames(wire.TypeEntry, fine, wire.TypeOK, "")).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 9<<20))); !errors.Is(err, ErrLost) {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -102,11 +100,11 @@ func FuzzFiles(f *testing.F) {
 		for _, e := range es {
 			check(e)
 		}
-		const most = 5
-		if e, r, err := answering(answer).Files().Read(ctx, p, 0, most); err == nil {
+		const maxLen = 5
+		if e, r, err := answering(answer).Files().Read(ctx, p, 0, maxLen); err == nil {
 			check(e)
 			b, err := io.ReadAll(r)
-			if len(b) > most || err == nil && !bytes.Contains(answer, []byte{byte(wire.TypeOK), 0, 0}) {
+			if len(b) > maxLen || err == nil && !bytes.Contains(answer, []byte{byte(wire.TypeOK), 0, 0}) {
 				t.Errorf("%d bytes, %v", len(b), err)
 			}
 			r.Close()

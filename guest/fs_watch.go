@@ -10,8 +10,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// changeKinds lists the kinds of change, in the order in which FileChange lists
-// them.
+// changeKinds lists the kinds of change, in the same order as FileChange.
 var changeKinds = [...]brig.ChangeKind{brig.Created, brig.Renamed, brig.ModeSet, brig.Written, brig.Vanished}
 
 // Watch implements brig.Files.

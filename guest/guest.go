@@ -1,7 +1,6 @@
-// Package guest is the host's side of the agent inside a sandbox. A provider
-// that can connect to an agent embeds Guest, which implements processes, files
-// and artifacts. The package treats the agent as compromised: it limits the
-// length of all data, and relies only on the host's clocks and decisions.
+// Package guest is the host's side of the agent inside a sandbox. A provider that can connect to an
+// agent embeds Guest, which implements processes, files and artifacts. The package treats the agent
+// as compromised: it limits the length of all data and relies only on the host's clock and state.
 package guest
 
 import (
@@ -17,17 +16,17 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// ErrLost means that the agent is gone or does not answer. The provider knows
-// whether the sandbox has ended, and why.
+// ErrLost means that the agent has exited or does not respond. The provider determines whether the
+// sandbox has ended, and why.
 var ErrLost = errors.New("the agent in the sandbox does not answer")
 
 // ErrNotReached is an ErrLost for a call that did not reach the agent, so that
 // the requested work was not started.
 var ErrNotReached = fmt.Errorf("%w: it was not reached", ErrLost)
 
-// ErrViolation is an ErrLost for an agent that violated the protocol: it sent a
-// malformed, oversized or unexpected frame. Load makes an agent slow but never
-// causes violations, so the host does not wait.
+// ErrViolation is an ErrLost for an agent that violated the protocol: it sent a malformed,
+// oversized or unexpected frame. Load may slow an agent down but never causes violations, so the
+// host does not wait for such an agent.
 var ErrViolation = fmt.Errorf("%w as the protocol says", ErrLost)
 
 // violation returns an ErrViolation with a description.
@@ -55,13 +54,12 @@ type Guest struct {
 	// Env and Limits are the environment and the limits of the sandbox.
 	Env    map[string]string
 	Limits brig.Limits
-	// Grace, if set, is the time in which the agent must report the end of a
-	// process tree that it has to kill. Afterwards the sandbox counts as lost.
-	// Grace is for sandboxes that are about to end anyway. The default is
-	// AgentTimeout.
+	// Grace, if set, is the maximum time for the agent to kill a process tree and report its end.
+	// Afterwards the sandbox counts as lost. Grace is for sandboxes that are about to end anyway.
+	// The default is AgentTimeout.
 	Grace time.Duration
-	// Done, if set, is closed when the sandbox has ended. Afterwards the host
-	// does not wait for responses from the agent.
+	// Done, if set, is closed when the sandbox ends. Afterwards the host does not wait for
+	// responses from the agent.
 	Done <-chan struct{}
 	// Remote means that the connection to the agent may fail while the sandbox
 	// is healthy.
@@ -116,8 +114,7 @@ func finish(ctx context.Context, r *wire.Reader) error {
 	return endOf(f)
 }
 
-// endOf returns the result in the last frame of a call. It returns an error for
-// any other frame.
+// endOf returns the call's result from its last frame, or an error for any other frame.
 func endOf(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeOK:
@@ -177,13 +174,13 @@ func agentError(payload []byte) error {
 	}
 }
 
-// Ping returns when the agent has answered.
+// Ping waits for a response of the agent.
 func (g *Guest) Ping(ctx context.Context) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpPing})
 }
 
-// Terminate asks all processes and then the agent to end. It returns when the
-// agent has ended, or shortly after grace.
+// Terminate ends all processes and then the agent. It returns when the agent has ended, or shortly
+// after grace.
 func (g *Guest) Terminate(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+500*time.Millisecond)
 	defer cancel()
@@ -197,7 +194,7 @@ const (
 	maxStates    = 4 << 20  // bytes
 )
 
-// Execs returns the executions that the agent has retained.
+// Execs returns the executions whose results the agent retains.
 func (g *Guest) Execs(ctx context.Context) ([]*brig.Execution, error) {
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpExecs})
 	if err != nil {

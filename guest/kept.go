@@ -11,12 +11,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// KeepCarried makes the agent keep a process, or no longer keep it if the note is
-// empty. Store stores the note where the guest cannot see it, or removes it.
+// KeepCarried makes the agent keep a process, or no longer keep it if the note is empty. store
+// writes or removes the note, which must be outside the guest.
 //
-// A kept process always has a note, even if the server dies during the call: the
-// agent would keep a process without a note until the sandbox ends. A note
-// without a process is ignored.
+// A kept process always has a note, even if the server exits during the call. Without a note, the
+// agent would keep the process until the sandbox ends. A note without a process is ignored.
 func (g *Guest) KeepCarried(ctx context.Context, p brig.Process, note []byte, store func(id string, note []byte) error) error {
 	c, ok := p.(*CarriedProcess)
 	if !ok {
@@ -60,8 +59,8 @@ func (b *Notebook) Put(id string, note []byte) error {
 	return b.Write(name, id, note)
 }
 
-// Kept takes over the processes of the notes. It calls ended for those that
-// ended while no server ran.
+// Kept takes over the processes that have notes. It calls ended for the processes that ended while
+// no server was running.
 func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (out []brig.Kept, err error) {
 	entries, err := os.ReadDir(b.Dir)
 	if errors.Is(err, fs.ErrNotExist) {

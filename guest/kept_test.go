@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A server that dies leaves a note without a process, and never a process that is
-// kept without a note. The files are those of earlier versions.
+// A server that exits may leave a note without a process, but never a kept process without a note.
+// The file names are those of earlier versions.
 func TestNoteIsWrittenBeforeProcess(t *testing.T) {
 	dir := t.TempDir()
 	m := (&RemoteHost{}).newInstance(t.Context(), InstanceOptions{ID: "x", Dir: dir})

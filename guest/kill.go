@@ -16,32 +16,28 @@ import (
 )
 
 const (
-	// AgentTimeout is the maximum time that an agent with a pending kill may be
-	// silent before the sandbox counts as lost. Only answers on connections
-	// that were made for the request count. Output does not count: a program
-	// may flood, and an agent that only forwards output does not work. Programs
-	// that use all processors of the sandbox may delay the agent by seconds,
-	// which must not end the sandbox and lose its state.
+	// AgentTimeout is the maximum time that an agent with a pending kill may be silent before the
+	// sandbox counts as lost. Only responses on connections that were opened for the request count.
+	// Output does not count, because an agent that only forwards a program's output does not work.
+	// Programs that use all processors of the sandbox may delay the agent by seconds, which must
+	// not end the sandbox and lose its state.
 	AgentTimeout = 30 * time.Second
-	// treeTimeout is the maximum time for an agent that answers to kill one
-	// process tree. Trees end in milliseconds. An agent that needs this long
-	// does not work, whatever it answers, and the host guarantees the time
-	// limit of an execution.
+	// treeTimeout is the maximum time for a responsive agent to kill one process tree. Trees end in
+	// milliseconds. An agent that needs longer does not work, whatever it responds, and the host
+	// must guarantee the execution's time limit.
 	treeTimeout = 2 * time.Minute
-	// killRetry is the timeout of one kill request, after which the host makes
-	// another one.
+	// killRetry is the timeout of one kill request, after which the host sends another request.
 	killRetry = 10 * time.Second
 	// reconnectDelay is the minimum time for an agent to end a tree if the
 	// connection of the execution broke during the kill.
 	reconnectDelay = 15 * time.Second
-	// exitTimeout is the maximum time for an agent to send the exit of a process
-	// after it has reported the end of the process tree. afterBytes is the
-	// maximum output until then: data in pipes and sockets, and the output that
-	// other holders of the pipes write during the agent's drainPeriod.
+	// exitTimeout is the maximum time from the report that a process tree has ended to the report
+	// of the process's exit. afterBytes is the maximum output between the two reports: buffered
+	// data, and the output of other processes that hold the pipes during the agent's drainPeriod.
 	exitTimeout = time.Minute
 	afterBytes  = 256 << 20
-	// An agent counts as gone if it has closed at least maxCloses connections
-	// in a row without a response, over at least closeTimeout.
+	// An agent counts as lost if it has closed at least maxCloses connections in a row without a
+	// response, over at least closeTimeout.
 	maxCloses    = 8
 	closeTimeout = AgentTimeout
 	// retryPause is the pause between two requests to kill a tree that has not
@@ -51,11 +47,11 @@ const (
 	batchDelay = 2 * time.Millisecond
 )
 
-// ErrAgentGone is an ErrLost for an agent that did not answer in time. The
-// server logs its message as the reason for the end of a sandbox.
+// ErrAgentGone is an ErrLost for an agent that did not respond in time. The server logs its message
+// as the reason for the end of a sandbox.
 var ErrAgentGone = fmt.Errorf("%w, on new connections either, within %v", ErrLost, AgentTimeout)
 
-// errKillFailed is an ErrAgentGone for an agent that answers but does not kill.
+// errKillFailed is an ErrAgentGone for an agent that responds but does not end a process tree.
 var errKillFailed = fmt.Errorf("%w: it answers, but did not end a process tree within %v", ErrAgentGone, treeTimeout)
 
 // errAgentCloses is an ErrAgentGone for an agent that accepts connections but
@@ -67,22 +63,21 @@ var errAgentCloses = fmt.Errorf("%w: it closes every connection", ErrAgentGone)
 var errNoExit = fmt.Errorf("%w: the exit of a process that it has killed does not come", ErrAgentGone)
 
 // killTimeouts are the time limits of a kill. Tests use shorter limits.
-type killTimeouts struct{ agent, tree, again, rest, broken, exit, closes time.Duration }
+type killTimeouts struct{ agent, tree, retry, rest, broken, exit, closes time.Duration }
 
 func (g *Guest) killTimeouts() killTimeouts {
 	if g.Grace > 0 {
-		return killTimeouts{agent: g.Grace, tree: g.Grace, again: g.Grace, rest: g.Grace, broken: g.Grace, exit: g.Grace, closes: g.Grace}
+		return killTimeouts{agent: g.Grace, tree: g.Grace, retry: g.Grace, rest: g.Grace, broken: g.Grace, exit: g.Grace, closes: g.Grace}
 	}
 	if g.test != nil {
 		return *g.test
 	}
-	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, again: killRetry, rest: retryPause, broken: reconnectDelay, exit: exitTimeout, closes: closeTimeout}
+	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, retry: killRetry, rest: retryPause, broken: reconnectDelay, exit: exitTimeout, closes: closeTimeout}
 }
 
-// killBatcher collects the process trees to kill, and sends those that end together
-// to the agent in one call. The trees compete with the agent for a processor,
-// and separate calls would make the agent read, answer and search once for each
-// tree.
+// killBatcher collects the process trees to kill, and sends those that end together to the agent in
+// one call. The trees compete with the agent for CPU time, and separate calls would make the agent
+// search for processes once per tree.
 type killBatcher struct {
 	mu   sync.Mutex // guards the field below
 	next *killCall  // not sent yet
@@ -95,8 +90,8 @@ type killCall struct {
 	err  error
 }
 
-// killTree makes the agent kill the process tree of an execution. It returns
-// when the agent reports that all processes of the tree are gone.
+// killTree makes the agent kill the process tree of an execution. It returns when the agent reports
+// that all processes of the tree have ended.
 func (g *Guest) killTree(ctx context.Context, id string) error {
 	g.kills.mu.Lock()
 	c := g.kills.next
@@ -123,7 +118,7 @@ func (g *Guest) send(c *killCall) {
 	g.kills.mu.Lock()
 	g.kills.next = nil
 	g.kills.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), g.killTimeouts().again) //nolint:forbidigo // for many callers
+	ctx, cancel := context.WithTimeout(context.Background(), g.killTimeouts().retry) //nolint:forbidigo // for many callers
 	defer cancel()
 	// Agents of earlier versions read only the first id. The callers with other
 	// ids retry.
@@ -132,7 +127,7 @@ func (g *Guest) send(c *killCall) {
 }
 
 // treeKill is the kill of the process tree of an execution or a process. The host repeats the
-// request until the tree is gone or the agent counts as gone.
+// request until the tree has ended or the agent counts as lost.
 type treeKill struct {
 	once sync.Once
 	ctx  context.Context // ends when no caller waits for the tree's end
@@ -154,7 +149,7 @@ func newTreeKill(ctx context.Context) *treeKill {
 	return f
 }
 
-// recordAlive records that the agent has just answered.
+// recordAlive records that the agent has just responded.
 func (f *treeKill) recordAlive() {
 	f.alive.Store(time.Now().UnixNano())
 	f.closed = 0
@@ -192,7 +187,7 @@ func (f *treeKill) stopped(err error) error {
 	return err
 }
 
-// unanswered records the error of a request that was not answered.
+// unanswered records the error of a request without a response.
 func (f *treeKill) unanswered(err error) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		f.closed = 0 // the agent did not just close the connection
@@ -204,8 +199,7 @@ func (f *treeKill) unanswered(err error) {
 	f.closed++
 }
 
-// goneError returns the reason why the agent counts as gone, or nil if the kill
-// has not failed.
+// goneError returns the reason why the agent counts as lost, or nil if the kill has not failed.
 func (f *treeKill) goneError() error {
 	select {
 	case <-f.over:
@@ -215,9 +209,9 @@ func (f *treeKill) goneError() error {
 	}
 }
 
-// kill makes the agent kill the process tree, and repeats the request as
-// needed. It returns when the agent has reported that the tree is gone, when
-// the agent counts as gone, or when all callers have stopped waiting.
+// kill makes the agent kill the process tree, and repeats the request as needed. It returns when
+// the agent has reported the end of the tree, when the agent counts as lost, or when all callers
+// have stopped waiting.
 func (x *exec) kill() {
 	x.treeKill.once.Do(func() {
 		f := x.treeKill
@@ -235,8 +229,8 @@ func (x *exec) kill() {
 	<-x.treeKill.over
 }
 
-// expectExit waits for the exit of an execution whose tree is gone. If the exit
-// does not arrive in time, it closes the connection.
+// expectExit waits for the exit report of an execution whose tree has ended. If the exit does not
+// arrive in time, it closes the connection.
 func (x *exec) expectExit(rest time.Duration) {
 	for pause(x.treeKill.ctx, rest) {
 		if x.after.goneError() != nil {
@@ -246,10 +240,9 @@ func (x *exec) expectExit(rest time.Duration) {
 	}
 }
 
-// postKillLimit limits the data and the time on an execution's connection after its
-// process tree is gone. The time limit counts only the time during which the
-// reader waits for the agent, not the time during which the caller processes
-// the output.
+// postKillLimit limits the data and the time on an execution's connection after its process tree
+// has ended. Only the time during which the reader waits for the agent counts, not the time during
+// which the caller processes the output.
 type postKillLimit struct {
 	mu      sync.Mutex    // guards the fields below
 	time    time.Duration // maximum waiting time of the reader; 0 before begin
@@ -285,8 +278,7 @@ func (a *postKillLimit) received(n int) {
 	a.waiting = time.Time{}
 }
 
-// goneError returns the reason why the agent counts as gone, or nil if it does
-// not count as gone.
+// goneError returns the reason why the agent counts as lost, or nil otherwise.
 func (a *postKillLimit) goneError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -315,8 +307,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// runTreeKill kills a process tree, and returns nil when the agent reports that
-// the tree is gone. broken means that the connection of the execution broke.
+// runTreeKill kills a process tree, and returns nil when the agent reports that the tree has ended.
+// broken means that the connection of the execution broke.
 func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 	p := g.killTimeouts()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -332,7 +324,7 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 	}
 	f.start(p)
 	for begin := time.Unix(0, f.began.Load()); ; {
-		kctx, kcancel := context.WithTimeout(ctx, p.again)
+		kctx, kcancel := context.WithTimeout(ctx, p.retry)
 		err := g.killTree(kctx, id)
 		kcancel()
 		switch {
@@ -351,8 +343,8 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 			if g.Grace > 0 {
 				break
 			}
-			// The agent may be slow with trees. Give it the rest of its time to
-			// answer a ping.
+			// The agent may be slow with trees. Allow the agent its remaining time to respond to a
+			// ping.
 			pctx, pcancel := context.WithTimeout(ctx, max(p.rest, p.agent-f.timeSinceAnswer()))
 			err = g.Ping(pctx)
 			pcancel()

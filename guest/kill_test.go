@@ -23,7 +23,7 @@ func agentOf(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 		calls.Done()
 		calls.Wait()
 	})
-	times := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, again: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
+	times := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, retry: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
 	return &Guest{test: times, Dial: func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		calls.Go(func() {
@@ -84,7 +84,7 @@ func TestKillsAreBatched(t *testing.T) {
 			_ = wire.Write(c, wire.TypeOK, nil)
 		}
 	})
-	g.test.again = time.Minute
+	g.test.retry = time.Minute
 	ctx, disconnect := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for i := range n {
@@ -101,8 +101,8 @@ func TestKillsAreBatched(t *testing.T) {
 	}
 }
 
-// The behavior of an agent determines whether its sandbox is ended.
-func TestKillTimeouts(t *testing.T) {
+// A sandbox is ended or kept depending on how its agent behaves during a kill.
+func TestKillEndsOnlyBrokenAgents(t *testing.T) {
 	ok := func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) }
 	exit := func(c net.Conn) { _ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{Signal: 9}) }
 	for name, how := range map[string]struct {
@@ -210,8 +210,8 @@ func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
 	}
 }
 
-// Kill of a process repeats a request that the agent does not answer in time, and reports
-// an agent that does not end the process.
+// Process.Kill repeats a request without a timely response, and returns an error if the agent does
+// not end the process.
 func TestProcessKillIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		works bool // the agent answers after a while

@@ -9,13 +9,13 @@ import (
 	"github.com/brig-run/brig/internal/journal"
 )
 
-// LogFile is the name of the journal that a sandbox's supervisor writes on this
-// host. It implements the methods of brig.Instance that concern the log, and
-// brig.LogFollower. The log of a supervisor on another host is read and appended
-// by orders (see SupervisedInstance).
+// LogFile is the name of the journal that a sandbox's supervisor writes on this host. It implements
+// the methods of brig.Instance that concern the log, and brig.LogFollower. The log of a supervisor
+// on another host is read and appended with requests to the supervisor (see SupervisedInstance).
 type LogFile string
 
-// Log implements brig.Instance. The supervisor may write at the same time.
+// Log implements brig.Instance. It appends to the journal, and may be called while the supervisor
+// writes to the same file.
 func (l LogFile) Log(p []byte) error {
 	return journal.Append(string(l), p)
 }

@@ -28,12 +28,12 @@ func WaitSelfEnd(ctx context.Context, res *brig.Result, done <-chan struct{}) bo
 	}
 }
 
-// retryMain is the pause before ask is called again in AwaitMain.
+// retryMain is the pause before AwaitMain calls ask again.
 const retryMain = time.Second
 
-// AwaitMain waits for the end of a main program that the sandbox outlives. Ask
-// waits for it too, and fails while the sandbox cannot be reached. AwaitMain then
-// calls it again, unless the sandbox has ended.
+// AwaitMain waits for the end of the main program of a sandbox that outlives it. The function ask
+// waits for the program, and fails while the sandbox is unreachable. After a failure AwaitMain
+// calls ask again, unless the sandbox has ended.
 func (g *Guest) AwaitMain(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()

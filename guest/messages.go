@@ -13,23 +13,21 @@ import (
 // longer message ends the channel.
 const maxMessage = 64 * brig.MiB
 
-// freeMessages is the size of a message buffer, in bytes, that no budget is charged
-// for.
+// freeMessages is the maximum size of a message buffer, in bytes, that is not charged to a budget.
 const freeMessages = 256 << 10
 
-// messageBuffer holds the messages of a process that its caller has not received yet,
-// and the beginning of one that is incomplete. The code of a guest determines its size,
-// so a buffer larger than freeMessages is charged to a budget. While a buffer grows, its
-// former array is not charged.
+// messageBuffer holds the messages of a process that have not been received yet, and the beginning
+// of an incomplete message. The code of a guest determines its size, so a buffer larger than
+// freeMessages is charged to a budget. While a buffer grows, its former array is not charged.
 type messageBuffer struct {
-	mu       sync.Mutex // guards the fields below
-	data     []byte
-	begin    int // index in data of the first byte that was not received
-	searched int // length of the prefix after begin that contains no line feed
-	budget   brig.MessageBudget
-	charged  int
-	taken    bool // the charge is for the line that was returned last
-	closed   bool
+	mu          sync.Mutex // guards the fields below
+	data        []byte
+	begin       int // index in data of the first byte that was not received
+	searched    int // length of the prefix after begin that contains no line feed
+	budget      brig.MessageBudget
+	charged     int
+	lineCharged bool // the charge is for the line that was returned last
+	closed      bool
 }
 
 // limit sets the budget for all messages that the buffer holds from now on.
@@ -65,14 +63,14 @@ func (b *messageBuffer) add(p []byte) error {
 	return nil
 }
 
-// makeRoom makes room for n bytes after the unread ones, and reports whether the budget
-// allows it. The caller holds b.mu.
+// makeRoom makes room for n bytes after the unread data, and reports whether the budget allows it.
+// The caller holds b.mu.
 func (b *messageBuffer) makeRoom(unread, n int) bool {
 	if unread+n <= cap(b.data) {
 		b.data, b.begin = append(b.data[:0], b.data[b.begin:]...), 0
 		return true
 	}
-	// The buffer becomes twice as large as its content, unless that is beyond the budget.
+	// The buffer grows to twice the size of its content if the budget allows it.
 	size := min(2*(unread+n), maxMessage)
 	if unread+n <= freeMessages {
 		size = min(size, freeMessages)
@@ -86,7 +84,7 @@ func (b *messageBuffer) makeRoom(unread, n int) bool {
 	return true
 }
 
-// smallStep is by how much a buffer grows at least, in bytes.
+// smallStep is the minimum growth of a buffer, in bytes.
 const smallStep = 1 << 20
 
 // charge charges the missing bytes for a buffer of the given size, and reports whether the budget
@@ -120,22 +118,23 @@ func (b *messageBuffer) line() (line []byte, ok bool) {
 	}
 	i += b.searched
 	line, b.begin, b.searched = unread[:i:i], b.begin+i+1, 0
-	// The caller may not return soon, so a large array is for its line only.
+	// The caller may hold the line for a long time, so move the rest of the data out of a large
+	// array.
 	if rest := b.data[b.begin:]; cap(b.data) > freeMessages && len(rest) <= freeMessages {
-		b.data, b.begin, b.taken = bytes.Clone(rest), 0, true
+		b.data, b.begin, b.lineCharged = bytes.Clone(rest), 0, true
 	}
 	return line, true
 }
 
-// settle returns the charge for a line that is not valid anymore. The caller holds b.mu.
+// settle refunds the charge for a line that is no longer valid. The caller holds b.mu.
 func (b *messageBuffer) settle() {
-	if b.taken {
-		b.taken = false
+	if b.lineCharged {
+		b.lineCharged = false
 		b.refund()
 	}
 }
 
-// unread returns a copy of the data that was not received yet.
+// unread returns a copy of the data that has not been received yet.
 func (b *messageBuffer) unread() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +150,7 @@ func (b *messageBuffer) close() {
 
 // release makes the buffer unusable. The caller holds b.mu.
 func (b *messageBuffer) release() {
-	b.closed, b.taken, b.data, b.begin, b.searched = true, false, nil, 0, 0
+	b.closed, b.lineCharged, b.data, b.begin, b.searched = true, false, nil, 0, 0
 	b.refund()
 }
 

@@ -44,8 +44,8 @@ func sendPart(b *messageBuffer, size int) error {
 	return nil
 }
 
-// TestMessageBudget verifies that a buffer charges a budget for its size and returns it
-// when the message was received, when the buffer is closed, and after an error.
+// TestMessageBudget verifies that a buffer is charged to its budget, and that the charge is
+// refunded when the message was received, when the buffer is closed, and after an error.
 func TestMessageBudget(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {

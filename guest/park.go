@@ -10,15 +10,14 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// parkTimeout is the maximum time for an interpreter to take its new descriptors.
-// The agent gives up earlier.
+// parkTimeout is the maximum time for an interpreter to take its new descriptors. The agent's own
+// timeout is shorter.
 const parkTimeout = 10 * time.Second
 
-// Park replaces the descriptors of an interpreter, which belong to the host, by
-// descriptors that the agent holds. Its sandbox can then be saved. Tell sends
-// the interpreter the order to take the pipes in a directory of the guest. After
-// an error p is unchanged, unless the agent was lost. The error is NotFound if the
-// interpreter has ended. Output of p that was not read is lost.
+// Park replaces the descriptors of an interpreter, which belong to the host, by descriptors that
+// the agent holds. Its sandbox can then be saved. The function tell requests that the interpreter
+// open the pipes in a directory of the guest. After an error p is unchanged, unless the agent was
+// lost. The error is NotFound if the interpreter has ended. Output of p that was not read is lost.
 func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*CarriedProcess, error) {
 	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
@@ -42,19 +41,19 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	if err := json.Unmarshal(f.Payload, &parking); err != nil {
 		return nil, malformed("parking", err)
 	}
-	// An interpreter that ends now may not take the order. The agent then
-	// answers as soon as it knows of the end.
-	told := tell(parking.Dir)
+	// An interpreter that is exiting may ignore the request. The agent then responds as soon as it
+	// detects the exit.
+	tellErr := tell(parking.Dir)
 	if f, err = r.Read(); err != nil {
-		return nil, cmp.Or(told, causeOrFailure(ctx, err))
+		return nil, cmp.Or(tellErr, causeOrFailure(ctx, err))
 	}
 	if f.Type == wire.TypeError {
 		err = parkError(f.Payload)
 	} else {
 		err = endOf(f)
 	}
-	if told != nil && brig.KindOf(err) != brig.NotFound {
-		err = told
+	if tellErr != nil && brig.KindOf(err) != brig.NotFound {
+		err = tellErr
 	}
 	if err != nil {
 		return nil, err
@@ -62,8 +61,8 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	return g.ReattachCarried(ctx, p.id)
 }
 
-// parkError returns an agent's error, which is NotFound if the interpreter has ended.
-// Agents of earlier versions reject the call, which is another error.
+// parkError returns an agent's error, which is NotFound if the interpreter has ended. Agents of
+// earlier versions reject the call with another error.
 func parkError(payload []byte) error {
 	err := agentError(payload)
 	var e wire.Error

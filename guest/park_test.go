@@ -11,16 +11,16 @@ import (
 )
 
 // The error of Park is NotFound only if the agent reports that the interpreter has ended, even if
-// the host could not ask the interpreter to park. The error of an earlier agent that rejects the
-// call reports nothing about the interpreter.
+// the host could not send the request to the interpreter. An error of an earlier agent that rejects
+// the call does not imply that the interpreter has ended.
 func TestParkReportsEndedInterpreter(t *testing.T) {
 	closed := errors.New("its channel is closed")
 	for _, c := range []struct {
-		name   string
-		begun  bool // the agent answers only after it has made pipes
-		answer string
-		told   error
-		want   brig.Kind
+		name    string
+		begun   bool // the agent answers only after it has made pipes
+		answer  string
+		tellErr error
+		want    brig.Kind
 	}{
 		{"it had ended before", false, "not_found", nil, brig.NotFound},
 		{"it ends meanwhile", true, "not_found", nil, brig.NotFound},
@@ -45,7 +45,7 @@ func TestParkReportsEndedInterpreter(t *testing.T) {
 				}()
 				return ours, nil
 			}}
-			_, err := g.Park(t.Context(), &Process{program: program{id: "x"}}, func(string) error { return c.told })
+			_, err := g.Park(t.Context(), &Process{program: program{id: "x"}}, func(string) error { return c.tellErr })
 			if brig.KindOf(err) != c.want {
 				t.Errorf("Park = %v, of kind %v, want %v", err, brig.KindOf(err), c.want)
 			}

@@ -112,14 +112,13 @@ func (p *Process) Send(message []byte) error {
 // Receive implements brig.Process.
 func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive() }
 
-// ReceiveRest is like Receive, for the output that follows the last message. It returns
-// io.EOF when every process that holds the output has closed it, or at the
-// deadline.
+// ReceiveRest is like Receive, for the output that follows the last message. It returns io.EOF when
+// all processes have closed the output, or at the deadline.
 func (p *Process) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	return p.stream.receiveRest(deadline)
 }
 
-// LimitMessages sets the budget for the messages that were not received yet.
+// LimitMessages sets the budget for messages that have not been received yet.
 func (p *Process) LimitMessages(b brig.MessageBudget) { p.stream.pending.limit(b) }
 
 // Stdin implements brig.Process.
@@ -154,7 +153,7 @@ func (p *Process) Descriptors(f func(fds []int) error) error {
 	defer p.stream.endUse()
 	stdin := syscall.Conn(p.stdin)
 	if controlFD(stdin, func(int) error { return nil }) != nil {
-		// The input is closed. Pass a descriptor without a reader in its place.
+		// The input is closed, so pass a descriptor without a reader instead.
 		none, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -182,8 +181,8 @@ func controlFD(c syscall.Conn, f func(fd int) error) error {
 	return ferr
 }
 
-// Reattach takes over a process by its descriptors. It takes ownership of the
-// descriptors, even if it returns an error.
+// Reattach takes over a process by its descriptors. It takes ownership of the descriptors even on
+// error.
 func (g *Guest) Reattach(id string, pid int, plain bool, fds []int) (*Process, error) {
 	if len(fds) != len(fdset{})+1 {
 		for _, fd := range fds {

@@ -67,8 +67,8 @@ func (p *program) Signal(ctx context.Context, name string) error {
 	return p.g.callWithoutResult(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
 }
 
-// Kill implements brig.Process. It repeats the request until the process tree is gone,
-// and returns ErrAgentGone if the agent does not end it.
+// Kill implements brig.Process. It repeats the request until the process tree has ended, and
+// returns ErrAgentGone if the agent does not end the tree.
 func (p *program) Kill(ctx context.Context) error {
 	f := newTreeKill(ctx)
 	defer f.stop()

@@ -43,8 +43,7 @@ var errClosed = errors.New("the outpost is closed")
 // openTimeout is the maximum time for a supervisor's first response.
 const openTimeout = 30 * time.Second
 
-// pendingStream is a stream that is being opened. All callers that need a stream
-// share it.
+// pendingStream is a stream that is being opened. All callers share it.
 type pendingStream struct {
 	done chan struct{}
 	err  error // valid once done is closed
@@ -162,13 +161,13 @@ func (o *RemoteHost) sendHeartbeats(m *wire.Mux) {
 // readGreeting reads the supervisor's greeting byte by byte, because the data after
 // it belongs to the mux.
 func readGreeting(r io.Reader) error {
-	var said strings.Builder
+	var greeting strings.Builder
 	b := make([]byte, 1)
-	for !strings.HasSuffix(said.String(), wire.Reached) {
-		if _, err := io.ReadFull(r, b); err != nil || said.Len() > 4096 {
-			return fmt.Errorf("no supervisor there: %w; it said %q", errors.Join(err, io.ErrUnexpectedEOF), said.String())
+	for !strings.HasSuffix(greeting.String(), wire.Reached) {
+		if _, err := io.ReadFull(r, b); err != nil || greeting.Len() > 4096 {
+			return fmt.Errorf("no supervisor there: %w; it said %q", errors.Join(err, io.ErrUnexpectedEOF), greeting.String())
 		}
-		said.Write(b)
+		greeting.Write(b)
 	}
 	return nil
 }
@@ -193,15 +192,14 @@ func (o *RemoteHost) Close() error {
 	return nil
 }
 
-// openOrder opens a connection and sends an order on it. The connection closes
-// when ctx ends.
-func (o *RemoteHost) openOrder(ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
-	return o.openOrderFrom(ctx, ctx, w)
+// openRequest opens a connection and sends a request on it. The connection closes when ctx ends.
+func (o *RemoteHost) openRequest(ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
+	return o.openRequestFrom(ctx, ctx, w)
 }
 
-// openOrderFrom is openOrder for a connection that outlives the context in which it is
+// openRequestFrom is like openRequest, for a connection that outlives the context in which it is
 // opened.
-func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
+func (o *RemoteHost) openRequestFrom(dial, ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
 	c, err := o.Dial(dial)
 	if err != nil {
 		return nil, nil, err
@@ -216,9 +214,9 @@ func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.SupervisorR
 	return c, end, nil
 }
 
-// sendOrder sends an order that returns only success or an error.
-func (o *RemoteHost) sendOrder(ctx context.Context, w wire.SupervisorRequest) error {
-	c, end, err := o.openOrder(ctx, w)
+// sendRequest sends a request whose response is only success or an error.
+func (o *RemoteHost) sendRequest(ctx context.Context, w wire.SupervisorRequest) error {
+	c, end, err := o.openRequest(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -261,7 +259,7 @@ func frameError(f wire.Frame) error {
 
 // States returns the states of the existing instances.
 func (o *RemoteHost) States(ctx context.Context) ([]wire.State, error) {
-	c, end, err := o.openOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorList})
+	c, end, err := o.openRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorList})
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +301,7 @@ func decodeState(f wire.Frame) (s wire.State, err error) {
 // Destroy ends an instance and removes all of its data. It returns nil if the
 // instance does not exist.
 func (o *RemoteHost) Destroy(ctx context.Context, id brig.ID) error {
-	err := o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: string(id)})
+	err := o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: string(id)})
 	if brig.KindOf(err) == brig.NotFound {
 		return nil
 	}
@@ -312,5 +310,5 @@ func (o *RemoteHost) Destroy(ctx context.Context, id brig.ID) error {
 
 // Quit ends the supervisor if it has no instances.
 func (o *RemoteHost) Quit(ctx context.Context) error {
-	return o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorQuit})
+	return o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorQuit})
 }

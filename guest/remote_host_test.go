@@ -44,7 +44,7 @@ func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
 	return o
 }
 
-func TestRemoteHostAnswers(t *testing.T) {
+func TestRemoteHostResponses(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer func(c net.Conn)
 		want   brig.Kind
@@ -68,7 +68,7 @@ func TestRemoteHostAnswers(t *testing.T) {
 
 // A supervisor's list of instances is limited in bytes. The control is a list
 // that fits.
-func TestRemoteHostLongList(t *testing.T) {
+func TestRemoteHostLimitsStates(t *testing.T) {
 	for size, want := range map[int]brig.Kind{100: "", 900 << 10: brig.ConnectionFailed} {
 		var sent atomic.Int64
 		o := newTestRemoteHost(t, func(c net.Conn) {
@@ -87,16 +87,16 @@ func TestRemoteHostLongList(t *testing.T) {
 }
 
 // The server does not send data to a program that is not a supervisor.
-func TestRemoteHostGreeting(t *testing.T) {
-	for _, said := range []string{"", "command not found\n", strings.Repeat("x", 1<<20)} {
+func TestRemoteHostChecksGreeting(t *testing.T) {
+	for _, greeting := range []string{"", "command not found\n", strings.Repeat("x", 1<<20)} {
 		o := &RemoteHost{Label: "there", Open: func(context.Context) (io.ReadWriteCloser, error) {
 			return struct {
 				io.Reader
 				io.WriteCloser
-			}{strings.NewReader(said), nopCloser{io.Discard}}, nil
+			}{strings.NewReader(greeting), nopCloser{io.Discard}}, nil
 		}}
 		if _, err := o.States(t.Context()); brig.KindOf(err) != brig.ConnectionFailed {
-			t.Errorf("%.20q: %v", said, err)
+			t.Errorf("%.20q: %v", greeting, err)
 		}
 	}
 	refused := errors.New("refused")
@@ -111,7 +111,7 @@ func TestRemoteHostGreeting(t *testing.T) {
 func TestUnreachableHostKeepsInstance(t *testing.T) {
 	var stopped atomic.Bool
 	remote := newTestRemoteHost(t, func(c net.Conn) {
-		// The only order that could arrive is the order to stop the instance.
+		// Only the request to stop the instance could arrive here.
 		stopped.Store(true)
 		_ = wire.Write(c, wire.TypeOK, nil)
 	})
@@ -132,8 +132,8 @@ func TestUnreachableHostKeepsInstance(t *testing.T) {
 	}
 }
 
-// A reattached instance has the lease that its supervisor reports. It is not
-// given up earlier when it cannot be reached for a moment.
+// A reattached instance has the lease that its supervisor reports. A brief loss of the connection
+// does not shorten the lease.
 func TestAttachKeepsLease(t *testing.T) {
 	remote := newTestRemoteHost(t, func(c net.Conn) {
 		_ = wire.WriteJSON(c, wire.TypeState, wire.State{ID: "x", LeaseMS: time.Hour.Milliseconds()})
@@ -166,8 +166,7 @@ func TestAttachKeepsLease(t *testing.T) {
 	}
 }
 
-// An instance that its supervisor reports as gone has ended, although its exit
-// is unknown.
+// An instance that its supervisor no longer has is recorded as ended, although its exit is unknown.
 func TestDestroyWithoutExit(t *testing.T) {
 	o := newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
 	m := o.newInstance(t.Context(), InstanceOptions{ID: "x", Dir: t.TempDir()})

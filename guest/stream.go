@@ -21,17 +21,16 @@ import (
 // read at a time.
 const pipeCapacity = 64 << 10
 
-// stream reads a process's output and messages in the order in which they were
-// written, as far as the order is known. Data that is in the pipes when a
-// message arrives was either written before the message or comes from other
-// processes that are still running: a driver waits after a message until the host has
-// received it. Drivers of earlier versions do not wait, and send a line with a position,
-// "=12,0", before a message. The position is the number of unread bytes in each
-// output when the message was sent. The stream returns that much output, then
-// the message, then later output.
+// stream reads a process's output and messages in the order in which they were written, as far as
+// that order can be determined. Data that is in the pipes when a message arrives was either written
+// before the message or comes from other running processes, because a driver waits after a message
+// until the host has received it. Drivers of earlier versions do not wait, and send a line with a
+// position, "=12,0", before a message. The position is the number of unread bytes in each output
+// when the message was sent. The stream returns that much output, then the message, then later
+// output.
 //
-// It polls its descriptors itself. With a goroutine for each descriptor, a
-// message could overtake the output before it.
+// It polls its descriptors itself. With a goroutine for each descriptor, a message could overtake
+// the output before it.
 type stream struct {
 	stdout, stderr, control int
 	wake                    int // an eventfd, signalled by disconnect and close
@@ -113,8 +112,8 @@ func (s *stream) receive() (brig.From, []byte, error) {
 			return 0, nil, io.EOF
 		}
 		if s.ctlEnd && !s.plain {
-			// The output of the processes that the program left behind has no
-			// known end, so return only the available output.
+			// Processes that the program left behind may write indefinitely, so return only the
+			// available output.
 			s.drained, s.place = [2]bool{}, noPosition
 			if from, p := s.readEarlierOutput(); p != nil {
 				return from, p, nil
@@ -182,8 +181,8 @@ func (s *stream) line() bool {
 // line.
 var noPosition = [2]int{pipeCapacity, pipeCapacity}
 
-// parsePosition parses a line with the position of the next message. A process
-// that sends a wrong position only disorders its own output.
+// parsePosition parses a line with the position of the next message. A process that sends a wrong
+// position only reorders its own output.
 func parsePosition(line []byte) (place [2]int, ok bool) {
 	marked, ok := bytes.CutPrefix(line, []byte("="))
 	if !ok {
@@ -251,9 +250,8 @@ func (s *stream) wait() (brig.From, []byte, error) {
 	}
 	if fds[1].Revents != 0 {
 		if s.plain {
-			// The process has exited, but processes that it left behind may
-			// continue to write. This also takes the signal of a close, which has
-			// set closed before.
+			// The process has exited, but processes that it left behind may continue to write. This
+			// may also consume the wake-up of a close, which has already set closed.
 			_, _ = unix.Read(s.wake, make([]byte, 8))
 		}
 		s.mu.Lock()

@@ -117,9 +117,8 @@ func TestStreamOrder(t *testing.T) {
 	}
 }
 
-// All output before a message is received before it, whatever its size. Output
-// in excess of a pipe's capacity must have been read before the message was
-// sent.
+// Output that was written before a message is received first, whatever its size. Output in excess
+// of a pipe's capacity must have been read before the message was sent.
 func TestStreamLargeOutput(t *testing.T) {
 	s, f := streams(t)
 	const n = 5 * pipeCapacity
@@ -151,7 +150,7 @@ func TestStreamLargeOutput(t *testing.T) {
 }
 
 // A program that writes without a pause does not delay its messages.
-func TestStreamFlood(t *testing.T) {
+func TestStreamFloodDoesNotDelayMessages(t *testing.T) {
 	s, f := streams(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -199,7 +198,7 @@ func TestStreamFlood(t *testing.T) {
 
 // The channel ends when the program has ended, even if its children keep it
 // open. The program's remaining output is received first.
-func TestStreamDisconnect(t *testing.T) {
+func TestStreamEndsWithProgram(t *testing.T) {
 	s, f := streams(t)
 	f.out("last words")
 	f.message("m\n")
@@ -224,7 +223,7 @@ func TestStreamDisconnect(t *testing.T) {
 	f.closeAll()
 }
 
-func TestStreamClose(t *testing.T) {
+func TestStreamCloseEndsReceive(t *testing.T) {
 	for range 50 {
 		s, f := streams(t)
 		got := make(chan error)

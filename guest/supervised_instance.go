@@ -19,14 +19,14 @@ import (
 	"github.com/brig-run/brig/internal/supervise"
 )
 
-// SupervisedInstance is the server's handle of a supervisor's machine. It
-// implements brig.Instance except the handle, the notes and the enforcement.
+// SupervisedInstance is the server's handle of a supervisor's machine. It implements brig.Instance
+// except for the handle, the notes and the enforcement.
 type SupervisedInstance struct {
 	Guest // its processes, files and trees
 
 	o  *RemoteHost
 	id brig.ID
-	// dir contains the server's own data about the instance.
+	// dir is the directory with the server's own data about the instance.
 	dir    string
 	plain  bool
 	skew   time.Duration // how far the remote clock is ahead, or slightly less
@@ -94,7 +94,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 		w.Main = m.Guest.request("main", *spec.Command, brig.IO{})
 	}
 	// The connection stays open while the instance and this server exist.
-	c, end, err := o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
+	c, end, err := o.openRequestFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 
 // createFailed returns the error for an instance that could not be created.
 func (o *RemoteHost) createFailed(err error) error {
-	if _, told := errors.AsType[*brig.Error](err); told || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if _, isReported := errors.AsType[*brig.Error](err); isReported || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return brig.Errorf(brig.CreationFailed, "%s made no sandbox", o.Label).
@@ -135,9 +135,8 @@ func (o *RemoteHost) createFailed(err error) error {
 // longestLease is the maximum lease that is accepted from a supervisor.
 const longestLease = 366 * 24 * time.Hour
 
-// Attach finds an existing instance. It uses the lease that the supervisor
-// reports, or otherwise the given one. It returns NotFound if the supervisor
-// does not know the instance.
+// Attach finds an existing instance. It uses the lease that the supervisor reports, or the given
+// lease if the report has none. It returns NotFound if the supervisor does not have the instance.
 func (o *RemoteHost) Attach(ctx context.Context, k InstanceOptions, lease time.Time) (*SupervisedInstance, error) {
 	m := o.newInstance(ctx, k)
 	m.lease = lease
@@ -151,8 +150,7 @@ func (o *RemoteHost) Attach(ctx context.Context, k InstanceOptions, lease time.T
 		r, end, s, err = m.watch(ctx)
 	}
 	if brig.KindOf(err) == brig.NotFound {
-		// The server that removed the instance may have died before it removed
-		// the directory.
+		// The server that removed the instance may have exited before it removed the directory.
 		err = errors.Join(err, os.RemoveAll(m.dir))
 	}
 	if err != nil {
@@ -166,8 +164,8 @@ func (o *RemoteHost) Attach(ctx context.Context, k InstanceOptions, lease time.T
 	return m, nil
 }
 
-// update applies a supervisor's report about the instance. The reported time is
-// always slightly old.
+// update applies a supervisor's report about the instance. The reported time is always slightly in
+// the past.
 func (m *SupervisedInstance) update(s wire.State) {
 	m.plain = s.Plain
 	m.skew = time.UnixMilli(s.NowMS).Sub(time.Now().Truncate(time.Millisecond))
@@ -290,7 +288,7 @@ func (m *SupervisedInstance) Start(ctx context.Context, id string, cmd brig.Comm
 	return m.Guest.StartCarried(ctx, id, cmd, s)
 }
 
-// notebook returns the notes of processes, each of which is the content of a file.
+// notebook returns the Notebook of the instance, which stores each note in a file.
 func (m *SupervisedInstance) notebook() *Notebook {
 	return &Notebook{
 		Dir: filepath.Join(m.dir, "kept"), Names: base32.HexEncoding, Read: os.ReadFile,
@@ -322,7 +320,7 @@ func (m *SupervisedInstance) Bind(ctx context.Context, spec brig.Spec, lease tim
 		m.Guest.Env, m.Guest.Limits = env, limits
 		return err
 	}
-	if err := m.o.sendOrder(ctx, m.leaseOrder(lease, !spec.Ephemeral)); err != nil {
+	if err := m.o.sendRequest(ctx, m.leaseRequest(lease, !spec.Ephemeral)); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -331,28 +329,28 @@ func (m *SupervisedInstance) Bind(ctx context.Context, spec brig.Spec, lease tim
 	return nil
 }
 
-func (m *SupervisedInstance) leaseOrder(lease time.Time, own bool) wire.SupervisorRequest {
+func (m *SupervisedInstance) leaseRequest(lease time.Time, untethered bool) wire.SupervisorRequest {
 	m.mu.Lock()
 	m.lease = lease
 	m.mu.Unlock()
-	return wire.SupervisorRequest{Op: wire.SupervisorLease, ID: string(m.id), LeaseMS: max(time.Until(lease).Milliseconds(), 0), Own: own}
+	return wire.SupervisorRequest{Op: wire.SupervisorLease, ID: string(m.id), LeaseMS: max(time.Until(lease).Milliseconds(), 0), Own: untethered}
 }
 
 // StartMain implements brig.Instance.
 func (m *SupervisedInstance) StartMain(ctx context.Context, linger bool) error {
-	return m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
+	return m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
 }
 
 // WaitMain implements brig.Instance.
 func (m *SupervisedInstance) WaitMain(ctx context.Context) error {
 	return m.Guest.AwaitMain(ctx, func() error {
-		return m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: string(m.id)})
+		return m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: string(m.id)})
 	})
 }
 
 // Extend implements brig.Instance.
 func (m *SupervisedInstance) Extend(ctx context.Context, lease time.Time) error {
-	return m.o.sendOrder(ctx, m.leaseOrder(lease, false))
+	return m.o.sendRequest(ctx, m.leaseRequest(lease, false))
 }
 
 // Pause implements brig.Instance.
@@ -383,7 +381,7 @@ func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why 
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
-	err := m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(why)})
+	err := m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(why)})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		return err
 	}
@@ -435,23 +433,23 @@ func (m *SupervisedInstance) TimedLogs(ctx context.Context) (io.ReadCloser, erro
 }
 
 func (m *SupervisedInstance) log(ctx context.Context, timed bool) (io.ReadCloser, error) {
-	c, end, err := m.o.openOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorLog, ID: string(m.id), Timed: timed})
+	c, end, err := m.o.openRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorLog, ID: string(m.id), Timed: timed})
 	if err != nil {
 		return nil, err
 	}
 	return &content{ctx: ctx, r: wire.NewReader(c), end: end}, nil
 }
 
-// maxLogOrder is the maximum amount of log text in one order, in bytes.
-const maxLogOrder = 256 << 10
+// maxLogChunk is the maximum amount of log text in one request, in bytes.
+const maxLogChunk = 256 << 10
 
 // Log implements brig.Instance.
 func (m *SupervisedInstance) Log(p []byte) error {
 	ctx, cancel := context.WithTimeout(m.life, openTimeout)
 	defer cancel()
 	for len(p) > 0 {
-		n := min(len(p), maxLogOrder)
-		if err := m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorAppendLog, ID: string(m.id), Text: bytes.Clone(p[:n])}); err != nil {
+		n := min(len(p), maxLogChunk)
+		if err := m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorAppendLog, ID: string(m.id), Text: bytes.Clone(p[:n])}); err != nil {
 			return err
 		}
 		p = p[n:]
@@ -469,9 +467,9 @@ func (m *SupervisedInstance) Notes() []string {
 	return notes
 }
 
-// Sweep ends and removes the instances that are not in known, and returns their
-// number. It skips instances that are tethered to a connected client. If dir is
-// given, Sweep also removes the data in dir of instances that do not exist.
+// Sweep ends and removes the instances that are not in known, and returns their number. It skips
+// instances that are tethered to a connected client. If dir is set, Sweep also removes the data in
+// dir of instances that do not exist.
 func (o *RemoteHost) Sweep(ctx context.Context, dir string, known map[brig.ID]bool) (int, error) {
 	states, err := o.States(ctx)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// watch requests a report of the instance's end.
+// watch subscribes to the report of the instance's end.
 func (m *SupervisedInstance) watch(ctx context.Context) (*wire.Reader, func(), wire.State, error) {
-	c, end, err := m.o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorWatch, ID: string(m.id)})
+	c, end, err := m.o.openRequestFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorWatch, ID: string(m.id)})
 	if err != nil {
 		return nil, nil, wire.State{}, err
 	}
@@ -23,7 +23,7 @@ func (m *SupervisedInstance) watch(ctx context.Context) (*wire.Reader, func(), w
 	}
 	if err != nil {
 		end()
-		if _, told := errors.AsType[*brig.Error](err); !told {
+		if _, isReported := errors.AsType[*brig.Error](err); !isReported {
 			err = m.o.causeOrFailure(ctx, err)
 		}
 		return nil, nil, s, err
@@ -67,10 +67,10 @@ const (
 	maxReconnect   = 10 * time.Second
 )
 
-// watchAgain watches the instance again after its connection was lost. The
-// instance has ended if the supervisor no longer knows it, or if its lease has
-// expired and the supervisor still cannot be reached. In the second case either
-// the supervisor has ended the instance or the remote host is gone.
+// watchAgain watches the instance again after its connection was lost. The instance has ended if
+// the supervisor no longer has it, or if its lease has expired and the supervisor is still
+// unreachable. In the second case, either the supervisor has ended the instance or the remote host
+// is down.
 func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
 		ctx, cancel := context.WithTimeout(m.life, openTimeout)
@@ -104,8 +104,8 @@ func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 	}
 }
 
-// MarkEnded records that the instance is gone, and why. It is for callers that
-// learn of the end from another source than the supervisor.
+// MarkEnded records that the instance has ended, and why. It is for callers that detect the end
+// without the supervisor.
 func (m *SupervisedInstance) MarkEnded(why brig.ExitReason) {
 	m.recordEnd(wire.Ending{Code: 137, Reason: string(why), AtMS: time.Now().UnixMilli()})
 }

@@ -23,9 +23,9 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 		return err
 	}
 	defer end()
-	// An agent that rejects the call may answer while the host still writes.
-	// Return the agent's response, not the error of the write that failed
-	// because of it. So only an error of the source closes the connection.
+	// An agent that rejects the call may respond while the host is still writing. Return the
+	// agent's response instead of the resulting write error. Therefore only an error of the source
+	// closes the connection.
 	sent := make(chan error, 1)
 	go func() {
 		to := &failedWriter{w: conn}
@@ -46,15 +46,15 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	err = finish(ctx, wire.NewReader(conn))
 	conn.Close()
 	broken := <-sent
-	switch _, told := errors.AsType[*brig.Error](err); {
-	case told, broken == nil, ctx.Err() != nil:
+	switch _, isReported := errors.AsType[*brig.Error](err); {
+	case isReported, broken == nil, ctx.Err() != nil:
 		return err
 	default:
 		return broken
 	}
 }
 
-// failedWriter is a writer that remembers whether a write has failed.
+// failedWriter is a writer that records whether a write has failed.
 type failedWriter struct {
 	w      io.Writer
 	failed bool
@@ -99,8 +99,7 @@ func (g *Guest) Changed(ctx context.Context, paths []string, since time.Time, on
 	return g.nodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
 }
 
-// nodes makes a call whose answer is a sequence of nodes, and calls on for each
-// node.
+// nodes makes a call whose response is a sequence of nodes, and calls on for each node.
 func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io.Reader) error) error {
 	conn, end, err := g.call(ctx, call)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// brokenConn is a connection to an agent that answers and closes while the host
-// still writes: a write fails first, and then the response arrives.
+// brokenConn is a connection to an agent that responds and disconnects while the host is still
+// writing. A write fails first, and then the response arrives.
 type brokenConn struct {
 	net.Conn
 	answer         *bytes.Reader
@@ -65,7 +65,7 @@ func TestUnpackReturnsAgentError(t *testing.T) {
 	}
 }
 
-// An error of the source is the error of the call, and the call ends.
+// An error of the source ends the call and is returned.
 func TestUnpackReturnsSourceError(t *testing.T) {
 	lost := errors.New("the store does not answer")
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) {

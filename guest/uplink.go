@@ -22,8 +22,8 @@ func (g *Guest) Uplink(ctx context.Context, authority []byte) (brig.Uplink, erro
 	return newUplink(conn), nil
 }
 
-// queued is the maximum amount of data that waits for the sandbox to read it,
-// in bytes. Further packets are dropped, as on any network.
+// queued is the maximum amount of data, in bytes, that is queued until the sandbox reads it.
+// Further packets are dropped, as on any network.
 const queued = 4 << 20
 
 // uplink is the host's end of a sandbox's network link. The packets that it
@@ -79,7 +79,7 @@ func (u *uplink) Close() error {
 	return nil
 }
 
-// end ends the network link, and returns the reason of the first call.
+// end ends the network link, and returns the reason that was passed to its first call.
 func (u *uplink) end(why error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

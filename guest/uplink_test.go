@@ -14,13 +14,13 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// uplinkTo returns a network link to an agent that the test plays. The agent
-// receives one call and accepts it.
+// uplinkTo returns a network link to an agent whose side the test controls. The agent receives one
+// call and accepts it.
 func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) { return ours, nil }}
-	asked := make(chan wire.Uplink, 1)
+	calls := make(chan wire.Uplink, 1)
 	go func() {
 		var call wire.Call
 		f, err := wire.NewReader(theirs).Read()
@@ -28,17 +28,17 @@ func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 			err = json.Unmarshal(f.Payload, &call)
 		}
 		if err == nil && call.Op == wire.OpUplink && call.Uplink != nil {
-			asked <- *call.Uplink
+			calls <- *call.Uplink
 			_ = wire.Write(theirs, wire.TypeOK, nil)
 		}
-		close(asked)
+		close(calls)
 	}()
 	up, err := g.Uplink(t.Context(), []byte("authority"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { up.Close(); theirs.Close() })
-	return up, theirs, <-asked
+	return up, theirs, <-calls
 }
 
 func TestUplinkCall(t *testing.T) {
@@ -49,7 +49,7 @@ func TestUplinkCall(t *testing.T) {
 }
 
 // Data that is not a valid packet ends the link in both directions.
-func TestHostileUplink(t *testing.T) {
+func TestUplinkEndsOnInvalidPacket(t *testing.T) {
 	for name, bytes := range map[string][]byte{"no length": {0, 0}, "cut": {0, 5, 1}, "half a length": {9}} {
 		up, agent, _ := uplinkTo(t)
 		go func() {
@@ -73,7 +73,7 @@ func TestHostileUplink(t *testing.T) {
 
 // A sandbox that does not read does not block senders. It receives the queued
 // packets when it reads again.
-func TestUplinkWithoutReader(t *testing.T) {
+func TestUplinkDoesNotBlockSenders(t *testing.T) {
 	up, agent, _ := uplinkTo(t)
 	packet := bytes.Repeat([]byte("x"), 60000)
 	const sent = 3 * queued / 60000
@@ -99,13 +99,13 @@ func TestUplinkWithoutReader(t *testing.T) {
 		}
 		got++
 	}
-	if most := 2*queued/60000 + 1; got == 0 || got > most || got >= sent {
-		t.Errorf("%d of %d packets came, at most %d may wait", got, sent, most)
+	if limit := 2*queued/60000 + 1; got == 0 || got > limit || got >= sent {
+		t.Errorf("%d of %d packets came, at most %d may wait", got, sent, limit)
 	}
 }
 
 // Close ends a pending call, even a write that is not being read.
-func TestUplinkClose(t *testing.T) {
+func TestUplinkCloseEndsCalls(t *testing.T) {
 	up, agent, _ := uplinkTo(t)
 	received := make(chan error, 1)
 	go func() {
@@ -131,7 +131,7 @@ func TestUplinkClose(t *testing.T) {
 	}
 }
 
-// The wait for a guest that does not answer ends with the caller's context.
+// The wait for an unresponsive guest ends with the caller's context.
 func TestUplinkWaitEndsWithContext(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

@@ -20,7 +20,7 @@ import (
 func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire.Call, c net.Conn)) (*brig.Result, error) {
 	t.Helper()
 	g := agentOf(t, agent)
-	g.test.agent, g.test.tree, g.test.again, g.test.exit = 40*time.Second, time.Minute, 30*time.Second, max(exit, 300*time.Millisecond)
+	g.test.agent, g.test.tree, g.test.retry, g.test.exit = 40*time.Second, time.Minute, 30*time.Second, max(exit, 300*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	res, err := g.Exec(ctx, "x", brig.Command{Shell: "x", Timeout: timeout}, brig.IO{Stdout: io.Discard, Stderr: io.Discard})
@@ -33,8 +33,8 @@ func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire
 	return res, g.EndReason(ctx, "x", res, err)
 }
 
-// A sandbox whose agent violates the protocol ends immediately. The controls
-// are valid answers and a connection that closes.
+// A sandbox whose agent violates the protocol ends immediately. The controls are valid responses
+// and a connection that closes.
 func TestViolationsEndMachine(t *testing.T) {
 	long := append([]byte{byte(wire.TypeStdout)}, 0xff, 0xff, 0xff, 0xff)
 	for name, answer := range map[string][]byte{
@@ -189,9 +189,8 @@ func TestKillContinuesOnNewConnection(t *testing.T) {
 	}
 }
 
-// FuzzExecution answers an execution, and the calls that end it, with arbitrary
-// data. There is always a result, and the data for callers is within its
-// limits.
+// FuzzExecution responds with arbitrary data to an execution and to the calls that end it. There is
+// always a result, and the data for callers is within its limits.
 func FuzzExecution(f *testing.F) {
 	for _, b := range [][]byte{
 		nil, frames(wire.TypeStarted, "{}", wire.TypeStdout, "x", wire.TypeExit, `{"Code":3}`),
@@ -205,7 +204,7 @@ func FuzzExecution(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, exec, kill []byte) {
 		g := &Guest{test: &killTimeouts{
-			agent: 50 * time.Millisecond, tree: 200 * time.Millisecond, again: 20 * time.Millisecond,
+			agent: 50 * time.Millisecond, tree: 200 * time.Millisecond, retry: 20 * time.Millisecond,
 			rest: time.Millisecond, exit: 20 * time.Millisecond, closes: 10 * time.Millisecond,
 		}}
 		g.Dial = func(context.Context) (net.Conn, error) {

@@ -52,7 +52,7 @@ func (s *Store) Tag(ctx context.Context, ref, name string) (*brig.Image, error) 
 	return &named, nil
 }
 
-// aliasForm returns the stored form of name: an image name or a reference.
+// aliasForm returns the stored form of name: either an image name or a full reference.
 func aliasForm(name string) (string, error) {
 	if name == brig.HostImage || isDigest(name) {
 		return "", brig.InvalidField("name", "%.80q cannot be an alias", name).WithHint("give a name or a reference, for example python:3.11-slim")

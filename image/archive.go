@@ -35,7 +35,7 @@ type archive struct {
 	taken, given int64
 	sum          hash.Hash
 	ended        bool  // the tar stream was read to its end
-	inErr        error // an error of the sender, or the end of the context
+	inErr        error // an error of the sender or of the context
 	limitErr     error // the limit that the archive exceeded
 
 	max, ratio, floor int64
@@ -133,8 +133,8 @@ func (a *archive) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded returns an error if n output bytes exceed the limits for the input
-// read so far. A sparse file counts with its declared size.
+// bounded returns an error if n output bytes exceed the limits for the input read so far. A sparse
+// file counts as its declared size.
 func (a *archive) bounded(n int64) error {
 	if n > a.max {
 		return refuse("it holds more than %d bytes of tar stream", a.max)
@@ -168,7 +168,7 @@ func (a *archive) drain() error {
 // digest returns the digest of the tar stream. drain must be called first.
 func (a *archive) digest() string { return digestPrefix + hex.EncodeToString(a.sum.Sum(nil)) }
 
-// explain distinguishes read errors that the caller caused from internal ones.
+// explain distinguishes read errors that the caller caused from internal errors.
 func (a *archive) explain(err error) error {
 	switch {
 	case a.inErr != nil:
@@ -186,7 +186,7 @@ func (a *archive) explain(err error) error {
 		WithHint("send a tar archive of a root file system, plain or compressed with zstd or gzip")
 }
 
-// inEntry adds the name of the refused entry to an error of an archive.
+// inEntry adds the name of the rejected entry to an error of an archive.
 func inEntry(name string, err error) error {
 	e := brig.AsError(err)
 	if e.Kind != brig.InvalidArgument {

@@ -101,8 +101,8 @@ func (a *arena) snapshot() (map[string]string, error) {
 	return all, err
 }
 
-// check reports damage after an archive was processed: the canary was touched,
-// its secret reached the store, or the store holds a file of a forbidden type.
+// check returns an error if an archive did damage: the canary has changed, its secret is in the
+// store, or the store contains a file of a forbidden type.
 func (a *arena) check() error {
 	after, err := a.snapshot()
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 		return img, nil
 	}
 	if !c.stdoutClosed() {
-		stop() // otherwise it keeps writing to a pipe without a reader
+		stop() // otherwise the builder keeps writing to a pipe without a reader
 	}
 	defer time.AfterFunc(grace, stop).Stop()
 	// A failed builder leaves a truncated archive. Report the builder's error and
@@ -159,7 +159,7 @@ func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSour
 		c.args = append(c.args, "--include="+strings.Join(b.Packages, ","))
 	}
 	c.args = append(c.args, from.suite, rootfs, from.uri())
-	c.needNamespaces = true // debootstrap mounts file systems below rootfs, which we delete
+	c.needNamespaces = true // debootstrap mounts file systems below rootfs, which is deleted later
 	return nil
 }
 

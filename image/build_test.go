@@ -163,7 +163,7 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	return a
 }
 
-func TestBuildRunsTheBuilder(t *testing.T) {
+func TestBuildRunsBuilder(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
 	m.file("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")

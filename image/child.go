@@ -20,8 +20,8 @@ import (
 type child struct {
 	path, in, dir  string
 	args, extraEnv []string
-	namespaces     bool // use them if possible
-	needNamespaces bool // fail to start without them
+	namespaces     bool // use namespaces if possible
+	needNamespaces bool // fail to start without namespaces
 
 	cmd    *exec.Cmd
 	ctx    func() error
@@ -145,8 +145,8 @@ func (l *listener) handleLine(line string) {
 	} else if _, names, ok := strings.Cut(line, "Couldn't find these debs: "); ok {
 		l.missingPackage = strings.TrimSpace(names)
 	}
-	// Report only the steps to the caller: no address of a package source and no
-	// path of the host.
+	// Report only the steps to the caller, but not addresses of package sources or paths of the
+	// host.
 	if step, ok := strings.CutPrefix(line, "I: "); ok && !strings.Contains(step, "/") {
 		l.report(brig.Progress{Step: fmt.Sprintf("%.200s", strings.ToValidUTF8(step, "?"))})
 	}

@@ -19,15 +19,13 @@
 //
 // # Trust in archives
 //
-// The store trusts no content of an archive. Every file operation goes through
-// os.Root. The kernel follows no symbolic link of the archive, and the store
-// refuses an entry that would need one. In the layers of an image, the store
-// resolves such a link itself, one directory at a time, and interprets its
-// target below the root. Whiteouts never follow links. The store skips and
-// counts devices, fifos and sockets. It drops set-user-ID and set-group-ID
-// bits, extended attributes and file capabilities. It refuses whiteouts outside
-// of layers, because they show that the archive is one layer of an image and
-// not a root file system.
+// The store trusts no content of an archive. Every file operation goes through os.Root. The kernel
+// follows no symbolic link of the archive, and the store refuses an entry that would need one. In
+// the layers of an image, the store resolves such a link itself, one directory at a time, and
+// interprets its target below the root. Whiteouts never follow links. The store skips and counts
+// devices, FIFOs and sockets. It drops set-user-ID and set-group-ID bits, extended attributes and
+// file capabilities. It refuses whiteouts outside of layers, because they show that the archive is
+// one layer of an image and not a root file system.
 //
 // The store does not trust registries either: their content must have the
 // requested digests, and requests go only to allowed addresses (registry.go).

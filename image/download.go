@@ -21,12 +21,12 @@ const concurrentDownloads = 3
 
 // fetch writes one blob to out. It restarts from the beginning when the
 // connection breaks. The written content has the digest and the size of d.
-func (r *registry) fetch(ctx context.Context, what string, d v1.Descriptor, out blobWriter, told func(int64)) error {
+func (r *registry) fetch(ctx context.Context, what string, d v1.Descriptor, out blobWriter, report func(int64)) error {
 	return r.retry(ctx, func() error {
 		if err := out.reset(); err != nil {
 			return err
 		}
-		return r.fetchOnce(ctx, what, d, out, told)
+		return r.fetchOnce(ctx, what, d, out, report)
 	})
 }
 
@@ -36,10 +36,10 @@ type blobWriter interface {
 	reset() error
 }
 
-func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, out io.Writer, told func(int64)) error {
+func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, out io.Writer, report func(int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Give up on a registry that sends less than slowest in a minute.
+	// Give up on a registry whose transfer stalls.
 	quiet := time.AfterFunc(r.stall, func() { cancel(errTruncated) })
 	defer quiet.Stop()
 	l, err := r.puller.Layer(ctx, r.repo.Digest(d.Digest.String()))
@@ -65,7 +65,7 @@ func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, 
 		if _, err := out.Write(buf[:m]); err != nil {
 			return err
 		}
-		told(n)
+		report(n)
 		if errors.Is(rerr, io.EOF) {
 			break
 		}
@@ -149,7 +149,7 @@ func (d *downloads) start(ctx context.Context, all []v1.Descriptor) []layer {
 			if err != nil {
 				return nil, err
 			}
-			_ = os.Remove(path) // the kernel frees its space when it is closed
+			_ = os.Remove(path) // the kernel frees the space when the file is closed
 			return &slotFile{f, d.slots}, nil
 		}}
 	}

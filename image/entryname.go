@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Limits of an entry's name.
+// These are the limits of an entry's name.
 const (
 	maxPath  = 4095
 	maxName  = 255
 	maxDepth = 128
 )
 
-// cleanName returns the name of an entry relative to the root, "." for the root
-// itself. It refuses a name with ".." instead of cleaning it: no valid archive
-// has one, and its meaning depends on links that are not followed.
+// cleanName returns the name of an entry relative to the root, "." for the root itself. It rejects
+// a name with ".." instead of cleaning it: valid archives contain no such names, and their meaning
+// depends on links that are not followed.
 func cleanName(name string) (string, error) {
 	switch {
 	case strings.Contains(name, "\x00"):

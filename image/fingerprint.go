@@ -30,8 +30,7 @@ func (p *fingerprint) add(m *hostFS, name string) {
 		return
 	}
 	if name == "usr" || name == "etc" {
-		// The times of these directories change with files that the image does
-		// not use.
+		// The times of these directories also change with files that the image does not use.
 		fmt.Fprintf(p.h, "%q: %s\n", name, fi.Mode())
 	} else {
 		p.addInfo(name, fi)

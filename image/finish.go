@@ -12,10 +12,9 @@ import (
 	"strings"
 )
 
-// finisher prepares a root file system for use as an image: it adds the mount
-// points and the user that programs run as. It follows no link. Where an image
-// has a link or a file in such a place, a directory replaces it, because a
-// mount would follow the link.
+// finisher prepares a root file system for use as an image: it adds the mount points and the user
+// that programs run as. It follows no links. Where an image has a link or a file in such a place, a
+// directory replaces it, because a mount would follow the link.
 type finisher struct {
 	root  *os.Root
 	chown bool
@@ -193,8 +192,7 @@ func (f *finisher) python() error {
 	}
 	if dir := dirWith("python3"); dir != "" && dirWith("python") == "" {
 		err := f.root.Symlink("python3", path.Join(dir, "python"))
-		// Without root privileges, we may not be able to write to a directory of
-		// the image.
+		// Without root privileges, a directory of the image may not be writable.
 		if err != nil && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("link python: %w", err)
 		}

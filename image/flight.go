@@ -28,7 +28,7 @@ type flights struct {
 	by     map[flightKey]*flight
 	slots  chan struct{} // held by pulls that are not queued
 	active int           // queued or running
-	missed int           // those of missing images among them
+	missed int           // the pulls of missing images among the active ones
 
 	missingSlots chan struct{}           // held by pulls of missing images that are not queued
 	tenants      map[string]*tenantPulls // with pulls of missing images
@@ -36,7 +36,7 @@ type flights struct {
 
 // tenantPulls are the pulls of missing images that one tenant has begun.
 type tenantPulls struct {
-	slots  chan struct{} // held by those that are not queued
+	slots  chan struct{} // held by pulls that are not queued
 	active int           // queued or running; guarded by flights.mu
 }
 

@@ -100,7 +100,7 @@ func TestPullsAreQueued(t *testing.T) {
 
 // A tenant whose registry does not answer holds half of the slots. Other tenants and operators
 // can still pull.
-func TestSlowPullsHoldHalfTheSlots(t *testing.T) {
+func TestSlowPullsHoldAtMostHalfOfSlots(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	a.store.opts.PullMissing, a.store.opts.Registries = true, []string{h.host}
@@ -144,7 +144,7 @@ func TestSlowPullsHoldHalfTheSlots(t *testing.T) {
 
 // Tenants whose registries do not answer do not take the places in the queue of
 // other tenants and of operators.
-func TestQueueHasPlaceForOthers(t *testing.T) {
+func TestPullQueueIsFair(t *testing.T) {
 	t.Parallel()
 	var fs flights
 	end := make(chan struct{})
@@ -192,7 +192,8 @@ func TestQueueHasPlaceForOthers(t *testing.T) {
 	}
 }
 
-// A registry that sends a little all the time is given up, like one that sends nothing.
+// A pull from a registry that trickles data is aborted, like a pull from a registry that sends no
+// data.
 func TestTricklingRegistryTimesOut(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)

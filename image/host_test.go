@@ -34,14 +34,14 @@ func fakeHost(t *testing.T) string {
 		"usr/bin/bash": "#!", "usr/bin/mawk": "#!", "usr/lib/os-release": "ID=debian\nVERSION_CODENAME=bookworm\n",
 		"usr/share/ca/good.crt": cert, "usr/share/zoneinfo/UTC": "TZif", "usr/share/fonts/a.conf": "<a/>",
 		"lib32/ld.so": "elf",
-		// Needed, and public.
+		// These files are needed, and public.
 		"etc/ld.so.cache": "cache", "etc/ld.so.conf": "include", "etc/ld.so.conf.d/a.conf": "/usr/lib/a",
 		"etc/timezone": "Etc/UTC", "etc/mime.types": "text/plain txt", "etc/ssl/openssl.cnf": "[x]",
 		"etc/python3.11/sitecustomize.py": "pass", "etc/java-17-openjdk/security/java.security": "x=y",
 		"etc/ssl/certs/ca-certificates.crt": canaryText + cert + cert,
 		"etc/ssl/certs/regular.pem":         cert,
 		"etc/ssl/certs/java/cacerts":        trustStore(2),
-		// Not for sandboxes. A reader would find the canary's text.
+		// These files must not be in a sandbox. Each contains the canary's text.
 		"etc/shadow": canaryText, "etc/passwd": canaryText, "etc/group": canaryText, "etc/gshadow": canaryText,
 		"etc/hostname": canaryText, "etc/hosts": canaryText, "etc/resolv.conf": canaryText,
 		"etc/machine-id": canaryText, "etc/ssh/ssh_host_key": canaryText, "etc/ssh/sshd_config": canaryText,
@@ -88,7 +88,8 @@ func fakeHost(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// Not readable by others, because of its own mode or that of its directory.
+	// These files are not readable by others, because of their own mode or the mode of their
+	// directory.
 	put(t, filepath.Join(root, "etc/python3.11/closed.cfg"), canaryText)
 	put(t, filepath.Join(root, "etc/python3.11/closed.d/a.cfg"), canaryText)
 	for name, mode := range map[string]fs.FileMode{"closed.cfg": 0o640, "closed.d": 0o750} {
@@ -220,7 +221,7 @@ func hostStore(t *testing.T, root string) *Store {
 	return s
 }
 
-func TestHostImageHoldsNoSecrets(t *testing.T) {
+func TestHostImageContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	host := fakeHost(t)
 	s := hostStore(t, host)
@@ -320,7 +321,7 @@ func TestHostImageFollowsHost(t *testing.T) {
 		}
 		seen = append(seen, is)
 	}
-	// The image of an older sandbox persists until a client removes it.
+	// The image of an older sandbox remains until a client removes it.
 	if _, err := s.Root(first); err != nil {
 		t.Error(err)
 	}

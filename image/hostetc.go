@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Limits of the data copied from the host's /etc.
+// These limits apply to the data that is copied from the host's /etc.
 const (
 	maxHostFile  = 4 << 20
 	maxHostBytes = 32 << 20
@@ -229,7 +229,7 @@ func (t *hostTree) alternatives() error {
 		}
 		name := path.Join(dir, e.Name())
 		target, ok := t.linkIntoUsr(name)
-		// Most of them point to manual pages, which a sandbox does not need.
+		// Most alternatives point to manual pages, which a sandbox does not need.
 		if !ok || strings.Contains(target, "/man/") || !t.countCopied(name, 0) {
 			continue
 		}

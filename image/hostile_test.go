@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// Expected results of a hostile archive.
+// These are the expected results of a hostile archive.
 const (
 	refused  = "refused"  // Import fails with an error that names the reason
 	confined = "confined" // Import succeeds, and no file escaped

@@ -11,9 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Import implements brig.ImageStore. The contents of the archive determine its
-// kind. Import skips devices, fifos and sockets; the last reported step
-// includes their number.
+// Import implements brig.ImageStore. The contents of the archive determine its kind. Import skips
+// devices, FIFOs and sockets; the last reported step includes their number.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
 	if err := checkNewName(name); err != nil {
 		return nil, err
@@ -32,8 +31,7 @@ type importJob struct {
 	edit func(*finisher) error
 }
 
-// take unpacks an archive and makes an image of it. If it fails, it leaves no
-// files.
+// take unpacks an archive and creates an image from it. If it fails, it leaves no files.
 func (s *Store) take(ctx context.Context, d importJob, report func(brig.Progress)) (*brig.Image, error) {
 	if report == nil {
 		report = func(brig.Progress) {}

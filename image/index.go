@@ -122,8 +122,8 @@ func (s *Store) change(ctx context.Context, f func(*index) error) error {
 	return nil
 }
 
-// writeWhole replaces a file atomically: a crash leaves either the old or the
-// new one. Only one writer at a time may replace the same file.
+// writeWhole replaces a file atomically: a crash leaves either the old or the new content. Only one
+// writer at a time may replace the same file.
 func writeWhole(path string, b []byte) error {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)

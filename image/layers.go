@@ -83,8 +83,8 @@ func (l *layeredImage) addTo(x *index, digest string) {
 	}
 }
 
-// assemble applies the layers in order and makes an image of them. If it fails,
-// it leaves no files.
+// assemble applies the layers in order and creates an image from them. If assemble fails, it leaves
+// no files.
 func (s *Store) assemble(ctx context.Context, w *scratch, l *layeredImage, report func(brig.Progress)) (*brig.Image, error) {
 	root, err := w.makeRoot()
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, 
 		return err
 	}
 	defer a.closeOut()
-	if u.a != nil { // limits apply to the image and not to a layer
+	if u.a != nil { // limits apply to the whole image
 		a.taken, a.given = a.taken+u.a.taken, u.a.given
 	}
 	u.close()
@@ -167,7 +167,7 @@ func (u *unpacker) changes(report func()) error {
 	return nil
 }
 
-// inLayer adds the refused layer to the error of an image.
+// inLayer adds the number and the digest of the rejected layer to an error.
 func inLayer(i, of int, digest string, err error) error {
 	if brig.KindOf(err) != brig.InvalidArgument {
 		return err

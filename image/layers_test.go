@@ -42,8 +42,8 @@ func zstded(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// TestLayers checks how layers change the layers below them.
-func TestLayers(t *testing.T) {
+// TestLayersModifyLowerLayers checks how layers change the layers below them.
+func TestLayersModifyLowerLayers(t *testing.T) {
 	t.Parallel()
 	below := func(m *maker) {
 		m.dir("d")

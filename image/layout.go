@@ -182,7 +182,7 @@ func tagged(list *v1.IndexManifest) bool {
 	return len(names) > 1
 }
 
-// The annotations with the name of an image in a layout.
+// These annotations contain the name of an image in a layout.
 const (
 	imageName = "io.containerd.image.name"
 	refName   = "org.opencontainers.image.ref.name"

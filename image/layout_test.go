@@ -118,8 +118,8 @@ func TestImportSelectsOneImage(t *testing.T) {
 	}
 }
 
-// TestHostileImageArchives checks that no path in an archive of images
-// escapes from it.
+// TestHostileImageArchives checks that no path in an archive of images can lead outside the
+// archive.
 func TestHostileImageArchives(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

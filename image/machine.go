@@ -34,7 +34,7 @@ func (m *hostFS) readlink(name string) (string, error) { return os.Readlink(m.di
 
 func (m *hostFS) close() { _ = m.root.Close() }
 
-// errPrivate means that a file of the host is not world-readable.
+// errPrivate reports that a file of the host is not world-readable.
 var errPrivate = errors.New("not everybody may read it")
 
 // resolve follows every link of name and returns a name without links. It fails
@@ -86,7 +86,7 @@ func (m *hostFS) read(name string, max int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Non-blocking, so that a fifo cannot block us.
+	// Open without blocking, because the file may be a FIFO.
 	f, err := m.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Limits of the values kept from an image's configuration.
+// These are the limits of the values that are kept from an image's configuration.
 const (
 	maxLayers       = 500
 	maxConfig       = 4 << 20 // bytes of a configuration or a manifest

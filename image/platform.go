@@ -51,12 +51,12 @@ func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 		}
 	}
 	if images == 1 {
-		return only, nil // its configuration decides
+		return only, nil // its configuration determines the platform
 	}
 	return v1.Descriptor{}, otherPlatform(want, there)
 }
 
-// otherPlatform reports that an image does not support the wanted platform.
+// otherPlatform reports that an image does not support the requested platform.
 func otherPlatform(want v1.Platform, there []string) error {
 	slices.Sort(there)
 	list := strings.Join(there, ", ")

@@ -28,8 +28,8 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 		return nil, err
 	}
 	defer keep()
-	// A named image must be complete even after a power failure. One sync of the
-	// file system costs less than one for each file.
+	// A named image must be complete even after a power failure. Syncing the whole file system once
+	// costs less than syncing each file.
 	if err := s.opts.sync(from); err != nil {
 		return nil, fmt.Errorf("write image %s to the disk: %w", m.Digest, err)
 	}

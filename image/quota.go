@@ -73,7 +73,7 @@ type storedImage struct {
 	digest string
 	size   int64
 	used   time.Time
-	pulled bool // so it can be pulled again
+	pulled bool // and therefore can be pulled again
 }
 
 // entrySize is the disk space of a file, directory or link in addition to its content.
@@ -120,7 +120,7 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 		least -= i.size
 	}
 	if least > s.opts.Quota {
-		unused = nil // to remove them would not help
+		unused = nil // removing them would not free enough space
 	}
 	for _, i := range unused {
 		if total <= s.opts.Quota {

@@ -130,8 +130,8 @@ func TestQuotaCountsEntries(t *testing.T) {
 	}
 }
 
-// An image that cannot be pulled again is not evicted, nor is one with an alias. If the
-// others do not suffice, none is.
+// An image that has an alias or cannot be pulled again is not evicted. If evicting the other images
+// does not free enough space, no image is evicted.
 func TestEvictionKeepsImagesThatCannotBePulled(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)

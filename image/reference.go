@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The allowed forms of a reference's parts. The library also accepts, for
+// These patterns match the parts of a reference that are allowed. The library also accepts, for
 // example, "a/../b", which would become part of a URL.
 var (
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// errTruncated means that a registry sent less than it announced.
+// errTruncated reports that a registry sent less data than it had announced.
 var errTruncated = errors.New("it was cut short")
 
 // isTemporary reports whether an error of a registry is temporary.

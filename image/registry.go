@@ -29,8 +29,8 @@ type registry struct {
 	close  func()
 }
 
-// A registry that sends less than slowest in the time stall is given up, because its
-// pull keeps others waiting.
+// A pull is aborted if the registry sends fewer bytes than slowest in the time stall, because other
+// pulls wait for its slot.
 const (
 	stall   = 60 * time.Second
 	slowest = 512 << 10
@@ -59,7 +59,7 @@ func (s *Store) sources(ref reference, p brig.ImagePull, missing bool) ([]*regis
 
 // access holds the permissions and credentials for a registry.
 type access struct {
-	plain, anywhere    bool // over plain HTTP; at private addresses
+	plain, anywhere    bool // allow plain HTTP; allow private addresses
 	username, password string
 }
 
@@ -112,7 +112,7 @@ func newGuard(a access) *guardedTransport {
 // named may be in a private network, but not at a cloud metadata address.
 func (a access) checkAddress(host string, addr netip.Addr) error {
 	if a.anywhere {
-		if brig.JudgeConfigured(host, addr) != nil {
+		if brig.CheckConfiguredAddr(host, addr) != nil {
 			return errNotPublic
 		}
 		return nil
@@ -125,7 +125,7 @@ func (a access) checkAddress(host string, addr netip.Addr) error {
 
 func (g *guardedTransport) close() { g.transport.CloseIdleConnections() }
 
-// Errors of a guard.
+// These are the errors of a guarded transport.
 var (
 	errPlain     = errors.New("plain HTTP is not allowed")
 	errNotPublic = errors.New("the address is not public")
@@ -138,7 +138,7 @@ func (g *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s: %w", host, errPlain)
 	}
 	resp, err := g.transport.RoundTrip(r)
-	first := r // a layer may have been redirected
+	first := r // the first request: a layer may have been redirected
 	for first.Response != nil && first.Response.Request != nil {
 		first = first.Response.Request
 	}

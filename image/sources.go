@@ -166,7 +166,7 @@ func (p *packageSources) String() string {
 	return b.String()
 }
 
-// uri returns the archive of the release itself.
+// uri returns the URI of the archive that contains the release itself.
 func (p *packageSources) uri() string {
 	for _, src := range p.sources {
 		if slices.Contains(src.suites, p.suite) && len(src.uris) > 0 {

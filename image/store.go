@@ -18,14 +18,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Default limits of an image.
+// These are the default limits of an image.
 const (
 	DefaultMaxSize  = 20 << 30
 	DefaultMaxFiles = 2_000_000
 	DefaultMaxRatio = 200
 )
 
-// Origins of an image: the values of brig.Image.Source.
+// These are the origins of an image, the values of brig.Image.Source.
 const (
 	sourceHost    = "host"
 	sourceTarball = "tarball"
@@ -39,19 +39,18 @@ const (
 type Options struct {
 	// Dir is the data folder. The store only uses Dir/images.
 	Dir string
-	// MaxSize bounds the unpacked bytes of one image. Default 20 GiB.
+	// MaxSize bounds the unpacked bytes of one image. The default is 20 GiB.
 	MaxSize int64
-	// MaxFiles bounds the entries of one image. Default 2 million.
+	// MaxFiles bounds the entries of one image. The default is 2 million.
 	MaxFiles int64
-	// MaxRatio bounds the compression ratio of an archive. It applies after 128
-	// MiB of output. Default 200.
+	// MaxRatio bounds the compression ratio of an archive. It applies after 128 MiB of output. The
+	// default is 200.
 	MaxRatio int64
-	// Quota bounds the bytes of all images together. When a new image would
-	// exceed it, the store removes the least recently used images that no
-	// sandbox uses. Default 0: no limit.
+	// Quota bounds the bytes of all images together. When a new image would exceed it, the store
+	// removes the least recently used images that no sandbox uses. The default, 0, means no limit.
 	Quota int64
-	// Registries are the registries that images may be pulled from:
-	// "registry.example", or "registry.example/owner". Empty allows all.
+	// Registries lists the registries from which images may be pulled, for example
+	// "registry.example" or "registry.example/owner". An empty list allows all registries.
 	Registries []string
 	// Mirrors are tried before the registry, in order. The key is a registry such
 	// as "docker.io"; a mirror is "mirror.example:5000", or
@@ -68,12 +67,12 @@ type Options struct {
 	// example "http_proxy=...". By default, the builder inherits no
 	// environment.
 	BuildEnv []string
-	// Now returns the current time. Default time.Now.
+	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
-	// HostAge is how long the result of a check of the host image remains valid.
-	// A check takes milliseconds. Default 0: the store checks on every request.
+	// HostAge is how long the result of a check of the host image remains valid. A check takes
+	// milliseconds. With the default, 0, the store checks on every request.
 	HostAge time.Duration
-	// Log is the operator's log. By default messages are discarded.
+	// Log is the operator's log. By default, messages are discarded.
 	Log *slog.Logger
 
 	hostRoot   string                       // the host's root; tests use another
@@ -240,7 +239,7 @@ func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 		images = append(images, host)
 	case ctx.Err() != nil:
 		return nil, err
-	default: // a host without a usable user land still has other images
+	default: // other images are available even if the host has no usable user land
 		s.opts.Log.Warn("host image is not available", "error", err)
 	}
 	x, err := s.readIndex()
@@ -288,7 +287,7 @@ type meta struct {
 	Digest  string    `json:"digest"`
 	Size    int64     `json:"size"`
 	Files   int64     `json:"files"`
-	Skipped int64     `json:"skipped,omitempty"` // devices, fifos and sockets
+	Skipped int64     `json:"skipped,omitempty"` // devices, FIFOs and sockets
 	Created time.Time `json:"created"`
 	Source  string    `json:"source"`
 	Binds   []Bind    `json:"binds,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOpen(t *testing.T) {
+func TestOpenStore(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(Options{}); brig.KindOf(err) != brig.InvalidConfig {
 		t.Errorf("without a folder: %v", err)
@@ -75,7 +75,7 @@ func TestResolveRefs(t *testing.T) {
 	}
 }
 
-func TestNewNames(t *testing.T) {
+func TestInvalidImageNames(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	for _, name := range []string{"", "host", "-a", "a/b", "a:b", "A", "../a", "sha256:" + strings.Repeat("0", 64)} {
@@ -97,7 +97,7 @@ func archiveOf(t *testing.T, text string) []byte {
 	return m.bytes()
 }
 
-func TestNamesMoveAndDelete(t *testing.T) {
+func TestMoveAndDeleteNames(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	s := a.store
@@ -215,7 +215,7 @@ func TestLeftovers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(crashed.dir, "trash/deep/er"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := crashed.f.Close(); err != nil { // the kernel does that when a process dies
+	if err := crashed.f.Close(); err != nil { // as the kernel does when a process exits
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(s.path("tmp", "WITHOUTLOCK"), 0o700); err != nil {

@@ -26,10 +26,9 @@ type unpacker struct {
 	maxSize, maxFiles    int64
 	size, files, skipped int64
 
-	// parent is the directory of the previous entry, which is usually also that
-	// of the current one. It cannot become stale: to replace a directory, the
-	// unpacker must open that directory's parent, which then replaces this
-	// field.
+	// parent is the directory of the previous entry, which is usually also the directory of the
+	// current entry. It cannot become stale: to replace a directory, the unpacker must open that
+	// directory's parent, which then replaces this field.
 	parent     *os.Root
 	parentName string
 	parentReal string // parentName without links
@@ -252,8 +251,7 @@ func (u *unpacker) fill(f *os.File, h *tar.Header, name string, content io.Reade
 	return f.Chmod(mode)
 }
 
-// copy separates errors of the archive, which it explains, from errors of the
-// disk.
+// copy separates errors of the archive, from errors of the disk, and explains the former.
 func (u *unpacker) copy(f *os.File, content io.Reader) (written int64, err error) {
 	if u.buf == nil {
 		u.buf = make([]byte, 128<<10)

@@ -28,11 +28,10 @@ func (u *unpacker) enter(dir string) error {
 	return nil
 }
 
-// walk opens dir and creates it if it is missing. Each component must be a real
-// directory. walk follows a link only if follow is set, because upper layers
-// write "lib/x" where a lower one has the link "lib -> usr/lib". It interprets
-// the target below the root and walks to it in the same way. It also returns
-// the name of dir without links.
+// walk opens dir and creates it if it is missing. Each component must be a real directory. walk
+// follows a link only if follow is set, because upper layers write "lib/x" where a lower layer has
+// the link "lib -> usr/lib". It interprets the target below the root and walks to it in the same
+// way. It also returns the name of dir without links.
 func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 	at, err := u.top()
 	if err != nil {
@@ -95,7 +94,7 @@ func (u *unpacker) step(at *os.Root, part, dir string, follow bool) (next *os.Ro
 	fi, err := at.Lstat(part)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// An archive may leave out directories. They count against the limit.
+		// An archive may leave out directories. Implicit directories count toward the limit.
 		if u.files++; u.files > u.maxFiles {
 			return nil, "", refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
 		}

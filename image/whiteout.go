@@ -44,8 +44,8 @@ func (l *layerState) contains(name string) bool {
 	return ok
 }
 
-// markHidden reports whether this is its first call with name. A repeated
-// search would find no files, and an archive could make it take very long.
+// markHidden marks name as hidden, and reports whether it was not marked before. A repeated search
+// would find no files, and an archive could make the search very slow.
 func (l *layerState) markHidden(name string) bool {
 	k := maphash.String(l.seed, name)
 	_, before := l.hidden[k]

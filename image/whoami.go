@@ -46,8 +46,8 @@ func (f *finisher) resolveConfig(c *brig.ImageConfig, user string) (notes []stri
 	return notes, nil
 }
 
-// resolveUser resolves the user of a configuration, "name:group", of which each
-// part may be a number. It returns user -1 if the user cannot be used.
+// resolveUser resolves the user of a configuration, "name:group", in which each part may be a
+// number. It returns user -1 if the user cannot be used.
 func (f *finisher) resolveUser(user string) (uid, gid int, err error) {
 	name, group, grouped := strings.Cut(user, ":")
 	passwd, err := f.readAccounts("etc/passwd")

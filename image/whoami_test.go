@@ -8,9 +8,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// TestConfigAndFiles checks that users and directories of a configuration are
+// TestConfigIsResolvedInImage checks that users and directories of a configuration are
 // resolved with the image's own files.
-func TestConfigAndFiles(t *testing.T) {
+func TestConfigIsResolvedInImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	layer := tarOf(t, func(m *maker) {

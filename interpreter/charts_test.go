@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Numbers in charts are rounded like in E2B's library: to max(1, 8 - exponent)
-// significant digits.
+// TestChartNumbers verifies that numbers in charts are rounded as in E2B's library, to max(1, 8 -
+// exponent) significant digits.
 func TestChartNumbers(t *testing.T) {
 	const script = `
 import python_charts

@@ -13,17 +13,17 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// interruptGrace is how long the engine waits for interrupted code, as in the engine.
+// interruptGrace is the time that the engine gives interrupted code to end. It must equal the
+// engine's constant.
 const interruptGrace = 5 * time.Second
 
-// An interrupt ends a cell whose displays wait for the host: they are acknowledged late, or
-// not any more.
-func TestInterruptOfDisplays(t *testing.T) {
+// An interrupt ends a cell whose displays wait for acknowledgements that arrive late or never.
+func TestInterruptDuringDisplay(t *testing.T) {
 	ends := func(t *testing.T, d *driver, code string, late time.Duration) {
 		begin := time.Now()
 		d.send(interpreter.Request{Op: "cell", Code: code})
 		d.next()
-		d.next() // of started, and the first display
+		d.next() // the started message, then the first display
 		time.AfterFunc(300*time.Millisecond, d.interrupt)
 		for n := 1; ; n++ {
 			if n > 1 && late == 0 {
@@ -90,8 +90,8 @@ func startJupyter(t *testing.T) *driver {
 	return d
 }
 
-// Tasks that a cell left continue while acknowledgements and parts of requests arrive between
-// cells, and a request that a thread's display received is carried out.
+// Asyncio tasks of an earlier cell continue while acknowledgements and partial requests arrive
+// between cells. A request that arrives while a thread's display waits is carried out.
 func TestTasksBetweenCells(t *testing.T) {
 	const tasks = "import asyncio, threading, time\nasync def tick():\n    while True:\n        await asyncio.sleep(0.01)\n        print('tick')\n"
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
@@ -126,7 +126,8 @@ func TestTasksBetweenCells(t *testing.T) {
 	})
 }
 
-// A forked child displays nothing and does not wait, also while a thread of its parent waits.
+// A display in a forked child sends nothing and does not wait, even while a thread of the parent
+// waits.
 func TestDisplayInForkedChild(t *testing.T) {
 	const code = `import os, signal, threading, time
 threading.Thread(target=display, args=(1,)).start()
@@ -143,14 +144,14 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
 		d.next()
 		d.next()
 		d.unacknowledged = 0
-		if said, out, _ := d.finish(); out != "7\n" || len(said) != 1 {
-			t.Errorf("the child ended with %q, and the parent sent %+v", out, said)
+		if messages, out, _ := d.finish(); out != "7\n" || len(messages) != 1 {
+			t.Errorf("the child ended with %q, and the parent sent %+v", out, messages)
 		}
 	})
 }
 
-// The driver does not use the modules of the program.
-func TestDisplayWithOwnModules(t *testing.T) {
+// The driver does not import the program's own modules in place of the standard library.
+func TestDisplayIgnoresProgramModules(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
 		for _, name := range []string{"select", "__future__", "json", "linecache", "tokenize", "traceback"} {
@@ -158,19 +159,19 @@ func TestDisplayWithOwnModules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		said, out, errout := d.cell("display({'a': 1}); 1;")
-		if out != "" || len(find(said, "display")) != 1 || len(find(said, "error")) != 0 || len(find(said, "result")) != 0 {
-			t.Errorf("%+v, printed %q\n%s", said, out, errout)
+		messages, out, errout := d.cell("display({'a': 1}); 1;")
+		if out != "" || len(find(messages, "display")) != 1 || len(find(messages, "error")) != 0 || len(find(messages, "result")) != 0 {
+			t.Errorf("%+v, printed %q\n%s", messages, out, errout)
 		}
-		said, out, errout = d.cell("1/0")
-		if errs := find(said, "error"); out != "" || len(errs) != 1 || !strings.Contains(errs[0].Traceback, "1/0") {
-			t.Errorf("%+v, printed %q\n%s", said, out, errout)
+		messages, out, errout = d.cell("1/0")
+		if errs := find(messages, "error"); out != "" || len(errs) != 1 || !strings.Contains(errs[0].Traceback, "1/0") {
+			t.Errorf("%+v, printed %q\n%s", messages, out, errout)
 		}
 	})
 }
 
-// Metadata and ids of displays, and the number of their forms, can be anything. They do not
-// fail the cell, and the host accepts the messages.
+// A display with arbitrary metadata, a long ID or thousands of representations does not fail the
+// cell, and the host accepts its message.
 func TestDisplayMetadata(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
@@ -184,34 +185,34 @@ func TestDisplayMetadata(t *testing.T) {
 			"{(1, 2): 3}":                                  "null",
 			"Odd() if display.__module__[0] != 'I' else 1": "null",
 		} {
-			said, _, errout := d.cell("display({'text/plain': 'x'}, raw=True, metadata=" + code + ")")
-			shown := find(said, "display")
-			if len(shown) != 1 {
-				t.Errorf("%s: %+v\n%s", code, said, errout)
-			} else if got, _ := json.Marshal(shown[0].Metadata); string(got) != want {
+			messages, _, errout := d.cell("display({'text/plain': 'x'}, raw=True, metadata=" + code + ")")
+			displays := find(messages, "display")
+			if len(displays) != 1 {
+				t.Errorf("%s: %+v\n%s", code, messages, errout)
+			} else if got, _ := json.Marshal(displays[0].Metadata); string(got) != want {
 				t.Errorf("%s: %s, want %s", code, got, want)
 			}
 		}
-		said, _, errout := d.cell("display({'text/plain': 'x', 'text/' + 9000000 * 'x': 'y', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, display_id=9000000 * 'x')")
-		if shown := find(said, "display"); len(shown) != 1 || data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 || len(shown[0].DisplayID) > 1024 {
-			t.Errorf("many forms: %d displays\n%s", len(shown), errout)
+		messages, _, errout := d.cell("display({'text/plain': 'x', 'text/' + 9000000 * 'x': 'y', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, display_id=9000000 * 'x')")
+		if displays := find(messages, "display"); len(displays) != 1 || data(displays[0], "text/plain") != "x" || len(displays[0].Data) > 300 || len(displays[0].DisplayID) > 1024 {
+			t.Errorf("many forms: %d displays\n%s", len(displays), errout)
 		}
 	})
 	t.Run("node", func(t *testing.T) {
-		said, _, errout := startNode(t).cell("const forms = {'text/plain': 'x'}; for (let i = 0; i < 5000; i++) forms['text/' + i] = ''; display.mime(forms)")
-		if shown := find(said, "display"); len(shown) != 1 || data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 {
-			t.Errorf("many forms: %d displays\n%s", len(shown), errout)
+		messages, _, errout := startNode(t).cell("const forms = {'text/plain': 'x'}; for (let i = 0; i < 5000; i++) forms['text/' + i] = ''; display.mime(forms)")
+		if displays := find(messages, "display"); len(displays) != 1 || data(displays[0], "text/plain") != "x" || len(displays[0].Data) > 300 {
+			t.Errorf("many forms: %d displays\n%s", len(displays), errout)
 		}
 	})
 	t.Run("jupyter", func(t *testing.T) {
-		said, _, errout := startJupyter(t).cell("display({'text/plain': 'x', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, metadata={str(i): i for i in range(5000)}, display_id=9000000 * 'x')\n" +
+		messages, _, errout := startJupyter(t).cell("display({'text/plain': 'x', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, metadata={str(i): i for i in range(5000)}, display_id=9000000 * 'x')\n" +
 			"display({'text/plain': 'x'}, raw=True, metadata={'a': 70000 * 'x'}); display({'text/plain': 'x'}, raw=True, metadata={'a': 1})")
-		shown := find(said, "display")
-		if len(shown) != 3 {
-			t.Fatalf("%d displays: %+v\n%s", len(shown), find(said, "error"), errout)
+		displays := find(messages, "display")
+		if len(displays) != 3 {
+			t.Fatalf("%d displays: %+v\n%s", len(displays), find(messages, "error"), errout)
 		}
-		if data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 || len(shown[0].Metadata) > 0 || len(shown[0].DisplayID) > 1024 || len(shown[1].Metadata) > 0 || string(shown[2].Metadata["a"]) != "1" {
-			t.Errorf("displayed %.1000s", fmt.Sprintf("%+v", shown))
+		if data(displays[0], "text/plain") != "x" || len(displays[0].Data) > 300 || len(displays[0].Metadata) > 0 || len(displays[0].DisplayID) > 1024 || len(displays[1].Metadata) > 0 || string(displays[2].Metadata["a"]) != "1" {
+			t.Errorf("displayed %.1000s", fmt.Sprintf("%+v", displays))
 		}
 	})
 }

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 )
 
-// HasEnded reports whether the interpreter has sent the last message of its
-// run, or has exited, even if the message was not received yet. It returns
-// false if the process cannot determine this. It must not be called during a
-// Receive. A Sink may call it.
+// HasEnded reports whether the interpreter has exited or has sent the last message of its run,
+// even if Receive has not returned that message yet. It returns false if the process cannot
+// determine this. It must not be called during a Receive. A Sink may call it.
 func (s *Session) HasEnded() bool {
 	p, ok := s.Process.(interface {
 		Ahead() (sent []byte, ended bool)
@@ -24,13 +23,13 @@ func (s *Session) HasEnded() bool {
 	return ended || containsEnd(sent, nonce)
 }
 
-// containsEnd reports whether messages contain the end of the request with a nonce, or
-// any end if the nonce is empty. The last message may be incomplete.
+// containsEnd reports whether sent contains an end message with the nonce, or any end message if
+// the nonce is empty. The last message in sent may be incomplete.
 func containsEnd(sent []byte, nonce string) bool {
 	for len(sent) > 0 {
 		line, rest, whole := bytes.Cut(sent, []byte("\n"))
 		if sent = rest; !whole {
-			// The start of the message with which drivers end a run.
+			// The prefix of the message with which drivers end a run.
 			mark := `{"type":"end"`
 			if nonce != "" {
 				mark += `,"nonce":"` + nonce + `"`

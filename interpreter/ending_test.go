@@ -6,7 +6,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// bufferedProcess is a process that has sent messages.
+// bufferedProcess is a process whose sent messages have not been received yet.
 type bufferedProcess struct {
 	brig.Process
 	sent  string
@@ -15,8 +15,8 @@ type bufferedProcess struct {
 
 func (a bufferedProcess) Ahead() ([]byte, bool) { return []byte(a.sent), a.ended }
 
-// mute is a process without an Ahead method.
-type mute struct{ brig.Process }
+// opaqueProcess is a process without an Ahead method.
+type opaqueProcess struct{ brig.Process }
 
 func TestHasEnded(t *testing.T) {
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestHasEnded(t *testing.T) {
 		{"the beginning of a display", bufferedProcess{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}`}, false},
 		{"a text that says so", bufferedProcess{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}"}}` + "\n"}, false},
 		{"no message", bufferedProcess{sent: "type end\n"}, false},
-		{"a process that cannot say", mute{}, false},
+		{"a process that cannot say", opaqueProcess{}, false},
 	} {
 		s := &Session{Process: c.p}
 		if got := s.HasEnded(); got != c.want {

@@ -21,8 +21,8 @@ import (
 // patience is how long a driver may take to send its next message.
 const patience = 60 * time.Second
 
-// driver is a driver's process on this host, without a sandbox. It leads its
-// own process group and has its own working directory.
+// driver is a driver process on the host, without a sandbox. It has its own process group and
+// working directory.
 type driver struct {
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -30,8 +30,8 @@ type driver struct {
 	stdin          io.WriteCloser
 	socket         *os.File
 	messages       *bufio.Reader
-	nonce          string // of the last request
-	unacknowledged int    // the display that the next read acknowledges
+	nonce          string // nonce of the last request
+	unacknowledged int    // number of the display that the next read acknowledges
 	out, errout    *pipe
 }
 
@@ -53,16 +53,15 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The driver's end is blocking, like a descriptor that any program
-	// inherits.
+	// The driver's end is in blocking mode, like most inherited descriptors.
 	if err := syscall.SetNonblock(pair[1], false); err != nil {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, cmd: exec.Command(argv[0], argv[1:]...), dir: t.TempDir(), socket: os.NewFile(uintptr(pair[0]), "socket")}
 	d.messages = bufio.NewReader(d.socket)
-	theirs := os.NewFile(uintptr(pair[1]), "socket of the driver")
-	defer theirs.Close()
-	d.cmd.ExtraFiles = []*os.File{theirs}
+	driverEnd := os.NewFile(uintptr(pair[1]), "socket of the driver")
+	defer driverEnd.Close()
+	d.cmd.ExtraFiles = []*os.File{driverEnd}
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "TMPDIR=" + t.TempDir()}, env...)
 	d.cmd.Dir = d.dir
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -97,7 +96,7 @@ func (d *driver) send(o interpreter.Request) {
 	d.write(o)
 }
 
-// write writes a request as it is.
+// write writes a request unchanged.
 func (d *driver) write(o interpreter.Request) {
 	d.t.Helper()
 	line, err := json.Marshal(o)
@@ -119,8 +118,8 @@ func (d *driver) next() interpreter.Message {
 	return m
 }
 
-// read returns the driver's next message, or io.EOF when the driver has exited. A display
-// is acknowledged by the following call.
+// read returns the driver's next message, or io.EOF when the driver has exited. The next call of
+// read acknowledges a display.
 func (d *driver) read() (m interpreter.Message, err error) {
 	if d.unacknowledged > 0 {
 		d.write(interpreter.Request{Op: "ack", Ack: d.unacknowledged})
@@ -153,35 +152,34 @@ func (d *driver) ready() interpreter.Message {
 	d.t.Helper()
 	m := d.next()
 	if m.Type != "ready" || m.Version == "" || m.Flavor == "" {
-		d.t.Fatalf("said %+v, want ready", m)
+		d.t.Fatalf("got message %+v, want ready", m)
 	}
 	return m
 }
 
-// cell runs one cell to its end and returns the messages, including the end,
-// and the output.
-func (d *driver) cell(code string) (said []interpreter.Message, stdout, stderr string) {
+// cell runs one cell and returns its messages, including the end message, and its output.
+func (d *driver) cell(code string) (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	return d.request(interpreter.Request{Op: "cell", Code: code})
 }
 
-// request is like cell for any request that ends with an "end" message.
-func (d *driver) request(o interpreter.Request) (said []interpreter.Message, stdout, stderr string) {
+// request is like cell, but for any request that ends with an "end" message.
+func (d *driver) request(o interpreter.Request) (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	d.send(o)
 	return d.finish()
 }
 
 // finish collects the messages of the current request, up to its end.
-func (d *driver) finish() (said []interpreter.Message, stdout, stderr string) {
+func (d *driver) finish() (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	for {
 		m := d.next()
-		if said = append(said, m); len(said) > 1_000_000 {
+		if messages = append(messages, m); len(messages) > 1_000_000 {
 			d.t.Fatal("the cell does not end")
 		}
 		if m.Type == "end" {
-			return said, d.out.take(), d.errout.take()
+			return messages, d.out.take(), d.errout.take()
 		}
 	}
 }
@@ -205,7 +203,7 @@ func (d *driver) interrupt() {
 	}
 }
 
-// wait waits for the driver to exit and returns its code, -1 for a signal.
+// wait waits for the driver to exit and returns its exit code, or -1 if a signal ended it.
 func (d *driver) wait() int {
 	d.t.Helper()
 	stuck := time.AfterFunc(patience, func() { d.cmd.Process.Kill() })
@@ -240,7 +238,8 @@ func newPipe(t *testing.T) (p *pipe, end *os.File) {
 	return p, w
 }
 
-// drain reads all data that is in the pipe, and reports whether the pipe ended.
+// drain reads all data that is available in the pipe, and reports whether the write side is
+// closed.
 func (p *pipe) drain(fd uintptr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,8 +256,8 @@ func (p *pipe) drain(fd uintptr) bool {
 	}
 }
 
-// take returns the output since the last take. It includes all output that was
-// written before the call, and does not depend on the goroutine that reads.
+// take returns the output since the last take. It includes all output that was written before the
+// call, even if the reading goroutine has not run since.
 func (p *pipe) take() string {
 	if raw, err := p.file.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { p.drain(fd) })
@@ -287,8 +286,8 @@ func (p *pipe) await(t *testing.T, want string) string {
 }
 
 // find returns the messages of one type.
-func find(said []interpreter.Message, kind string) (found []interpreter.Message) {
-	for _, m := range said {
+func find(messages []interpreter.Message, kind string) (found []interpreter.Message) {
+	for _, m := range messages {
 		if m.Type == kind {
 			found = append(found, m)
 		}
@@ -296,8 +295,8 @@ func find(said []interpreter.Message, kind string) (found []interpreter.Message)
 	return found
 }
 
-// data returns one of a message's forms: the text of a JSON string, the JSON of
-// other values, and "" if the form is missing.
+// data returns a message's representation of the given MIME type: the text of a JSON string, the
+// JSON of other values, or "" if the representation is missing.
 func data(m interpreter.Message, mime string) string {
 	var text string
 	if json.Unmarshal(m.Data[mime], &text) == nil {
@@ -306,14 +305,14 @@ func data(m interpreter.Message, mime string) string {
 	return string(m.Data[mime])
 }
 
-// runPlain runs a program by the plain interpreter, as the file with that name. A signal
-// that ends it counts as in a shell.
+// runPlain runs a program with the plain interpreter, from a file with the given name. If a
+// signal ends the program, the exit code is that of a shell.
 func runPlain(t *testing.T, program, file, code string, env ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	return runPlainIn(t, t.TempDir(), program, file, code, env...)
 }
 
-// runPlainIn is like runPlain, in a directory.
+// runPlainIn is like runPlain, but runs the program in the directory dir.
 func runPlainIn(t *testing.T, dir, program, file, code string, env ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {

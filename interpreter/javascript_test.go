@@ -30,13 +30,13 @@ type step struct {
 	what          string
 	code          string
 	request       interpreter.Request // instead of code
-	interruptWhen string              // the output after which it is interrupted
+	interruptWhen string              // the output after which the cell is interrupted
 	value         string              // the result as text
 	json          string
 	display       string // the first display, as JSON of its data
 	out           string
 	errout        string
-	name, message string // of the error
+	name, message string // name and message of the error
 	trace         string
 }
 
@@ -54,25 +54,25 @@ func (s step) run(t *testing.T, d *driver) {
 		time.Sleep(50 * time.Millisecond)
 		d.interrupt()
 	}
-	said, stdout, stderr := d.finish()
+	messages, stdout, stderr := d.finish()
 	stdout = waited + stdout
 	first := func(kind string) (m interpreter.Message) {
-		if found := find(said, kind); len(found) > 0 {
+		if found := find(messages, kind); len(found) > 0 {
 			m = found[0]
 		}
 		return m
 	}
-	result, failure, shown := first("result"), first("error"), first("display")
+	result, failure, firstDisplay := first("result"), first("error"), first("display")
 	display := ""
-	if shown.Data != nil {
-		b, err := json.Marshal(shown.Data)
+	if firstDisplay.Data != nil {
+		b, err := json.Marshal(firstDisplay.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		display = string(b)
 	}
-	if said[0].Type != "started" {
-		t.Errorf("%s: begins with %+v", s.what, said[0])
+	if messages[0].Type != "started" {
+		t.Errorf("%s: begins with %+v", s.what, messages[0])
 	}
 	if failure.Name != "" && s.name == "" {
 		t.Errorf("%s: failed: %s: %s\n%s", s.what, failure.Name, failure.Value, failure.Traceback)
@@ -203,8 +203,8 @@ func TestNodeCells(t *testing.T) {
 	}
 }
 
-// A cell or program that changes what all objects or arrays inherit does not break the
-// driver's messages.
+// A cell or program that modifies the prototypes of objects or arrays does not break the driver's
+// messages.
 func TestNodeChangedPrototypes(t *testing.T) {
 	const change = "Object.prototype.toJSON = () => 'mine'; for (const name of ['map', 'filter', 'join', 'some', 'find', 'findIndex', 'includes', 'splice']) Array.prototype[name] = null; "
 	d := startNode(t)
@@ -228,7 +228,7 @@ func TestNodeChangedPrototypes(t *testing.T) {
 	}
 }
 
-func TestNodeBetweenCells(t *testing.T) {
+func TestNodeRequestsBetweenCells(t *testing.T) {
 	d := startNode(t)
 	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
 	d.out.await(t, "later")
@@ -236,7 +236,7 @@ func TestNodeBetweenCells(t *testing.T) {
 	d.interrupt() // no cell is running
 	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
-		t.Errorf("said %+v", m)
+		t.Errorf("got message %+v", m)
 	}
 	step{what: "alive", code: "1", value: "1"}.run(t, d)
 }
@@ -247,7 +247,7 @@ func TestNodePrograms(t *testing.T) {
 		warm, cell                   bool
 		code0                        int
 		returned, out, failure       string
-		errout                       string // a part of it
+		errout                       string // expected substring
 	}{
 		{what: "main", code: "function main(a) { console.log(JSON.stringify(a)); return {x: [1]} }", out: "{}", returned: `{"x":[1]}`},
 		{what: "arguments", code: "const main = async ({a}) => a + 1", arguments: `{"a":1}`, returned: "2"},
@@ -301,18 +301,18 @@ func TestNodePrograms(t *testing.T) {
 				failure = end.Failure.Name
 			}
 			if end.Type != "end" || code != c.code0 || end.Code != code || string(end.Returned) != c.returned || failure != c.failure {
-				t.Errorf("exit %d and said %+v, failure %q\n%s", code, end, failure, stderr)
+				t.Errorf("exit %d, end message %+v, failure %q\n%s", code, end, failure, stderr)
 			}
 			if got := strings.TrimSuffix(stdout, "\n"); got != c.out {
 				t.Errorf("stdout %q, want %q", got, c.out)
 			}
-			// Node.js writes its own error report after the end message, when
-			// no client reads it any more.
+			// Node.js writes its own error report after the end message, when the client no
+			// longer reads the output.
 			if (stderr != "") != (c.code0 == 1) || strings.Contains(stderr, "Node.js v") || !strings.Contains(stderr, c.errout) {
 				t.Errorf("stderr %q", stderr)
 			}
 			if m, err := d.read(); err == nil {
-				t.Errorf("said %+v after the end", m)
+				t.Errorf("got message %+v after the end", m)
 			}
 		})
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// errorCase is a program whose end must be that of the plain interpreter.
+// errorCase is a program that must end as under the plain interpreter.
 type errorCase struct {
 	name, code string
 	file       string   // the default is main.js
-	errout     []string // what both write to standard error
+	errout     []string // substrings of the standard error of both
 }
 
 func (c errorCase) run(t *testing.T) {
@@ -39,8 +39,8 @@ func (c errorCase) run(t *testing.T) {
 	}
 }
 
-// An error that a program does not catch ends it as it ends the plain interpreter, even if
-// something else would keep it alive, and the program's listeners get it.
+// An uncaught error ends a program as under the plain interpreter, even if a timer would keep the
+// program alive, and is passed to the program's listeners.
 func TestNodeUncaught(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a server is open", code: "require('http').createServer(() => {}).listen(0); JSON.parse('{bad')", errout: []string{"SyntaxError"}},
@@ -65,7 +65,7 @@ func TestNodeUncaught(t *testing.T) {
 	} {
 		t.Run(c.name, c.run)
 	}
-	// The driver calls main, so its errors are those of a call by the program.
+	// The driver calls main. Its errors are handled as if the program had called it.
 	for name, code := range map[string]string{
 		"main":     "setInterval(() => {}, 1000); function main() { throw new RangeError('a') }",
 		"async":    "setInterval(() => {}, 1000); async function main() { throw new RangeError('a') }",
@@ -83,7 +83,7 @@ func TestNodeUncaught(t *testing.T) {
 	}
 }
 
-// A program that ends before its module or its main function has settled has failed.
+// A program that ends before the promise of its module or main function has settled fails.
 func TestNodeUnsettled(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a module", file: "main.mjs", code: "await new Promise(() => {})"},
@@ -140,7 +140,7 @@ func TestNodeErrorsArePrinted(t *testing.T) {
 	}
 }
 
-// The module of a program is the one that it has as main.js.
+// A program's main module is the same as when Node.js runs the program as main.js.
 func TestNodeMainModule(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "this", code: "console.log(this === module.exports, this === exports, module instanceof require('module'))"},

@@ -6,7 +6,7 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// jupyterCells run in one kernel, in this order.
+// jupyterCells are cells that run in one kernel, in this order.
 var jupyterCells = []cellCase{
 	{name: "value", code: "1+1", result: "2"},
 	{name: "state", code: "x = 5"},
@@ -39,12 +39,12 @@ func TestJupyter(t *testing.T) {
 	d.send(interpreter.Request{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
 	d.out.await(t, "go")
 	d.interrupt()
-	if said, _, _ := d.finish(); find(said, "error")[0].Name != "KeyboardInterrupt" {
-		t.Errorf("interrupted: %+v", said)
+	if messages, _, _ := d.finish(); find(messages, "error")[0].Name != "KeyboardInterrupt" {
+		t.Errorf("interrupted: %+v", messages)
 	}
-	said, _, _ := d.cell("os._exit(3)")
-	if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KernelDied" {
-		t.Errorf("a kernel that died: %+v", said)
+	messages, _, _ := d.cell("os._exit(3)")
+	if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KernelDied" {
+		t.Errorf("a kernel that died: %+v", messages)
 	}
 	if code := d.wait(); code == 0 {
 		t.Error("ended with 0 after its kernel died")

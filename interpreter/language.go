@@ -17,19 +17,19 @@ const Dir = "/tmp/.brig"
 //go:embed driver
 var drivers embed.FS
 
-// Language has the driver of a programming language and its properties.
+// Language describes the driver of a programming language.
 type Language struct {
 	Name brig.Language
 	// Prefix is the prefix of the names of sandboxes for its programs.
 	Prefix string
-	// Argv starts the driver. Files are its files in Dir.
+	// Argv is the driver's command line. Files are the driver's files in Dir.
 	Argv  []string
 	Files []brig.File
-	// Program is the interpreter that an image must have, by its common name.
+	// Program is the common name of the interpreter that an image must contain.
 	Program string
-	// Values means that programs take arguments and return a value.
+	// Values reports whether programs take arguments and return a value.
 	Values bool
-	// Limits means that the driver itself can set a program's limits.
+	// Limits reports whether the driver itself can set a program's resource limits.
 	Limits bool
 }
 
@@ -53,8 +53,8 @@ func Lookup(l brig.Language) (Language, bool) {
 	return Language{}, false
 }
 
-// Jupyter returns the driver of a language without a built-in one: a Jupyter
-// kernel of the image, with that name or for that language.
+// Jupyter returns the driver of a language that has no built-in driver. It uses the image's
+// Jupyter kernel with that name or for that language.
 func Jupyter(l brig.Language) Language {
 	name := strings.TrimPrefix(string(l), brig.JupyterPrefix)
 	return Language{
@@ -66,8 +66,8 @@ func Jupyter(l brig.Language) Language {
 // agentFile is the agent's own program, which drives shells itself.
 const agentFile = "/proc/1/exe"
 
-// files returns the drivers whose names begin with prefix. Callers share their
-// content, which every run would copy otherwise.
+// files returns the driver files whose names begin with prefix. The returned files share their
+// data, so that not every run makes a copy.
 func files(prefix string) []brig.File {
 	var out []brig.File
 	for _, f := range readDrivers() {
@@ -94,10 +94,10 @@ var readDrivers = sync.OnceValue(func() []brig.File {
 	return out
 })
 
-// NeedsAtStart reports whether an interpreter must be started with the variables with
-// these names, because it, its loader or a C library reads them only at the start. A program
-// of bash is a process of its own, and always gets them. The driver of Python handles
-// PYTHONPATH for programs, and NODE_ENV is for programs only.
+// NeedsAtStart reports whether an interpreter must be started with the environment variables of
+// these names, because the interpreter, its loader or a C library reads them only at startup. A
+// bash program is a process of its own, which always gets the variables. NODE_ENV matters only to
+// programs.
 func NeedsAtStart(l brig.Language, names iter.Seq[string]) bool {
 	prefixes := []string{"LD_", "LC_", "LANG", "LOCPATH", "MALLOC_", "GLIBC_TUNABLES", "BRIG_"}
 	switch l {

@@ -10,10 +10,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// mainValue finds the value that a program of testdata/main-*.txtar reports.
+// mainValue matches the comment with the expected value in a program of testdata/main-*.txtar.
 var mainValue = regexp.MustCompile(`(?m)^(?:#|//) value: (.*)$`)
 
-// A program's main runs once, however the program calls it.
+// A program's main function runs exactly once, regardless of how the program calls it.
 func TestMainRunsOnce(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *driver{
 		"python":     func(t *testing.T) *driver { return startPython(t) },

@@ -9,10 +9,10 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestMessageMemory checks that a line with many small values does not take much more
-// memory than its bytes. The control decodes the same lines without a limit.
+// TestMessageMemory verifies that decoding a line with many small values needs little more memory
+// than the line itself. As a control, the same line is decoded without the limit.
 func TestMessageMemory(t *testing.T) {
-	const count, most = 1 << 20, 8 << 20
+	const count, limit = 1 << 20, 8 << 20
 	for name, line := range map[string]string{
 		"members":      `{"type":"display","data":{` + strings.Repeat(`"":0,`, count) + `"":0}}`,
 		"elements":     `{"type":"installed","packages":[` + strings.Repeat(`"",`, count) + `""]}`,
@@ -21,26 +21,26 @@ func TestMessageMemory(t *testing.T) {
 	} {
 		line := []byte(line)
 		var m *Message
-		if n := testenv.HeapGrowth(func() { m = decodeMessage(line) }); n > most || m.Type != "" {
+		if n := testenv.HeapGrowth(func() { m = decodeMessage(line) }); n > limit || m.Type != "" {
 			t.Errorf("%s: %d MiB, type %q", name, n>>20, m.Type)
 		}
 	}
-	var names []byte // different ones
+	var names []byte // distinct member names
 	for i := range count {
 		names = append(append(append(names, '"'), strings.Repeat("x", i%7)+string(rune('0'+i%10))+string(rune('a'+i/10%26))+string(rune('a'+i/260%26))+string(rune('a'+i/6760%26))+string(rune('a'+i/175760%26))...), `":0,`...)
 	}
 	line := []byte(`{"type":"display","data":{` + string(names) + `"":0}}`)
-	if n := testenv.HeapGrowth(func() { decodeMessage(line) }); n > most {
+	if n := testenv.HeapGrowth(func() { decodeMessage(line) }); n > limit {
 		t.Errorf("different members: %d MiB", n>>20)
 	}
 	control := new(Message)
-	if n := testenv.HeapGrowth(func() { _ = json.Unmarshal(line, control) }); n < 4*most {
+	if n := testenv.HeapGrowth(func() { _ = json.Unmarshal(line, control) }); n < 4*limit {
 		t.Errorf("the control takes %d MiB", n>>20)
 	}
 }
 
-// TestMessageValues checks that the values of a message may have any number of parts, and
-// that the limit admits the messages of drivers.
+// TestMessageValues verifies that the values of a message may have any number of parts, and that
+// the messages of drivers are within the limit.
 func TestMessageValues(t *testing.T) {
 	value := "[" + strings.Repeat(`{"a":[1,2]},`, 100_000) + "0]"
 	line := `{"type":"display","nonce":"n","data":{"application/json":` + value + `,"text/plain":"a,\",{[b"}}`
@@ -58,7 +58,8 @@ func TestMessageValues(t *testing.T) {
 	}
 }
 
-// TestMessageTexts checks that long texts of exceptions are shortened, and that others stay.
+// TestMessageTexts verifies that long texts of exceptions are shortened, and that other texts are
+// unchanged.
 func TestMessageTexts(t *testing.T) {
 	long := "begin" + strings.Repeat("ü", 1<<20) + "end"
 	for _, c := range []struct{ text, begin, end string }{{long, "begin", "end"}, {"short", "short", "short"}} {

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// selfPrograms returns programs that use their own file, by language. Each one
-// prints "ok", or fails. testdata/self.txtar has them.
+// selfPrograms returns the programs of testdata/self.txtar, which use their own source file. Each
+// program prints "ok", or fails.
 func selfPrograms(t *testing.T) []txtar.File {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join("testdata", "self.txtar"))
@@ -21,7 +21,8 @@ func selfPrograms(t *testing.T) []txtar.File {
 	return a.Files
 }
 
-// startFor starts the driver for a program by the extension of its file.
+// startFor starts the driver for the language of a file, which it derives from the file
+// extension.
 func startFor(t *testing.T, file string) *driver {
 	t.Helper()
 	switch filepath.Ext(file) {
@@ -33,13 +34,13 @@ func startFor(t *testing.T, file string) *driver {
 	return startNode(t)
 }
 
-// A program finds itself under its own name in an empty directory, in one with
-// another file of that name, and in one without write permission.
+// A program can read its own source file in an empty directory, in a directory with another file
+// of the same name, and in a read-only directory.
 func TestProgramFile(t *testing.T) {
 	for _, p := range selfPrograms(t) {
 		for _, place := range []string{"empty", "taken", "same", "sealed"} {
 			if place == "sealed" && (os.Geteuid() == 0 || strings.Contains(p.Name, "beside")) {
-				continue // root may write everywhere; a private file has no neighbours
+				continue // root may write everywhere; a private file has no siblings
 			}
 			t.Run(p.Name+"/"+place, func(t *testing.T) {
 				t.Parallel()
@@ -81,8 +82,7 @@ func TestProgramFile(t *testing.T) {
 	}
 }
 
-// The directory of a program that cannot name its file has only the files of
-// the user.
+// The file of a program that cannot refer to it is not written to the working directory.
 func TestProgramFileIsNotWritten(t *testing.T) {
 	for name, code := range map[string]string{
 		"a.py":  "import os\nprint(os.listdir('.'))\nif __name__ == '__main__': pass",
@@ -101,8 +101,8 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 	}
 }
 
-// A forked process of a program cannot send the host a message about the file. So the driver
-// sends its path before the fork, unless the user has such a file.
+// The driver reports the path of the program's file before a fork, because a forked process
+// cannot send messages to the host. It reports nothing if the user has a file at that path.
 func TestForkAnnouncesProgramFile(t *testing.T) {
 	const code = "import os, sys\nif os.fork() == 0:\n    open(getattr(sys.modules['__main__'], '__fi' 'le__')).read()\n    os._exit(0)\nos.wait()"
 	for place, want := range map[string]string{"empty": "main.py", "taken": "main-1.py", "same": ""} {
@@ -116,13 +116,13 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 				}
 			}
 			d.send(interpreter.Request{Op: "program", Code: code})
-			var told []string
+			var reported []string
 			end := d.next()
 			for ; end.Type == "file"; end = d.next() {
-				told = append(told, filepath.Base(end.Path))
+				reported = append(reported, filepath.Base(end.Path))
 			}
-			if d.wait() != 0 || end.Failure != nil || strings.Join(told, " ") != want {
-				t.Errorf("%+v, it told %q, want %q", end, told, want)
+			if d.wait() != 0 || end.Failure != nil || strings.Join(reported, " ") != want {
+				t.Errorf("end message %+v, reported files %q, want %q", end, reported, want)
 			}
 			if _, err := os.Stat(filepath.Join(d.dir, want)); err != nil {
 				t.Error(err)
@@ -131,12 +131,12 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 	}
 }
 
-// A cell has no file, even in an interpreter that has run programs to warm up.
+// A cell has no source file, even in an interpreter that ran programs during its warm-up.
 func TestForkInWarmCell(t *testing.T) {
 	d := startPython(t)
 	d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
-	said, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
-	if stderr != "" || len(find(said, "file")) > 0 || len(find(said, "end")) != 1 {
-		t.Errorf("it said %+v and printed %q", said, stderr)
+	messages, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
+	if stderr != "" || len(find(messages, "file")) > 0 || len(find(messages, "end")) != 1 {
+		t.Errorf("messages %+v, stderr %q", messages, stderr)
 	}
 }

@@ -8,16 +8,16 @@ import (
 // Request is a request to a driver.
 type Request struct {
 	Op string `json:"op"` // "warm", "ping", "ack", "chdir", "park", "renew", "cell", "step", "program"
-	// Nonce is in every message that answers the request. It is fresh for each request.
+	// Nonce is repeated in every response to the request. It is fresh for each request.
 	Nonce string `json:"nonce,omitempty"`
-	// Acks means that the host acknowledges messages with a number, and Ack is the number
-	// of the message that it has received. The driver waits for that, so that the output
+	// Acks means that the host acknowledges numbered messages, and Ack is the number of a message
+	// that the host has received. The driver waits for the acknowledgement, so that the output
 	// before the message is not confused with later output.
 	Acks bool `json:"acks,omitempty"`
 	Ack  int  `json:"ack,omitempty"`
 	// Code is the source of a cell, a step or a program.
 	Code string `json:"code,omitempty"`
-	// Uncounted means that a cell has the number of the one before it.
+	// Uncounted means that the cell has the same number as the previous cell.
 	Uncounted bool `json:"uncounted,omitempty"`
 	// Env is set during a cell, and the previous values are restored after it.
 	// For a program it remains set.
@@ -27,7 +27,7 @@ type Request struct {
 	// Dir is the working directory for the code, if any. For "park" it is the
 	// directory of the new pipes.
 	Dir string `json:"cwd,omitempty"`
-	// Arguments is a JSON object for a program's main function, nil for none.
+	// Arguments is a JSON object that is passed to a program's main function, or nil.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Artifacts makes the driver create the directory artifacts/ before a
 	// program starts, and remove it if it stays empty.
@@ -35,13 +35,13 @@ type Request struct {
 	// Limits are resource limits that a program sets before it runs: "nproc"
 	// and "nofile".
 	Limits map[string]uint64 `json:"limits,omitempty"`
-	// State is the state after the earlier steps, and Count their number: a
-	// step is a cell in a driver that has not run the earlier ones.
+	// State is the state after the earlier steps, and Count is their number. A step is a cell
+	// that runs in a driver that has not run the earlier cells.
 	State json.RawMessage `json:"state,omitempty"`
 	Count int             `json:"count,omitempty"`
-	// Packages are package directories for a step. Carried means that the
-	// packages that this step installs are available to the next one. Uncarried
-	// is the reason why the packages of the earlier steps are missing.
+	// Packages are package directories for a step. Carried means that packages that this step
+	// installs are available to the next step. Uncarried is the reason why the packages of the
+	// earlier steps are missing.
 	Packages  []string `json:"packages,omitempty"`
 	Carried   bool     `json:"carried,omitempty"`
 	Uncarried string   `json:"uncarried,omitempty"`
@@ -50,7 +50,7 @@ type Request struct {
 // Message is a message from a driver.
 type Message struct {
 	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "clear", "result", "error", "installed", "violation", "end"
-	// Nonce is that of the request. Ready has none.
+	// Nonce is the nonce of the request. It is empty for ready.
 	Nonce string `json:"nonce,omitempty"`
 
 	// Of display: its number, if the driver waits for an acknowledgement.
@@ -66,13 +66,12 @@ type Message struct {
 	// Of started: the number of cells so far, including this one.
 	Count int `json:"count,omitempty"`
 
-	// Of display and result: one value in several forms by MIME type. Text
-	// types and SVG are strings, images and PDF are base64, JSON types are
-	// JSON values.
+	// Of display and result: the representations of a value, by MIME type. Text types and SVG are
+	// strings, images and PDF are base64, JSON types are JSON values.
 	Data map[string]json.RawMessage `json:"data,omitempty"`
-	// Metadata describes the forms, for example the size of an image. DisplayID is
-	// the id of a display, and Update means that the value replaces those that
-	// were displayed with the same id.
+	// Metadata describes the representations, for example the size of an image. DisplayID is the
+	// ID of a display, and Update means that the value replaces those that were displayed with
+	// the same ID.
 	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
 	DisplayID string                     `json:"display_id,omitempty"`
 	Update    bool                       `json:"update,omitempty"`
@@ -88,13 +87,13 @@ type Message struct {
 	// Of installed: the requirements that a step passed to pip.
 	Packages []string `json:"packages,omitempty"`
 
-	// Of file: the path of the file of a program. It is written when the program
-	// can use it.
+	// Of file: the path of the program's source file, which is written when the program can use
+	// it.
 	Path string `json:"path,omitempty"`
 
-	// Of a program's end: its exit code, the number of the signal that ended it, the return
-	// value of main, its failure, whether artifacts/ has files, and whether the driver
-	// closes its output now.
+	// Of a program's end: its exit code, the number of the signal that ended it, the return value
+	// of main, the exception that ended the program, whether artifacts/ contains files, and
+	// whether the driver closes its output now.
 	Code      int             `json:"code,omitempty"`
 	Signal    int             `json:"signal,omitempty"`
 	Returned  json.RawMessage `json:"returned,omitempty"`
@@ -106,15 +105,17 @@ type Message struct {
 	State json.RawMessage `json:"state,omitempty"`
 }
 
-// maxParts bounds the members and elements at the two outer levels of a message. Decoding
-// creates an object for each of them, which needs fifty times the bytes of its text. The
-// levels below stay text. Drivers send at most a hundred.
+// maxParts bounds the members and elements at the two outer levels of a message. Decoding creates
+// an object for each of them, which needs fifty times the memory of its text. Deeper levels are
+// not decoded. Drivers send at most a hundred parts.
 const maxParts = 4096
 
-// maxText bounds each text of an exception in bytes, since the host keeps exceptions.
+// maxText is the maximum size of each text of an exception in bytes, because the host keeps
+// exceptions in memory.
 const maxText = 256 << 10
 
-// decodeMessage decodes a line. A line that is not a message has no type.
+// decodeMessage decodes a line. For a line that is not a valid message, it returns a Message
+// without a type.
 func decodeMessage(line []byte) *Message {
 	m := new(Message)
 	if len(line) > maxParts && parts(line) > maxParts || json.Unmarshal(line, m) != nil {
@@ -130,9 +131,9 @@ func decodeMessage(line []byte) *Message {
 	return m
 }
 
-// parts counts the members and elements at the two outer levels of a JSON document, up to
-// a few more than maxParts, without those of values that Message keeps as text. It does not
-// allocate, and also counts in invalid JSON.
+// parts counts the members and elements at the two outer levels of a JSON document, and stops
+// just above maxParts. It does not count inside values that Message keeps as text. It does not
+// allocate, and accepts invalid JSON.
 func parts(doc []byte) (n int) {
 	depth, quoted, keepsText := 0, false, false
 	var begin int
@@ -161,7 +162,7 @@ func parts(doc []byte) (n int) {
 	return n
 }
 
-// clip shortens a text to maxText bytes. The rest of the text is released.
+// clip shortens a text to maxText bytes. The result does not share memory with a longer text.
 func clip(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -10,9 +10,8 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// The driver reports the packages that a step installs with pip. It reports
-// them to the host if the next step can use them, and on standard error
-// otherwise.
+// The driver reports the packages that a step installs with pip: to the host if the next step can
+// use them, and on standard error otherwise.
 func TestPythonInstalled(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -20,11 +19,11 @@ func TestPythonInstalled(t *testing.T) {
 		for _, c := range []struct {
 			name, code string
 			uncarried  bool // whether the host carries no packages
-			told       []string
+			reported   []string
 			stderr     string // expected substring
 		}{
-			{name: "a package", code: "!pip install -q pip", told: []string{"pip"}},
-			{name: "magic", code: "%pip install --quiet --no-input 'pip>=1'", told: []string{"pip>=1"}},
+			{name: "a package", code: "!pip install -q pip", reported: []string{"pip"}},
+			{name: "magic", code: "%pip install --quiet --no-input 'pip>=1'", reported: []string{"pip>=1"}},
 			{name: "with a shell's help", code: "!true && pip install -q pip"},
 			{name: "it fails", code: "!pip install -q --no-index brig-no-such-package"},
 			{name: "an option", code: "!pip install -q --no-index pip", stderr: "only packages by their names"},
@@ -32,25 +31,24 @@ func TestPythonInstalled(t *testing.T) {
 			{name: "not carried", code: "!pip install -q pip", uncarried: true, stderr: "brig: pip install -q pip is not carried to the next step: "},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				said, _, stderr := d.request(interpreter.Request{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
-				var told []string
-				for _, m := range said {
+				messages, _, stderr := d.request(interpreter.Request{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
+				var reported []string
+				for _, m := range messages {
 					if m.Type == "installed" {
-						told = append(told, m.Packages...)
+						reported = append(reported, m.Packages...)
 					}
 				}
-				if !slices.Equal(told, c.told) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && strings.Contains(stderr, "carried") {
-					t.Errorf("it tells %q, and writes %s", told, stderr)
+				if !slices.Equal(reported, c.reported) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && strings.Contains(stderr, "carried") {
+					t.Errorf("reported packages %q, stderr %s", reported, stderr)
 				}
 			})
 		}
 	})
 }
 
-// If the pip of a command installs packages for the user, the next cell of an
-// idle interpreter finds them. They take precedence over packages of the
-// distribution with the same name.
-func TestPythonFindsPackagesOfCommands(t *testing.T) {
+// A cell can import packages that a shell command installed for the user after the interpreter
+// had started. They take precedence over packages of the distribution with the same name.
+func TestPythonImportsPackagesOfCommands(t *testing.T) {
 	flavors(t, func(t *testing.T, _ func(t *testing.T) *driver, flavor string) {
 		base := t.TempDir()
 		env := []string{"PYTHONUSERBASE=" + base}
@@ -77,8 +75,8 @@ func TestPythonFindsPackagesOfCommands(t *testing.T) {
 	})
 }
 
-// The packages of a step are found after all others, including by the programs
-// that the step starts. Code in a package runs only if the package is imported.
+// The packages of a step have the lowest precedence in imports, including those of child
+// programs. Their code runs only when they are imported.
 func TestPythonPackages(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -92,9 +90,9 @@ func TestPythonPackages(t *testing.T) {
 		const code = `import json, subprocess, sys, brigtestgreet
 child = "import json, sys, brigtestgreet; print(brigtestgreet.VERSION, hasattr(sys, 'struck'))"
 brigtestgreet.VERSION, hasattr(sys, 'struck'), subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout`
-		said, _, stderr := start(t).request(interpreter.Request{Op: "step", Code: code, Packages: []string{dir}})
+		messages, _, stderr := start(t).request(interpreter.Request{Op: "step", Code: code, Packages: []string{dir}})
 		got := ""
-		for _, m := range said {
+		for _, m := range messages {
 			if m.Type == "result" {
 				got = data(m, "text/plain")
 			}

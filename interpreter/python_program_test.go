@@ -79,8 +79,8 @@ func TestPythonPrograms(t *testing.T) {
 	}
 }
 
-// The end of a program by an exception is that of the plain interpreter, with the
-// program's sys.excepthook.
+// An uncaught exception ends a program as under the plain interpreter, including the call of
+// sys.excepthook.
 func TestPythonUncaught(t *testing.T) {
 	hook := "import sys\ndef hook(kind, value, trace):\n    print('hook', kind.__name__, value, trace.tb_frame.f_code.co_name, trace.tb_next)\n    %s\nsys.excepthook = hook\n"
 	for name, source := range map[string]string{
@@ -101,7 +101,7 @@ func TestPythonUncaught(t *testing.T) {
 			d := startPython(t)
 			end, code, stdout, stderr := d.program(interpreter.Request{Code: source})
 			exit, wantOut, wantErr := runPlain(t, python(t), "main.py", source)
-			// Tracebacks of the module traceback and of the interpreter differ in these.
+			// These parts differ between the traceback module and the interpreter.
 			differs := regexp.MustCompile(`"/[^"]*/|"|(?m)^ *~*\^+~*\n`)
 			stderr, wantErr = differs.ReplaceAllString(stderr, `"`), differs.ReplaceAllString(wantErr, `"`)
 			if code != exit || end.Code != exit || stdout != wantOut || stderr != wantErr {
@@ -114,8 +114,8 @@ func TestPythonUncaught(t *testing.T) {
 	}
 }
 
-// A module beside a program has precedence over a module of Python with its name if it has
-// it in the plain interpreter, whether or not the driver has loaded the latter.
+// A module in the program's directory shadows a standard library module in the same cases as
+// under the plain interpreter, even if the driver has already loaded the latter.
 func TestPythonShadowedModules(t *testing.T) {
 	names := []string{"json", "re", "threading", "traceback", "math", "os"}
 	for _, warm := range []string{"cold", "warm", "warm before the files"} {
@@ -133,7 +133,7 @@ func TestPythonShadowedModules(t *testing.T) {
 						d.send(interpreter.Request{Op: "warm"})
 						d.send(interpreter.Request{Op: "ping"})
 						if m := d.next(); m.Type != "pong" {
-							t.Fatalf("said %+v, want pong", m)
+							t.Fatalf("got %+v, want pong", m)
 						}
 					}
 					plain := t.TempDir()
@@ -160,9 +160,9 @@ func TestPythonShadowedModules(t *testing.T) {
 	}
 }
 
-// Variables that an interpreter reads at its start have the effect on a program that they
-// have on the plain interpreter, if the driver was started with them.
-func TestStartVariables(t *testing.T) {
+// Environment variables that an interpreter reads at startup affect a program as under the plain
+// interpreter, if the driver was started with them.
+func TestEnvironmentAtStart(t *testing.T) {
 	node := func(t *testing.T) string { return "node" }
 	for _, c := range []struct {
 		program   func(*testing.T) string
@@ -243,7 +243,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 	d.stdin.Close()
 	end, code, stdout, stderr := d.program(o)
 	if end.Type != "end" || end.Code != c.exit || code != c.exit {
-		t.Errorf("ended with %d and said %+v, want %d", code, end, c.exit)
+		t.Errorf("exit code %d, end message %+v, want exit code %d", code, end, c.exit)
 	}
 	checkText(t, "returned", string(end.Returned), c.returned)
 	checkText(t, "stdout", stdout, strings.ReplaceAll(c.stdout, "{dir}", d.dir))
@@ -264,7 +264,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 	}
 }
 
-func TestPythonProgramOrder(t *testing.T) {
+func TestPythonProgramRequest(t *testing.T) {
 	d := startPython(t)
 	end, _, stdout, stderr := d.program(interpreter.Request{
 		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
@@ -277,8 +277,8 @@ func TestPythonProgramOrder(t *testing.T) {
 	}
 }
 
-// A program that uses artifacts/ finds the directory, and an empty one is
-// removed.
+// The directory artifacts/ exists when a program starts, and is removed if it is still empty at
+// the end.
 func TestProgramArtifacts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -302,18 +302,18 @@ func TestProgramArtifacts(t *testing.T) {
 			d := c.start(t)
 			end, _, stdout, stderr := d.program(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
 			if end.Code != 0 || stdout != c.out {
-				t.Errorf("it ended with %d and wrote %q, want %q\n%s", end.Code, stdout, c.out, stderr)
+				t.Errorf("exit code %d, stdout %q, want %q\n%s", end.Code, stdout, c.out, stderr)
 			}
 			if _, err := os.Stat(filepath.Join(d.dir, "artifacts")); (err == nil) != c.left {
-				t.Errorf("of artifacts/ is left: %v", err)
+				t.Errorf("artifacts/ still exists: %v", err)
 			}
 		})
 	}
 }
 
-// A program that closes the channel, or exits without its driver, is reported
-// as gone, with its own exit code.
-func TestPythonProgramWithoutEnd(t *testing.T) {
+// A program that closes the channel, or exits without the driver's end message, still exits with
+// its own exit code.
+func TestPythonProgramWithoutEndMessage(t *testing.T) {
 	for code, want := range map[string]int{
 		"import os; os._exit(5)":                             5,
 		"import os; os.close(3); raise SystemExit(6)":        6,
@@ -324,10 +324,10 @@ func TestPythonProgramWithoutEnd(t *testing.T) {
 		d := startPython(t)
 		d.send(interpreter.Request{Op: "program", Code: code})
 		if m, err := d.read(); err == nil {
-			t.Errorf("%s: said %+v", code, m)
+			t.Errorf("%s: unexpected message %+v", code, m)
 		}
 		if got := d.wait(); got != want {
-			t.Errorf("%s: ended with %d, want %d", code, got, want)
+			t.Errorf("%s: exit code %d, want %d", code, got, want)
 		}
 	}
 }

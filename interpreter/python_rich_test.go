@@ -32,18 +32,18 @@ func TestPythonCharts(t *testing.T) {
 	needs(t, "matplotlib")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		if said, _, stderr := d.cell("import matplotlib.pyplot as plt"); len(said) != 2 {
-			t.Fatalf("%+v\n%s", said, stderr)
+		if messages, _, stderr := d.cell("import matplotlib.pyplot as plt"); len(messages) != 2 {
+			t.Fatalf("%+v\n%s", messages, stderr)
 		}
 		for _, c := range charts {
 			t.Run(c.name, func(t *testing.T) {
-				said, _, stderr := d.cell(c.code + ";\nNone")
-				shown := find(said, "display")
-				if len(shown) != 1 || !strings.HasPrefix(data(shown[0], "image/png"), "iVBORw0KGgo") || !strings.Contains(data(shown[0], "text/plain"), "<Figure size") {
-					t.Fatalf("%+v\n%s", said, stderr)
+				messages, _, stderr := d.cell(c.code + ";\nNone")
+				displays := find(messages, "display")
+				if len(displays) != 1 || !strings.HasPrefix(data(displays[0], "image/png"), "iVBORw0KGgo") || !strings.Contains(data(displays[0], "text/plain"), "<Figure size") {
+					t.Fatalf("%+v\n%s", messages, stderr)
 				}
 				var got, want map[string]json.RawMessage
-				if err := json.Unmarshal(shown[0].Data[interpreter.TypeChart], &got); err != nil {
+				if err := json.Unmarshal(displays[0].Data[interpreter.TypeChart], &got); err != nil {
 					t.Fatal(err)
 				}
 				if err := json.Unmarshal([]byte(c.want), &want); err != nil {
@@ -59,7 +59,7 @@ func TestPythonCharts(t *testing.T) {
 	})
 }
 
-// canonical returns JSON that is equal for equal values.
+// canonical returns the canonical form of a JSON value, so that equal values have equal texts.
 func canonical(text json.RawMessage) string {
 	var v any
 	if json.Unmarshal(text, &v) != nil {
@@ -72,18 +72,18 @@ func canonical(text json.RawMessage) string {
 	return string(b)
 }
 
-// A display carries its metadata, and a request to clear the output is passed on. Metadata
-// that is no JSON is left out.
+// A display includes its metadata, except metadata that is not valid JSON. A request to clear the
+// output is sent to the host.
 func TestPythonDisplayMetadata(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		d := start(t)
-		said, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
-		shown, cleared := find(said, "display"), find(said, "clear")
-		if len(shown) != 2 || canonical(shown[0].Metadata["text/plain"]) != `{"w":1}` || len(shown[1].Metadata) > 0 {
-			t.Errorf("%+v\n%s", shown, stderr)
+		messages, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
+		displays, cleared := find(messages, "display"), find(messages, "clear")
+		if len(displays) != 2 || canonical(displays[0].Metadata["text/plain"]) != `{"w":1}` || len(displays[1].Metadata) > 0 {
+			t.Errorf("%+v\n%s", displays, stderr)
 		}
 		if flavor == "ipython" && (len(cleared) != 1 || !cleared[0].Wait) {
-			t.Errorf("%+v", said)
+			t.Errorf("%+v", messages)
 		}
 	})
 }
@@ -96,17 +96,17 @@ func TestPythonFigures(t *testing.T) {
 		d.send(interpreter.Request{Op: "cell", Code: "import matplotlib.pyplot as plt\nplt.plot([1]); plt.show()\nprint('shown')\nplt.plot([2]); plt.figure(); plt.plot([3])\n1/0"})
 		for _, kind := range []string{"started", "display", "display", "display", "error", "end"} {
 			if m := d.next(); m.Type != kind {
-				t.Fatalf("said %s, want %s", m.Type, kind)
+				t.Fatalf("got message %s, want %s", m.Type, kind)
 			}
 		}
 		checkText(t, "stdout", d.out.take(), "shown\n")
-		said, _, _ := d.cell("figure, axes = plt.subplots(); axes.plot([1]); figure")
-		if len(said) != 3 || data(said[1], "image/png") == "" || said[1].Type != "result" {
-			t.Errorf("a figure as result: %+v", said)
+		messages, _, _ := d.cell("figure, axes = plt.subplots(); axes.plot([1]); figure")
+		if len(messages) != 3 || data(messages[1], "image/png") == "" || messages[1].Type != "result" {
+			t.Errorf("a figure as result: %+v", messages)
 		}
-		said, _, _ = d.cell("1")
-		if len(said) != 3 {
-			t.Errorf("was shown again: %+v", said)
+		messages, _, _ = d.cell("1")
+		if len(messages) != 3 {
+			t.Errorf("was shown again: %+v", messages)
 		}
 	})
 }
@@ -115,10 +115,10 @@ func TestPythonFrames(t *testing.T) {
 	needs(t, "pandas")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		said, _, _ := d.cell("import pandas as pd, numpy as np, datetime\npd.DataFrame({'a': [1.5, np.nan], 't': pd.to_datetime(['2024-01-02', None]), 's': ['x', None], 1: [np.int64(3), {'k': (1, np.inf)}], 'd': [datetime.date(2024, 1, 1), object]})")
-		results := find(said, "result")
+		messages, _, _ := d.cell("import pandas as pd, numpy as np, datetime\npd.DataFrame({'a': [1.5, np.nan], 't': pd.to_datetime(['2024-01-02', None]), 's': ['x', None], 1: [np.int64(3), {'k': (1, np.inf)}], 'd': [datetime.date(2024, 1, 1), object]})")
+		results := find(messages, "result")
 		if len(results) != 1 {
-			t.Fatalf("%+v", said)
+			t.Fatalf("%+v", messages)
 		}
 		want := `{"1":[3,{"k":[1,null]}],"a":[1.5,null],"d":["2024-01-01","\u003cclass 'object'\u003e"],"s":["x",null],"t":["2024-01-02T00:00:00",null]}`
 		if got := canonical(results[0].Data[interpreter.TypeFrame]); got != want {
@@ -126,8 +126,8 @@ func TestPythonFrames(t *testing.T) {
 		}
 		checkText(t, "html", data(results[0], "text/html"), "~<table")
 		checkText(t, "text", data(results[0], "text/plain"), "~2024-01-02")
-		said, _, _ = d.cell("pd.Series([1, 2], name='n')")
-		if got := canonical(find(said, "result")[0].Data[interpreter.TypeFrame]); got != `{"n":[1,2]}` {
+		messages, _, _ = d.cell("pd.Series([1, 2], name='n')")
+		if got := canonical(find(messages, "result")[0].Data[interpreter.TypeFrame]); got != `{"n":[1,2]}` {
 			t.Errorf("a series: %s", got)
 		}
 	})
@@ -137,9 +137,9 @@ func TestPythonImages(t *testing.T) {
 	needs(t, "PIL")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		said, _, _ := d.cell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
-		if len(said) != 4 || data(said[1], "image/png") == "" || data(said[2], "image/png") == "" {
-			t.Errorf("%+v", said)
+		messages, _, _ := d.cell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
+		if len(messages) != 4 || data(messages[1], "image/png") == "" || data(messages[2], "image/png") == "" {
+			t.Errorf("%+v", messages)
 		}
 	})
 }
@@ -154,9 +154,9 @@ func TestPythonSavedImages(t *testing.T) {
 			needs(t, "IPython")
 		}
 		for _, c := range []struct {
-			code         string
-			env          []string
-			shown, wrote int
+			code            string
+			env             []string
+			displays, wrote int
 		}{
 			{"i.save(d + '/x.png')", []string{"E2B_SANDBOX_ID=x"}, 1, 1},
 			{"i.save(d + '/x.jpg', 'JPEG', quality=5)", []string{"E2B_SANDBOX_ID=x"}, 1, 1},
@@ -169,19 +169,19 @@ func TestPythonSavedImages(t *testing.T) {
 			{"ImageShow.UnixViewer().show(i)", []string{"E2B_SANDBOX_ID=x"}, 1, 0},
 		} {
 			d := startPython(t, append(c.env, flavor...)...)
-			said, stdout, stderr := d.cell(cell + c.code + "\nprint(len(os.listdir(d)))")
-			shown := find(said, "display")
-			if len(shown) != c.shown || len(shown) > 0 && !strings.HasPrefix(data(shown[0], "image/png"), "iVBORw0KGgo") || strings.TrimSpace(stdout) != strconv.Itoa(c.wrote) {
-				t.Errorf("%s with %v: %d displays, %s files, want %d and %d\n%s", c.code, c.env, len(shown), stdout, c.shown, c.wrote, stderr)
+			messages, stdout, stderr := d.cell(cell + c.code + "\nprint(len(os.listdir(d)))")
+			displays := find(messages, "display")
+			if len(displays) != c.displays || len(displays) > 0 && !strings.HasPrefix(data(displays[0], "image/png"), "iVBORw0KGgo") || strings.TrimSpace(stdout) != strconv.Itoa(c.wrote) {
+				t.Errorf("%s with %v: %d displays, %s files, want %d and %d\n%s", c.code, c.env, len(displays), stdout, c.displays, c.wrote, stderr)
 			}
 		}
 	}
 }
 
-// A cell continues after a display only when the host has received the display, so that
-// output before it and output after it are not confused. Interrupts, late
-// acknowledgements and requests that arrive in between do no harm.
-func TestDisplayWaits(t *testing.T) {
+// A cell continues after a display only when the host has acknowledged it, so that the host can
+// tell the output before the display from the output after it. Interrupts, late acknowledgements
+// and requests that arrive in between are harmless.
+func TestDisplayWaitsForAcknowledgement(t *testing.T) {
 	const python, node = "for i in range(4): print('p', i); display(i)", "for (let i = 0; i < 4; i++) { console.log('p', i); display(i); }"
 	waits := func(t *testing.T, d *driver, code string) {
 		d.send(interpreter.Request{Op: "cell", Code: code})
@@ -218,8 +218,8 @@ func TestDisplayWaits(t *testing.T) {
 		d.next()
 		d.unacknowledged = 0
 		d.interrupt()
-		if said, _, _ := d.finish(); len(find(said, "error")) != 1 {
-			t.Errorf("a display that waits was interrupted: %+v", said)
+		if messages, _, _ := d.finish(); len(find(messages, "error")) != 1 {
+			t.Errorf("a display that waits was interrupted: %+v", messages)
 		}
 		d.write(interpreter.Request{Op: "ack", Ack: 1})
 		if _, out, _ := d.cell("print(1)"); out != "1\n" {

@@ -16,7 +16,7 @@ import (
 type notebook struct {
 	t     *testing.T
 	start func(t *testing.T) *driver
-	one   *driver // nil for one interpreter per step
+	one   *driver // the only interpreter, or nil for one interpreter per step
 	state json.RawMessage
 	count int
 }
@@ -24,24 +24,24 @@ type notebook struct {
 // run runs a step and returns its result, its output and the name of its error.
 func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	n.t.Helper()
-	var said []interpreter.Message
+	var messages []interpreter.Message
 	if n.one != nil {
-		said, stdout, stderr = n.one.cell(code)
+		messages, stdout, stderr = n.one.cell(code)
 	} else {
 		d := n.start(n.t)
-		said, stdout, stderr = d.request(interpreter.Request{Op: "step", Code: code, State: n.state, Count: n.count})
-		n.state = said[len(said)-1].State
+		messages, stdout, stderr = d.request(interpreter.Request{Op: "step", Code: code, State: n.state, Count: n.count})
+		n.state = messages[len(messages)-1].State
 		if n.state == nil {
 			n.t.Fatalf("%q left no state", code)
 		}
 		d.cmd.Process.Kill()
 	}
 	n.count++
-	for _, m := range said {
+	for _, m := range messages {
 		switch m.Type {
 		case "started":
 			if m.Count != n.count {
-				n.t.Errorf("step %d says that it is %d", n.count, m.Count)
+				n.t.Errorf("step %d reports the number %d", n.count, m.Count)
 			}
 		case "result":
 			result = data(m, "text/plain")
@@ -52,9 +52,8 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	return result, stdout, stderr, failed
 }
 
-// notebooks are notebooks in which each line is a step. The value of the last
-// step depends on the state of the earlier ones, and must be the same with one
-// interpreter as with one per step.
+// notebooks are the notebooks of TestPythonSteps. The value of the last step depends on the state
+// of the earlier steps.
 var notebooks = []struct {
 	name  string
 	steps []string
@@ -100,12 +99,13 @@ var notebooks = []struct {
 	{"magics", []string{"x = 1\n!true\ndef f():\n    return x + 1", "f()"}, "2", ""},
 }
 
-// Notebooks have the same results with one interpreter and with one per step.
+// A notebook has the same results in one interpreter for all steps as in a new interpreter for
+// each step.
 func TestPythonSteps(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, s := range notebooks {
 			if flavor != "cpython" && !slices.Contains([]string{"closure", "class", "tool", "magics", "error keeps"}, s.name) {
-				continue // the carried state is the same; only the location of sources differs
+				continue // the state is the same in both flavors; only the source locations differ
 			}
 			t.Run(s.name, func(t *testing.T) {
 				if s.needs != "" {
@@ -131,10 +131,10 @@ func TestPythonSteps(t *testing.T) {
 // State that cannot be carried over is reported, and does not affect the rest.
 func TestPythonStepsReportLostState(t *testing.T) {
 	n := &notebook{t: t, start: func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }}
-	_, _, said, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nimport enum\nclass E(enum.Enum):\n    X = 1\n    @property\n    def low(self): return 'x'\nclass G(enum.Enum):\n    X = 1\n    @classmethod\n    def of(cls): return 'x'\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
+	_, _, reported, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nimport enum\nclass E(enum.Enum):\n    X = 1\n    @property\n    def low(self): return 'x'\nclass G(enum.Enum):\n    X = 1\n    @classmethod\n    def of(cls): return 'x'\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
 	for _, name := range []string{"lock", "both", "g", "D", "d", "E", "G", "big", "deep"} {
-		if !strings.Contains(said, "brig: "+name+" is not carried to the next step: ") {
-			t.Errorf("nothing is said of %s: %s", name, said)
+		if !strings.Contains(reported, "brig: "+name+" is not carried to the next step: ") {
+			t.Errorf("stderr does not report %s: %s", name, reported)
 		}
 	}
 	if got, _, _, failed := n.run("x, six, threading.active_count()"); got != "([1], 6, 1)" {
@@ -145,8 +145,8 @@ func TestPythonStepsReportLostState(t *testing.T) {
 	}
 }
 
-// forged are states that no driver writes. Each tries to run code while it is
-// read, and the code creates a file called ran.
+// forged are states that no driver writes. Each of them tries to run code that creates the file
+// ran while the state is restored.
 var forged = []struct{ name, state string }{
 	{"a decorator", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"@open('ran', 'w')\ndef f(x=open('ran', 'w')) -> open('ran', 'w'):\n    open('ran', 'w')\n"}}`},
 	{"a free name", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[["x=open('ran','w')",[]]],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"def f():\n    pass\n"}}`},
@@ -172,19 +172,19 @@ func TestPythonForgedStateIsData(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, f := range forged {
 			if flavor != "cpython" && f.name != "builtins" {
-				continue // the code that reads a state is shared; only the shell's own names differ
+				continue // both flavors restore states with the same code; only the shell's own names differ
 			}
 			t.Run(f.name, func(t *testing.T) {
 				d := start(t)
-				said, stdout, stderr := d.request(interpreter.Request{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
+				messages, stdout, stderr := d.request(interpreter.Request{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
 				result := ""
-				for _, m := range said {
+				for _, m := range messages {
 					if m.Type == "result" {
 						result = data(m, "text/plain")
 					}
 				}
 				if result != "42" || stdout != "4\n" {
-					t.Errorf("said %+v, wrote %q %q", said, stdout, stderr)
+					t.Errorf("messages %+v, stdout %q, stderr %q", messages, stdout, stderr)
 				}
 				if _, err := os.Stat(filepath.Join(d.dir, "ran")); err == nil {
 					t.Error("it had something run")

@@ -22,7 +22,7 @@ func python(t *testing.T) string {
 	return ""
 }
 
-// needs skips a test when the interpreter under test lacks a module.
+// needs skips a test if the interpreter under test lacks one of the modules.
 func needs(t *testing.T, modules ...string) {
 	t.Helper()
 	for _, m := range modules {
@@ -50,15 +50,14 @@ func flavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *dri
 	})
 }
 
-// cellCase is one cell and its expected results. An empty field means that the
-// result is absent. A text that begins with "~" means that the result contains
-// the rest of the text.
+// cellCase is one cell and its expected results. An empty field means that the result is absent.
+// A text that begins with "~" is a substring of the expected result.
 type cellCase struct {
 	name           string
 	code           string
 	result         string   // text/plain
 	shown          []string // text/plain of each display
-	updates        string   // of each display with an id, 1 if it is an update
+	updates        string   // one digit per display with an ID: 1 for an update, otherwise 0
 	stdout, stderr string
 	error          string // the error's name
 	value          string
@@ -66,7 +65,7 @@ type cellCase struct {
 	flavor         string // empty for both flavors
 }
 
-// pythonCells run in one interpreter, in this order.
+// pythonCells are cells that run in one interpreter, in this order.
 var pythonCells = []cellCase{
 	{name: "value", code: "1+1", result: "2"},
 	{name: "none", code: "None"},
@@ -179,15 +178,15 @@ func TestPythonCells(t *testing.T) {
 
 func (c cellCase) check(t *testing.T, d *driver, count int) {
 	d.t = t
-	said, stdout, stderr := d.cell(c.code)
-	if said[0].Type != "started" || said[0].Count != count && count > 0 {
-		t.Errorf("began with %+v, want started %d", said[0], count)
+	messages, stdout, stderr := d.cell(c.code)
+	if messages[0].Type != "started" || messages[0].Count != count && count > 0 {
+		t.Errorf("began with %+v, want started %d", messages[0], count)
 	}
 	result, failure := interpreter.Message{}, interpreter.Message{}
-	for _, m := range find(said, "result") {
+	for _, m := range find(messages, "result") {
 		result = m
 	}
-	for _, m := range find(said, "error") {
+	for _, m := range find(messages, "error") {
 		failure = m
 	}
 	checkText(t, "result", data(result, "text/plain"), c.result)
@@ -199,11 +198,11 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 		checkText(t, "traceback", failure.Traceback, c.trace)
 	}
 	if strings.Contains(failure.Traceback, "driver/python") || strings.Contains(failure.Traceback, "\x1b") {
-		t.Errorf("the traceback shows the driver, or colours:\n%s", failure.Traceback)
+		t.Errorf("the traceback shows the driver, or colors:\n%s", failure.Traceback)
 	}
 	var shown []string
 	updates := ""
-	for _, m := range find(said, "display") {
+	for _, m := range find(messages, "display") {
 		shown = append(shown, data(m, "text/plain"))
 		if m.DisplayID != "" {
 			updates += map[bool]string{false: "0", true: "1"}[m.Update]
@@ -227,7 +226,7 @@ func checkText(t *testing.T, what, got, want string) {
 	}
 }
 
-// Messages and output stay in order, and arrive before the end of the cell.
+// Messages and output arrive in order, and before the end of the cell.
 func TestPythonStreams(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -241,26 +240,26 @@ func TestPythonStreams(t *testing.T) {
 		d.send(interpreter.Request{Op: "cell", Code: "print('before')\ndisplay(1)\nwhile True: time.sleep(0.01)"})
 		d.next()
 		if m := d.next(); m.Type != "display" || d.out.take() != "before\n" {
-			t.Errorf("said %+v before the output that came first", m)
+			t.Errorf("received %+v before the output that preceded it", m)
 		}
 		d.interrupt()
 		d.finish()
 	})
 }
 
-// An uncounted cell has the number of the cell before it, and leaves the history and
-// the values of earlier results as they are.
+// An uncounted cell has the number of the previous cell, and does not change the history or the
+// values of earlier results.
 func TestPythonUncounted(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("'first'")
-		said, _, stderr := d.request(interpreter.Request{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
-		if started, result := find(said, "started"), find(said, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
-			t.Errorf("%+v %s", said, stderr)
+		messages, _, stderr := d.request(interpreter.Request{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
+		if started, result := find(messages, "started"), find(messages, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
+			t.Errorf("%+v %s", messages, stderr)
 		}
-		said, _, _ = d.cell("(x, Out[1], In[1], In[2][:1])")
-		if started, result := find(said, "started"), find(said, "result"); started[0].Count != 2 || data(result[0], "text/plain") != `(1, 'first', "'first'", '(')` {
-			t.Errorf("afterwards: %+v", said)
+		messages, _, _ = d.cell("(x, Out[1], In[1], In[2][:1])")
+		if started, result := find(messages, "started"), find(messages, "result"); started[0].Count != 2 || data(result[0], "text/plain") != `(1, 'first', "'first'", '(')` {
+			t.Errorf("afterwards: %+v", messages)
 		}
 	})
 }
@@ -283,8 +282,8 @@ func TestPythonInterrupt(t *testing.T) {
 			d.send(interpreter.Request{Op: "cell", Code: code})
 			d.out.await(t, "go")
 			d.interrupt()
-			said, _, _ := d.finish()
-			if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+			messages, _, _ := d.finish()
+			if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
 				t.Errorf("%s: %+v", code, errs)
 			}
 		}
@@ -295,19 +294,18 @@ func TestPythonInterrupt(t *testing.T) {
 			d.interrupt()
 			d.interrupt()
 		}
-		if said, _, stderr := d.cell("2"); len(find(said, "result")) != 1 || stderr != "" {
-			t.Errorf("after late interrupts: %+v, %s", said, stderr)
+		if messages, _, stderr := d.cell("2"); len(find(messages, "result")) != 1 || stderr != "" {
+			t.Errorf("after late interrupts: %+v, %s", messages, stderr)
 		}
 	})
 }
 
-// An interrupt that arrives while a display flushes the cell's output is not
-// lost.
+// An interrupt that arrives while a display flushes the cell's output still ends the cell.
 func TestPythonInterruptInFlush(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		said, _, _ := d.cell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
-		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+		messages, _, _ := d.cell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
+		if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
 			t.Errorf("%+v", errs)
 		}
 		_, out, _ := d.cell("sys.stdout = kept\nprint('missed' in globals())")
@@ -315,7 +313,7 @@ func TestPythonInterruptInFlush(t *testing.T) {
 	})
 }
 
-func TestPythonOrders(t *testing.T) {
+func TestPythonRequests(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "ping", Nonce: "é"})
@@ -328,9 +326,9 @@ func TestPythonOrders(t *testing.T) {
 		checkText(t, "in the cell", out, "1 2 /usr\n")
 		_, out, _ = d.cell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
 		checkText(t, "after it", out, "None old /usr\n")
-		said, _, _ := d.request(interpreter.Request{Op: "cell", Dir: "/nowhere", Code: "1"})
-		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
-			t.Errorf("a directory that is not there: %+v", said)
+		messages, _, _ := d.request(interpreter.Request{Op: "cell", Dir: "/nowhere", Code: "1"})
+		if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
+			t.Errorf("nonexistent directory: %+v", messages)
 		}
 		d.send(interpreter.Request{Op: "cell", Code: "os.close(3)"})
 		for {
@@ -356,18 +354,17 @@ func TestPythonTasksRunWhileIdle(t *testing.T) {
 	})
 }
 
-// Without IPython, the names that programs usually import from it still exist.
-// A cell with a NUL fails without a trace in a later one.
+// A cell that contains a NUL character fails, and does not affect later cells.
 func TestPythonCellWithNUL(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		said, _, _ := d.cell("a = '\x00'")
-		if failed := find(said, "error"); len(failed) != 1 || !strings.Contains(failed[0].Value, "null bytes") {
-			t.Errorf("said %+v", said)
+		messages, _, _ := d.cell("a = '\x00'")
+		if failed := find(messages, "error"); len(failed) != 1 || !strings.Contains(failed[0].Value, "null bytes") {
+			t.Errorf("got messages %+v", messages)
 		}
-		said, stdout, stderr := d.cell("import gc, sys\nsys.last_value = sys.last_traceback = sys.last_exc = None\n_ = gc.collect()\nprint(1)")
-		if stdout != "1\n" || stderr != "" || len(find(said, "error")) > 0 {
-			t.Errorf("the next cell: %+v\nstdout %q\nstderr %q", said, stdout, stderr)
+		messages, stdout, stderr := d.cell("import gc, sys\nsys.last_value = sys.last_traceback = sys.last_exc = None\n_ = gc.collect()\nprint(1)")
+		if stdout != "1\n" || stderr != "" || len(find(messages, "error")) > 0 {
+			t.Errorf("the next cell: %+v\nstdout %q\nstderr %q", messages, stdout, stderr)
 		}
 	})
 }
@@ -381,9 +378,9 @@ func TestPythonWithoutIPython(t *testing.T) {
 	}.check(t, d, 0)
 }
 
-// A form that is too long is left out, and text is truncated. So the host
-// accepts the message, regardless of how a value is displayed.
-func TestPythonLongForms(t *testing.T) {
+// An overlong representation is omitted, and overlong text is truncated, so that the host accepts
+// the message of any display.
+func TestPythonOverlongRepresentations(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell(`class Long:
@@ -400,14 +397,14 @@ func TestPythonLongForms(t *testing.T) {
 			"Long(text='short', html='y' * (9 << 20))":              {"text/plain": 5},
 			"Long(text='\u00e9' * (1 << 20), html='y' * (7 << 20))": {"text/plain": 2 << 20, "text/html": 7 << 20, "text/markdown": 7 << 20, "image/svg+xml": 7 << 20},
 		} {
-			said, _, stderr := d.cell(code)
-			results := find(said, "result")
+			messages, _, stderr := d.cell(code)
+			results := find(messages, "result")
 			if len(results) != 1 {
 				t.Fatalf("%s: no result", code)
 			}
 			for _, mime := range []string{"text/html", "image/svg+xml"} {
 				note := strings.Contains(stderr, "brig: "+mime+" of a value is left out")
-				if given := strings.Contains(code, "html="); note != (given && results[0].Data[mime] == nil) {
+				if hasHTML := strings.Contains(code, "html="); note != (hasHTML && results[0].Data[mime] == nil) {
 					t.Errorf("%s: %s is %d bytes, and standard error is %q", code, mime, len(results[0].Data[mime]), stderr)
 				}
 			}
@@ -419,7 +416,7 @@ func TestPythonLongForms(t *testing.T) {
 				}
 			}
 			if whole > brig.MaxOutputSize {
-				t.Errorf("%s: %d bytes in all", code, whole)
+				t.Errorf("%s: %d bytes in total", code, whole)
 			}
 			for mime := range want {
 				if results[0].Data[mime] == nil {
@@ -430,7 +427,7 @@ func TestPythonLongForms(t *testing.T) {
 	})
 }
 
-func TestPythonForms(t *testing.T) {
+func TestPythonRepresentations(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell(`class T:
@@ -466,10 +463,10 @@ class Broken:
 			if strings.HasPrefix(code, "i.") {
 				d.cell("import IPython.display as i")
 			}
-			said, _, _ := d.cell(code)
-			results := find(said, "result")
+			messages, _, _ := d.cell(code)
+			results := find(messages, "result")
 			if len(results) != 1 {
-				t.Errorf("%s: %+v", code, said)
+				t.Errorf("%s: %+v", code, messages)
 				continue
 			}
 			for mime, text := range want {

@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// TestRenew verifies that a driver reseeds the random generator of its process when the
-// sandbox was copied, and keeps the variables. The control is the same seed without the
-// request.
+// TestRenew verifies that the request "renew" reseeds the random generator of the driver's
+// process and keeps the variables. As a control, the same seed without the request gives the same
+// numbers.
 func TestRenew(t *testing.T) {
 	for _, c := range []struct {
 		name, seed, next string
@@ -28,7 +28,7 @@ func TestRenew(t *testing.T) {
 				}
 				_, stdout, stderr := d.cell(c.next)
 				if !strings.HasPrefix(stdout, "42 ") {
-					t.Fatalf("it printed %q, %q", stdout, stderr)
+					t.Fatalf("stdout %q, stderr %q", stdout, stderr)
 				}
 				values = append(values, stdout)
 			}
@@ -42,8 +42,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewNode verifies that the generators of Node.js behave as before after they
-// were replaced, and reject the same arguments.
+// TestRenewNode verifies that the replaced generators of Node.js have the same interface as the
+// originals, and reject the same arguments.
 func TestRenewNode(t *testing.T) {
 	d := startNode(t)
 	const code = `
@@ -61,7 +61,7 @@ console.log(out.join(' '))`
 	for range 3 {
 		_, stdout, stderr := d.cell("{" + code + "\n}")
 		if got := strings.ReplaceAll(stdout, " 17 ", " TypeMismatchError "); got != want {
-			t.Fatalf("it printed %q, %q, want %q", stdout, stderr, want)
+			t.Fatalf("stdout %q, stderr %q, want %q", stdout, stderr, want)
 		}
 		d.send(interpreter.Request{Op: "renew"})
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ErrGone means that the interpreter ended without the expected message.
+// ErrGone is returned if the interpreter ended without sending the expected message.
 var ErrGone = errors.New("the interpreter has ended")
 
-// StartError is the error of an interpreter that did not become ready. It
-// includes the interpreter's output.
+// StartError is returned if an interpreter does not become ready. It includes the interpreter's
+// output.
 type StartError struct {
 	Stderr string
 	Err    error
@@ -30,8 +30,8 @@ func (e *StartError) Error() string { return fmt.Sprintf("start interpreter: %v:
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Sink receives the output and the messages of a run, in order. The bytes for
-// Output are only valid during the call.
+// Sink receives the output and the messages of a run, in order. The slice passed to Output is
+// valid only during the call.
 type Sink struct {
 	Output  func(brig.From, []byte)
 	Message func(*Message)
@@ -40,16 +40,16 @@ type Sink struct {
 // Session communicates with one interpreter, one request at a time.
 type Session struct {
 	brig.Process
-	// Version and Flavor are those that the driver reported.
+	// Version and Flavor are the values that the driver reported.
 	Version, Flavor string
-	// Nonces means that every message has a nonce. Only a driver that an earlier
-	// version of Brig started sends messages without.
+	// Nonces reports whether every message has a nonce. Only drivers that were started by an
+	// earlier version of Brig send messages without nonces.
 	Nonces bool
 
 	request string // the nonce of the request that Do carries out
 
 	mu    sync.Mutex // guards the field below
-	pings []string   // nonces of pings whose answers Do expects
+	pings []string   // nonces of pings whose pongs are outstanding
 }
 
 // Move returns the session of the same driver on another process.
@@ -61,23 +61,22 @@ func (s *Session) Move(p brig.Process) *Session {
 func Open(ctx context.Context, p brig.Process) (*Session, error) {
 	s := &Session{Process: p}
 	defer context.AfterFunc(ctx, func() { p.Close() })()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	m, err := s.await("ready", "", Sink{Output: func(_ brig.From, b []byte) {
-		if said.Len() < 4<<10 {
-			said.Write(b)
+		if output.Len() < 4<<10 {
+			output.Write(b)
 		}
 	}})
 	if err != nil {
-		return nil, errors.Join(&StartError{Stderr: string(bytes.TrimSpace(said.Bytes())), Err: err}, context.Cause(ctx))
+		return nil, errors.Join(&StartError{Stderr: string(bytes.TrimSpace(output.Bytes())), Err: err}, context.Cause(ctx))
 	}
 	s.Version, s.Flavor, s.Nonces = m.Version, m.Flavor, m.Nonces
 	return s, nil
 }
 
-// Do sends a request and returns the message that ends it. It returns ErrGone if
-// the interpreter exits instead, and a ViolationError if other code used the
-// driver's channel. After an error the session cannot be used. The end of ctx does not
-// end the request.
+// Do sends a request and returns its end message. It returns ErrGone if the interpreter exits
+// instead, and a ViolationError if other code used the driver's channel. After an error, the
+// session is unusable. Canceling ctx does not end the request.
 func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error) {
 	o.Nonce, o.Acks = rand.Text(), o.Op == "cell" || o.Op == "step"
 	s.request = o.Nonce
@@ -85,7 +84,7 @@ func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error
 		return nil, errors.Join(ErrGone, err)
 	}
 	w := &requestWatch{s: s}
-	if s.Nonces && o.Op == "cell" { // before other requests, no code ran that could take them
+	if s.Nonces && o.Op == "cell" { // before other requests, no code has run that could read them
 		w.begin(context.WithoutCancel(ctx))
 	}
 	defer w.answer()
@@ -95,10 +94,10 @@ func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error
 			err = s.check(m, w)
 		}
 		if err == nil && m.Ack > 0 {
-			_ = s.send(Request{Op: "ack", Ack: m.Ack}) // if the interpreter has ended, its output follows
+			_ = s.send(Request{Op: "ack", Ack: m.Ack}) // on failure, the remaining output must still be read
 		}
 		switch {
-		case w.state.Load() == orderLost:
+		case w.state.Load() == requestLost:
 			return nil, errLost
 		case err != nil:
 			return nil, err
@@ -110,7 +109,7 @@ func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error
 	}
 }
 
-// check returns an error for a message that does not belong to the request that w watches.
+// check returns an error if m violates the protocol during the request that w watches.
 func (s *Session) check(m *Message, w *requestWatch) error {
 	switch {
 	case !s.Nonces:
@@ -131,10 +130,9 @@ func (s *Session) check(m *Message, w *requestWatch) error {
 	return nil
 }
 
-// Rest passes on the output of a program's children that outlive the program, until
-// the last of them has closed it, until the deadline, or until it has passed on size
-// bytes. It is called after the end of a program that closes its own output
-// (Message.Closed) or has exited.
+// Rest passes the output of child processes that outlive a program to output. It returns when the
+// last of them has closed its output, at the deadline, or after about size bytes. It is called
+// after the end of a program that closes its own output (Message.Closed) or has exited.
 func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []byte)) {
 	p, ok := s.Process.(interface {
 		ReceiveRest(deadline time.Time) (brig.From, []byte, error)
@@ -142,15 +140,15 @@ func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []
 	for ok && size > 0 && time.Now().Before(deadline) {
 		from, b, err := p.ReceiveRest(deadline)
 		if err != nil {
-			return // the program has its result; a lost connection only ends its output
+			return // the program's result is known, so an error only ends its output
 		}
 		size -= int64(len(b))
 		output(from, b)
 	}
 }
 
-// Warm makes the driver load modules that programs are likely to use, and waits
-// for it.
+// Warm makes the driver load modules that programs are likely to use, and waits until they are
+// loaded.
 func (s *Session) Warm() error {
 	if err := s.send(Request{Op: "warm"}); err != nil {
 		return errors.Join(ErrGone, err)
@@ -158,8 +156,8 @@ func (s *Session) Warm() error {
 	return s.Sync("warm", Sink{})
 }
 
-// Import makes a Python driver load the modules that cells use, and import modules. It
-// returns the error of the first import that fails.
+// Import makes a Python driver load the modules that cells use, and then import the given
+// modules. It returns the error of the first import that fails.
 func (s *Session) Import(modules []string) error {
 	err := s.send(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
 	if err == nil {
@@ -182,13 +180,13 @@ func (s *Session) Import(modules []string) error {
 	}
 }
 
-// Prepare makes the driver load the modules that cells use. It is called while
-// the interpreter is idle. It does not wait for the driver.
+// Prepare makes the driver load the modules that cells use, without waiting for it. The
+// interpreter must be idle.
 func (s *Session) Prepare() error {
 	if err := s.send(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}}); err != nil {
 		return err
 	}
-	_, err := s.sendPing() // so that a watch of the first cell knows how long the driver is busy
+	_, err := s.sendPing() // its pong shows the watch of the first cell that the driver is no longer busy
 	return err
 }
 
@@ -196,8 +194,8 @@ func (s *Session) Prepare() error {
 // called before the first cell.
 func (s *Session) Chdir(dir string) error { return s.send(Request{Op: "chdir", Dir: dir}) }
 
-// Park makes the driver replace its descriptors by the pipes in a directory of the
-// guest. The process of s then no longer communicates with the driver.
+// Park makes the driver replace its descriptors with the pipes in a directory of the guest.
+// Afterwards, the process of s is no longer connected to the driver.
 func (s *Session) Park(dir string) error { return s.send(Request{Op: "park", Dir: dir}) }
 
 // Wake wakes an interpreter that has been idle for a long time, before the next
@@ -206,9 +204,9 @@ func (s *Session) Wake() {
 	_, _ = s.sendPing() // the next request reports the error
 }
 
-// Sync discards the remaining messages of earlier requests and all other lines, and
-// checks that the driver responds. The nonce must be one that no code has seen. Output
-// that arrives meanwhile is passed to sink.
+// Sync discards the remaining messages of earlier requests and all other lines, and checks that
+// the driver responds. The nonce must be unknown to the code in the sandbox. Output that arrives
+// in the meantime is passed to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {
 	if err := s.send(Request{Op: "ping", Nonce: nonce}); err != nil {
 		return errors.Join(ErrGone, err)
@@ -216,13 +214,13 @@ func (s *Session) Sync(nonce string, sink Sink) error {
 	_, err := s.await("pong", nonce, Sink{Output: sink.Output})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pings = nil // their answers came earlier
+	s.pings = nil // their pongs preceded this one
 	return err
 }
 
-// Renew makes the driver reseed the random generators of its process, which continues
-// in a copy of its sandbox. It waits until that is done, and discards the remaining
-// messages of earlier requests. A driver without such generators ignores the request.
+// Renew makes the driver reseed the random generators of its process, which now runs in a copy of
+// its sandbox. It waits for the driver, and discards the remaining messages of earlier requests.
+// A driver without such generators ignores the request.
 func (s *Session) Renew(nonce string, sink Sink) error {
 	if err := s.send(Request{Op: "renew"}); err != nil {
 		return errors.Join(ErrGone, err)
@@ -238,8 +236,8 @@ func (s *Session) send(o Request) error {
 	return s.Send(b)
 }
 
-// await passes on output up to a message with a type and a nonce, and discards other
-// messages.
+// await passes output to sink until a message of the given kind and nonce arrives, and returns
+// that message. It discards other messages.
 func (s *Session) await(kind, nonce string, sink Sink) (*Message, error) {
 	for {
 		m, err := s.next(sink)
@@ -249,7 +247,7 @@ func (s *Session) await(kind, nonce string, sink Sink) (*Message, error) {
 	}
 }
 
-// next passes on output up to the next message (see decodeMessage).
+// next passes output to sink until a message arrives, and returns it (see decodeMessage).
 func (s *Session) next(sink Sink) (*Message, error) {
 	for {
 		from, b, err := s.Receive()

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// buildAgent builds the agent as it is used in a sandbox.
+// buildAgent builds the agent and returns the path of its executable.
 func buildAgent(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -114,7 +114,7 @@ func TestBashCells(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
-		t.Errorf("said %+v", m)
+		t.Errorf("got message %+v", m)
 	}
 	step{what: "alive after an idle interrupt", code: "echo hi", out: "hi"}.run(t, d)
 }
@@ -127,7 +127,7 @@ func TestBashPrograms(t *testing.T) {
 		signal            syscall.Signal
 		cell              bool
 		exit              int
-		ended             int // by this signal
+		ended             int // the signal that ended the program, or 0
 		out, errout       string
 	}{
 		{what: "output", code: "echo $FOO; echo err >&2", out: "bar", errout: "err"},
@@ -162,7 +162,7 @@ func TestBashPrograms(t *testing.T) {
 			code, errout := d.wait(), d.errout.take()
 			out = strings.TrimSuffix(out+d.out.take(), "\n")
 			if end.Type != "end" || end.Code != c.exit || end.Signal != c.ended || code != c.exit || out != c.out || !strings.Contains(errout, c.errout) || c.errout == "" && errout != "" {
-				t.Errorf("exit %d, said %+v\nstdout %q\nstderr %q", code, end, out, errout)
+				t.Errorf("exit %d, end message %+v\nstdout %q\nstderr %q", code, end, out, errout)
 			}
 		})
 	}

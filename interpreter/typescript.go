@@ -13,16 +13,16 @@ import (
 // maxTypeScript is the maximum length of TypeScript code, in bytes.
 const maxTypeScript = 16 << 20
 
-// typesErased marks the end of a cell that was TypeScript. Its imports may name
-// types only, so a name that is missing from a module is not yet an error.
+// typesErased is appended to the JavaScript of a TypeScript cell. Its imports may refer only to
+// types, so a name that is missing from a module is not immediately an error.
 const typesErased = "// types erased"
 
 // SyntaxError is an error in TypeScript code.
 type SyntaxError struct {
-	Line    int    `json:"line,omitempty"`   // from 1, or 0 for no position
-	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Line    int    `json:"line,omitempty"`   // 1-based; 0 if the position is unknown
+	Column  int    `json:"column,omitempty"` // 1-based, in characters
 	Message string `json:"message"`
-	Text    string `json:"text,omitempty"` // of the line
+	Text    string `json:"text,omitempty"` // source text of the line
 }
 
 // Error implements error.
@@ -33,7 +33,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
-// Traceback formats the error as Node.js formats one of JavaScript in a file.
+// Traceback formats the error as Node.js formats a syntax error in a JavaScript file.
 func (e *SyntaxError) Traceback(file string) string {
 	if e.Line == 0 {
 		return "SyntaxError: " + e.Message
@@ -54,18 +54,18 @@ func (e *SyntaxError) Traceback(file string) string {
 // Statements stay on their lines, so that tracebacks are correct without a
 // source map. A failure is a [SyntaxError].
 //
-// It has no time limit, and programs of a hundred bytes exist for which it
-// never ends: see [Transpiler] for untrusted code.
+// It has no time limit, and some programs of a hundred bytes make it run forever. Use a
+// [Transpiler] for untrusted code.
 func TypeScript(code string) (js string, err error) {
 	return typeScript(code, `{}`)
 }
 
-// TypeScriptCell is like [TypeScript], for a cell: it keeps unused imports for later
+// TypeScriptCell is like [TypeScript], but compiles a cell: it keeps unused imports for later
 // cells.
 func TypeScriptCell(code string) (js string, err error) {
 	const config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`
 	err = errors.ErrUnsupported
-	// {a: 1} is an object, unless it can only be a block.
+	// {a: 1} is an object unless it is valid only as a block.
 	if trimmed := strings.TrimSpace(code); strings.HasPrefix(trimmed, "{") && strings.HasSuffix(trimmed, "}") {
 		js, err = typeScript("("+code+"\n)", config)
 	}
@@ -98,14 +98,14 @@ func typeScript(code, config string) (js string, err error) {
 	if err := json.Unmarshal(mapped, &m); err != nil {
 		return plain, nil
 	}
-	laid := alignLines(plain, m.Mappings)
-	if laid != plain && !sameJavaScript(laid, plain) {
+	aligned := alignLines(plain, m.Mappings)
+	if aligned != plain && !sameJavaScript(aligned, plain) {
 		return plain, nil
 	}
-	return laid, nil
+	return aligned, nil
 }
 
-// compile runs the compiler with the options that all calls share.
+// compile runs the compiler with o and the options that are common to all calls.
 func compile(code string, o api.TransformOptions) (js string, mapped []byte, err error) {
 	o.Target = api.ES2022
 	o.Engines = []api.Engine{{Name: api.EngineNode, Version: "18"}}

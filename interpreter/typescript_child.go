@@ -25,51 +25,51 @@ const (
 	transpileMax     = 4               // maximum number of concurrent programs
 )
 
-// Transpiler compiles TypeScript to JavaScript in separate processes: the
-// compiler may never end, or overflow its stack, and the server could not stop
-// it in its own process. A process that has finished its work is reused.
+// Transpiler compiles TypeScript to JavaScript in separate processes. The compiler may run
+// forever or overflow its stack, and the server could not stop it in its own process. Idle
+// processes are reused.
 type Transpiler struct {
-	// Binary is a program that, started as Argv, runs [TypeScriptMain] on its
-	// standard input and output.
+	// Binary is the path of a program that runs [TypeScriptMain] on its standard input and output
+	// when it is started with the arguments Argv.
 	Binary string
 	Argv   []string
-	// Timeout is how long one program may take, 5 s if it is 0.
+	// Timeout is the time limit for one program. Zero means 5 seconds.
 	Timeout time.Duration
 
 	once  sync.Once
-	slots chan struct{}       // one entry per concurrent program
-	idle  chan *transpileWork // idle processes
+	slots chan struct{}         // one entry per concurrent program
+	idle  chan *transpileWorker // idle processes
 }
 
-type transpileOrder struct {
+type transpileRequest struct {
 	Code string `json:"code"`
 	Cell bool   `json:"cell,omitempty"`
 }
 
-type transpileAnswer struct {
+type transpileResponse struct {
 	JavaScript string       `json:"js,omitempty"`
 	Error      *SyntaxError `json:"error,omitempty"`
 }
 
-type transpileWork struct {
+type transpileWorker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-// TypeScriptMain compiles TypeScript programs to JavaScript until its input
-// ends. It is the main function of a Transpiler's process.
+// TypeScriptMain compiles TypeScript programs to JavaScript until its input ends. It is the main
+// function of a Transpiler's processes.
 func TypeScriptMain(r io.Reader, w io.Writer) error {
 	debug.SetMaxStack(transpileStack)
 	requests, answers := json.NewDecoder(r), json.NewEncoder(w)
 	for {
-		var o transpileOrder
+		var o transpileRequest
 		if err := requests.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read TypeScript: %w", err)
 		}
-		var a transpileAnswer
+		var a transpileResponse
 		var err error
 		if o.Cell {
 			a.JavaScript, err = TypeScriptCell(o.Code)
@@ -85,17 +85,17 @@ func TypeScriptMain(r io.Reader, w io.Writer) error {
 	}
 }
 
-// Program is like [TypeScript].
+// Program compiles a program as [TypeScript] does, in a separate process.
 func (t *Transpiler) Program(ctx context.Context, code string) (js string, err error) {
-	return t.run(ctx, transpileOrder{Code: code})
+	return t.run(ctx, transpileRequest{Code: code})
 }
 
-// Cell is like [TypeScriptCell].
+// Cell compiles a cell as [TypeScriptCell] does, in a separate process.
 func (t *Transpiler) Cell(ctx context.Context, code string) (js string, err error) {
-	return t.run(ctx, transpileOrder{Code: code, Cell: true})
+	return t.run(ctx, transpileRequest{Code: code, Cell: true})
 }
 
-// Close ends the idle processes. Busy ones end when they are done.
+// Close ends the idle processes.
 func (t *Transpiler) Close() {
 	t.startSpare()
 	for {
@@ -110,11 +110,11 @@ func (t *Transpiler) Close() {
 
 func (t *Transpiler) startSpare() {
 	t.once.Do(func() {
-		t.slots, t.idle = make(chan struct{}, transpileMax), make(chan *transpileWork, transpileIdle)
+		t.slots, t.idle = make(chan struct{}, transpileMax), make(chan *transpileWorker, transpileIdle)
 	})
 }
 
-func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err error) {
+func (t *Transpiler) run(ctx context.Context, o transpileRequest) (js string, err error) {
 	if len(o.Code) > maxTypeScript {
 		return TypeScript(o.Code) // it returns the error
 	}
@@ -129,15 +129,15 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	if err != nil {
 		return "", fmt.Errorf("start the TypeScript compiler: %w", err)
 	}
-	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Timeout, transpileTimeout))
+	timeoutCtx, stop := context.WithTimeout(ctx, cmp.Or(t.Timeout, transpileTimeout))
 	defer stop()
-	kept := context.AfterFunc(clock, func() { _ = w.cmd.Process.Kill() })
-	var a transpileAnswer
+	stopKill := context.AfterFunc(timeoutCtx, func() { _ = w.cmd.Process.Kill() })
+	var a transpileResponse
 	err = json.NewEncoder(w.in).Encode(o)
 	if err == nil {
 		err = w.out.Decode(&a)
 	}
-	if !kept() || err != nil {
+	if !stopKill() || err != nil {
 		w.end()
 	} else {
 		t.putIdle(w)
@@ -150,19 +150,19 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	default:
-		// The program made the process exceed its time or its stack.
+		// The program made the process exceed its time limit or overflow its stack.
 		return "", &SyntaxError{Message: "the TypeScript is too deeply nested to be compiled"}
 	}
 }
 
 // take returns an idle process, or a new one.
-func (t *Transpiler) take() (*transpileWork, error) {
+func (t *Transpiler) take() (*transpileWorker, error) {
 	select {
 	case w := <-t.idle:
 		return w, nil
 	default:
 	}
-	w := &transpileWork{cmd: &exec.Cmd{Path: t.Binary, Args: t.Argv}}
+	w := &transpileWorker{cmd: &exec.Cmd{Path: t.Binary, Args: t.Argv}}
 	w.cmd.Env, w.cmd.Dir, w.cmd.SysProcAttr = []string{}, "/", unprivilegedAttr()
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
@@ -176,8 +176,8 @@ func (t *Transpiler) take() (*transpileWork, error) {
 	return w, w.cmd.Start()
 }
 
-// putIdle keeps a process as idle, or ends it if enough are idle.
-func (t *Transpiler) putIdle(w *transpileWork) {
+// putIdle keeps a process for reuse, or ends it if enough processes are idle.
+func (t *Transpiler) putIdle(w *transpileWorker) {
 	select {
 	case t.idle <- w:
 	default:
@@ -185,21 +185,21 @@ func (t *Transpiler) putIdle(w *transpileWork) {
 	}
 }
 
-func (w *transpileWork) end() {
+func (w *transpileWorker) end() {
 	w.in.Close()
 	_ = w.cmd.Process.Kill() // it may have ended already
 	_ = w.cmd.Wait()
 }
 
-// Limits of a compiler's process, which reads only untrusted code.
+// Limits of a compiler process, whose input is untrusted.
 const (
 	transpileMemory = 1 << 30 // bytes
 	nobodyID        = 65534
 )
 
-// unprivilegedAttr returns the attributes of an unprivileged process: it runs
-// as the user nobody if the server is root, and has no network. The process
-// exits when its input ends, which the exit of the server guarantees.
+// unprivilegedAttr returns the attributes of an unprivileged process. If the server is root, the
+// process runs as the user nobody without network access. It exits when its input ends, at the
+// latest when the server exits.
 func unprivilegedAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {
@@ -209,7 +209,7 @@ func unprivilegedAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// Confine limits the resources of this process permanently. It is called before
+// Confine permanently limits the resources of the calling process. It must be called before
 // TypeScriptMain.
 func Confine() error {
 	for resource, n := range map[int]uint64{

@@ -2,8 +2,8 @@ package interpreter
 
 import "strings"
 
-// lineMapping records that the output from a column on originates from a source line.
-// Both count from 0, and columns are in UTF-16.
+// lineMapping records that the output originates from a source line, starting at a column. Both
+// are 0-based, and columns count UTF-16 code units.
 type lineMapping struct{ column, line int }
 
 // parseMappings parses the mappings of a source map, line by line of the output. It
@@ -32,7 +32,7 @@ func parseMappings(mappings string) [][]lineMapping {
 	return lines
 }
 
-// decodeNumbers decodes the variable-length numbers of a segment.
+// decodeNumbers decodes the Base64 VLQ numbers of a segment.
 func decodeNumbers(segment string) (out []int, ok bool) {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	n, shift := 0, 0
@@ -70,7 +70,7 @@ func alignLines(js, mappings string) string {
 		if len(marks) > 0 {
 			here, marks = marks[0], marks[1:]
 		}
-		from := 0 // the start of the part that is not written yet
+		from := 0 // the start of the part that has not been written yet
 		switch {
 		case end < 0:
 		case len(fixed) > 0 && fixed[0] == end:
@@ -82,7 +82,7 @@ func alignLines(js, mappings string) string {
 			from = len(line) - len(strings.TrimLeft(line, " "))
 		}
 		for _, m := range here {
-			// A piece begins with its indentation, which is already removed.
+			// A piece begins with its indentation, which has already been removed.
 			column := max(byteColumn(line, m.column), from)
 			if m.line <= at || !canBreakBefore(line[:column], from) {
 				continue
@@ -104,7 +104,7 @@ func canBreakBefore(before string, from int) bool {
 	return before == "" || strings.IndexByte("([{,.;=&|?:+", before[len(before)-1]) >= 0
 }
 
-// byteColumn converts a column in UTF-16 to an offset in bytes.
+// byteColumn converts a column in UTF-16 code units to a byte offset.
 func byteColumn(line string, column int) int {
 	for i, r := range line {
 		if column <= 0 {

@@ -37,7 +37,7 @@ func TestTypeScript(t *testing.T) {
 		}
 	}
 	if js, err := interpreter.TypeScriptCell("import fs, {Stats} from 'fs'"); err != nil || !strings.Contains(js, "Stats") {
-		t.Errorf("a cell's import is gone: %q, %v", js, err)
+		t.Errorf("a cell's import was removed: %q, %v", js, err)
 	}
 	if js, err := interpreter.TypeScriptCell(" {a: 1 as number} "); err != nil || !strings.HasPrefix(js, "({ a: 1 })") {
 		t.Errorf("an object is %q, %v", js, err)
@@ -91,8 +91,7 @@ func TestTranspiler(t *testing.T) {
 		t.Errorf("%#v", err)
 	}
 	good()
-	// Each of these would break a process that compiles it: one by its stack,
-	// one by its time.
+	// The first program overflows the compiler's stack, and the second exceeds its time limit.
 	for _, code := range []string{
 		strings.Repeat("[", 8<<20),
 		strings.Repeat("a?(b):c=>", 60) + "1" + strings.Repeat(":d", 60),

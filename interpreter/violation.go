@@ -10,10 +10,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ViolationError is the error of a session whose channel was used by other code than the
-// driver. The session cannot continue.
+// ViolationError reports that code other than the driver used the session's channel. The session
+// cannot continue.
 type ViolationError struct {
-	// What happened, for the owner of the code.
+	// What describes the violation to the owner of the code.
 	What string
 }
 
@@ -22,7 +22,7 @@ func (e *ViolationError) Error() string {
 	return "the protocol of the interpreter was broken: " + e.What
 }
 
-// ViolationLost is the name in a violation message about a request that was lost.
+// ViolationLost is the Name of a violation message that reports a lost request.
 const ViolationLost = "lost"
 
 // The violations.
@@ -33,8 +33,7 @@ var (
 	errLost     = &ViolationError{"the code did not start, because other code read from a descriptor of the interpreter"}
 )
 
-// receiveError returns the error for an error of Receive. A message that is too long is a
-// violation.
+// receiveError converts an error of Receive. A message that is too long is a violation.
 func receiveError(err error) error {
 	if brig.KindOf(err) != brig.FailedPrecondition {
 		return err
@@ -43,8 +42,8 @@ func receiveError(err error) error {
 	return &ViolationError{e.Message + ": " + e.Hint}
 }
 
-// violationOf returns the violation that a driver has reported. The text is not the
-// driver's, which is in the guest.
+// violationOf returns the violation that a driver reported. It does not use the text of the
+// message, because the guest can forge it.
 func violationOf(m *Message) *ViolationError {
 	if m.Name == ViolationLost {
 		return errLost
@@ -55,12 +54,11 @@ func violationOf(m *Message) *ViolationError {
 // requestGrace is how long a driver may take to answer a request that it has read.
 const requestGrace = 5 * time.Second
 
-// requestWatch detects that other code has taken a request from the driver's channel. An
-// request that is unread is not lost: code that an earlier cell left behind may keep the
-// driver busy.
+// requestWatch detects that other code has read a request from the driver's channel. A request
+// that is still unread is not lost, because code from an earlier cell may keep the driver busy.
 type requestWatch struct {
 	s       *Session
-	state   atomic.Int32 // orderOpen, and then one of the others
+	state   atomic.Int32 // initially requestOpen
 	read    bool         // whether an earlier check found that the request was read
 	started bool         // the driver has reported that the code has started
 
@@ -71,12 +69,12 @@ type requestWatch struct {
 
 // The states of a requestWatch.
 const (
-	orderOpen       = iota
+	requestOpen     = iota
 	requestAnswered // a message of the request has arrived
-	orderLost       // none can arrive
+	requestLost     // no message of the request can arrive any more
 )
 
-// begin makes the watch check the request that was just sent.
+// begin starts the timer that checks the request that was just sent.
 func (w *requestWatch) begin(ctx context.Context) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -85,7 +83,7 @@ func (w *requestWatch) begin(ctx context.Context) {
 
 // answer records that a message of the request has arrived.
 func (w *requestWatch) answer() {
-	if !w.state.CompareAndSwap(orderOpen, requestAnswered) {
+	if !w.state.CompareAndSwap(requestOpen, requestAnswered) {
 		return
 	}
 	w.s.mu.Lock()
@@ -95,23 +93,23 @@ func (w *requestWatch) answer() {
 	}
 }
 
-// checkAgain makes the watch check the request again.
+// checkAgain restarts the timer.
 func (w *requestWatch) checkAgain() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.timer.Reset(requestGrace)
 }
 
-// check ends the interpreter if the request was read a while ago and not answered. If the
-// process does not know whether the request was read, check sends a ping.
+// check kills the interpreter if the request was read at least requestGrace ago and not answered.
+// If the process cannot determine whether the request was read, check sends a ping.
 func (w *requestWatch) check(ctx context.Context) {
-	if w.state.Load() != orderOpen {
+	if w.state.Load() != requestOpen {
 		return
 	}
 	unread, known := w.s.unread()
 	switch {
 	case !known:
-		nonce, _ := w.s.sendPing() // after an error the interpreter has ended
+		nonce, _ := w.s.sendPing() // an error means that the interpreter has ended
 		w.s.mu.Lock()
 		w.ping = nonce
 		w.s.mu.Unlock()
@@ -121,27 +119,27 @@ func (w *requestWatch) check(ctx context.Context) {
 	case !w.read:
 		w.read = true
 		w.checkAgain()
-	case w.state.CompareAndSwap(orderOpen, orderLost):
+	case w.state.CompareAndSwap(requestOpen, requestLost):
 		ctx, cancel := context.WithTimeout(ctx, requestGrace)
 		defer cancel()
-		_ = w.s.Kill(ctx) // if it fails, the time limit of the code ends the interpreter
+		_ = w.s.Kill(ctx) // on failure, the time limit of the code ends the interpreter
 	}
 }
 
-// pong handles the answer to a ping. A driver carries out its requests one after the
-// other, so the answer to a ping comes after those of the request before it.
+// pong handles the response to a ping. A driver carries out requests in order, so a pong arrives
+// after all responses to the request before the ping.
 func (w *requestWatch) pong(nonce string) error {
 	w.s.mu.Lock()
 	mine := nonce == w.ping
 	w.s.mu.Unlock()
-	if mine && w.state.CompareAndSwap(orderOpen, orderLost) {
+	if mine && w.state.CompareAndSwap(requestOpen, requestLost) {
 		return errLost
 	}
 	return nil
 }
 
-// unread returns the number of bytes that were sent to the driver and that it has not
-// read. known is false if the process does not know.
+// unread returns the number of bytes that were sent to the driver and that it has not read. known
+// is false if the process cannot determine the number.
 func (s *Session) unread() (n int, known bool) {
 	if p, ok := s.Process.(interface{ Unread() (int, bool) }); ok {
 		return p.Unread()
@@ -149,7 +147,7 @@ func (s *Session) unread() (n int, known bool) {
 	return 0, false
 }
 
-// sendPing sends a ping without waiting for its answer, and returns its nonce.
+// sendPing sends a ping without waiting for the pong, and returns its nonce.
 func (s *Session) sendPing() (nonce string, err error) {
 	nonce = rand.Text()
 	s.mu.Lock()
@@ -158,14 +156,14 @@ func (s *Session) sendPing() (nonce string, err error) {
 	return nonce, s.send(Request{Op: "ping", Nonce: nonce})
 }
 
-// hasPendingPing reports whether the answer to a ping is due.
+// hasPendingPing reports whether a pong is outstanding.
 func (s *Session) hasPendingPing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.pings) > 0
 }
 
-// takePong reports whether a nonce is that of a ping that sendPing sent, and forgets it.
+// takePong reports whether nonce belongs to an outstanding ping, and removes it.
 func (s *Session) takePong(nonce string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scriptedDriver is a driver's process. It answers requests with lines, in which NONCE is the
-// nonce of the request.
+// scriptedDriver is a fake driver process. It responds to requests with lines in which NONCE is
+// replaced with the nonce of the request.
 type scriptedDriver struct {
 	brig.Process
 	answer func(o Request) []string
@@ -58,7 +58,7 @@ func (p *scriptedDriver) Kill(context.Context) error {
 	return nil
 }
 
-// unreadCounter is a process that reports how much it has not read.
+// unreadCounter is a process that reports how many bytes it has not read.
 type unreadCounter struct {
 	*scriptedDriver
 	n func() int
@@ -72,14 +72,14 @@ const (
 	pongLine    = `{"type":"pong","nonce":"NONCE"}`
 )
 
-// TestDoChecksNonces verifies which lines end a session, for a request whose answer is
-// surrounded by them, and that an earlier line is not taken for the answer of the next request.
+// TestDoChecksNonces verifies which lines before and after a response end the session, and that
+// no earlier line is accepted as the response to the next request.
 func TestDoChecksNonces(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before []string // lines on the channel before the answer
-		after  []string // and after it
-		want   [2]error // of the request, and of the next one
+		before []string // lines on the channel before the response
+		after  []string // lines after the response
+		want   [2]error // errors of the request and of the next request
 	}{
 		{name: "control"},
 		{name: "no nonce", before: []string{`{"type":"end"}`}, want: [2]error{errForeign, nil}},
@@ -122,32 +122,32 @@ func TestDoChecksNonces(t *testing.T) {
 	}
 }
 
-// A driver of an earlier version puts no nonces into its messages.
+// Do accepts the messages of drivers of earlier versions, which have no nonces.
 func TestDoWithoutNonces(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", `{"type":"pong","nonce":"rouse"}`, `{"type":"started"}`, `{"type":"end"}`}
 	})
 	s := &Session{Process: p}
-	var said []string
-	m, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
-	if err != nil || m.Type != "end" || fmt.Sprint(said) != "[started]" {
-		t.Errorf("%+v, %v, %v", m, err, said)
+	var types []string
+	m, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{Message: func(m *Message) { types = append(types, m.Type) }})
+	if err != nil || m.Type != "end" || fmt.Sprint(types) != "[started]" {
+		t.Errorf("%+v, %v, %v", m, err, types)
 	}
 }
 
-// Sync finds the answer to its own ping behind anything else, also behind other pongs.
+// Sync discards all lines before the response to its own ping, including other pongs.
 func TestSyncDiscards(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", endLine, `{"type":"pong","nonce":"other"}`, `{"type":"pong"}`, pongLine, endLine}
 	})
 	s := &Session{Process: p, Nonces: true}
 	if err := s.Sync("mine", Sink{}); err != nil || len(p.lines) != 1 {
-		t.Errorf("%v, and %d lines are left", err, len(p.lines))
+		t.Errorf("err = %v, %d unread lines", err, len(p.lines))
 	}
 }
 
-// TestLostRequestIsDetected verifies when an unanswered request counts as lost. It does not if the
-// driver has not read it yet, or if a long request precedes it.
+// TestLostRequestIsDetected verifies that an unanswered request counts as lost unless the driver
+// has not read it yet or is still busy with an earlier request.
 func TestLostRequestIsDetected(t *testing.T) {
 	ping := func(o Request) []string {
 		if o.Op == "ping" {
@@ -162,7 +162,7 @@ func TestLostRequestIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(o Request) []string
-		unread func() int // nil if the process cannot tell
+		unread func() int // nil if the process cannot determine it
 		late   bool       // the driver answers after an hour
 		want   error
 		within time.Duration
@@ -203,9 +203,9 @@ func TestLostRequestIsDetected(t *testing.T) {
 	}
 }
 
-// The answers to pings that nothing waits for are not violations, even if they come after the
-// request for which a watch sent them.
-func TestExpectedPongs(t *testing.T) {
+// Pongs that no caller waits for are not violations, even if they arrive after the end of the
+// request during which the ping was sent.
+func TestExpectedPongsAreNotViolations(t *testing.T) {
 	p := newScripted(func(o Request) []string {
 		switch o.Op {
 		case "ping":
@@ -226,15 +226,15 @@ func TestExpectedPongs(t *testing.T) {
 		}
 		s.Wake()
 	}
-	again, _ := s.sendPing()
-	p.lines <- strings.ReplaceAll(pongLine, "NONCE", again)
+	second, _ := s.sendPing()
+	p.lines <- strings.ReplaceAll(pongLine, "NONCE", second)
 	if _, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
 		t.Errorf("a pong that is repeated: %v", err)
 	}
 }
 
-// FuzzDo verifies that lines of a guest that does not know the nonce never answer an
-// request, whatever they are.
+// FuzzDo verifies that Do never accepts a line from a guest that does not know the nonce as a
+// response.
 func FuzzDo(f *testing.F) {
 	for _, line := range []string{`{"type":"end"}`, `{"type":"end","nonce":""}`, `{"type":"pong","nonce":"rouse"}`, "", "\x00\xff", `{"TYPE":"end","Nonce":null}`, `{"type":"end","nonce":"a","nonce":"b"}`, `null`, `=1,2`} {
 		f.Add([]byte(line))
@@ -248,9 +248,9 @@ func FuzzDo(f *testing.F) {
 			return append(out, "EOF")
 		})
 		s := &Session{Process: p, Nonces: true}
-		_, err := s.Do(t.Context(), Request{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
+		_, err := s.Do(t.Context(), Request{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v was accepted as a response", m) }})
 		if v := (*ViolationError)(nil); !errors.As(err, &v) {
-			t.Errorf("it ends with %v", err)
+			t.Errorf("Do returned %v", err)
 		}
 	})
 }

@@ -19,13 +19,13 @@ import (
 
 // Host exports the resource usage of the host.
 type Host struct {
-	// Dir is the data directory, whose file system is measured.
+	// Dir is the data folder, whose file system is measured.
 	Dir string
-	// Meminfo is the kernel's memory information file. Default /proc/meminfo.
+	// Meminfo is the kernel's memory information file. The default is /proc/meminfo.
 	Meminfo string
 
 	mu         sync.Mutex // guards the fields below
-	busy, idle float64    // seconds of all processors at the last measurement
+	busy, idle float64    // seconds of all CPUs at the last measurement
 	at         time.Time
 	used       float64
 }
@@ -102,7 +102,7 @@ func (h *Host) Memory() ([]brig.Sample, error) {
 // tick is the unit of /proc/stat, which is the same on all Linux systems.
 const tick = 100
 
-// processors reads the busy and idle time of all processors, in seconds.
+// processors reads the busy and idle time of all CPUs, in seconds.
 func processors(file string) (busy, idle float64, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

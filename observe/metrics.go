@@ -16,15 +16,14 @@ const DefaultWindow = 5 * time.Minute
 
 // Options configure Metrics.
 type Options struct {
-	// Providers are known from the start. Their series begin at zero.
+	// Providers lists the providers that are known from the start. Their series begin at zero.
 	Providers []string
 	// Windows are the windows of alerts, in addition to DefaultWindow.
 	Windows []time.Duration
-	// HealthInterval is the interval of provider trials. The result of a trial
-	// remains valid for two intervals, and at least for DefaultWindow. Default:
-	// no trials.
+	// HealthInterval is the interval of provider trials. The result of a trial remains valid for
+	// two intervals, and at least for DefaultWindow. Without an interval, there are no trials.
 	HealthInterval time.Duration
-	// Now is the clock. Default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
 
@@ -135,7 +134,7 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 		return
 	}
 	s := sums{attempts: 1, counted: 1}
-	if r.Status.Erred() {
+	if r.Status.IsServiceError() {
 		s.erred = 1
 	}
 	if r.Status == brig.RunSuccess {

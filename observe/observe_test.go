@@ -85,9 +85,9 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestWindows checks that each window drops events that are older than the
+// TestWindowsDropOldEvents checks that each window drops events that are older than the
 // window.
-func TestWindows(t *testing.T) {
+func TestWindowsDropOldEvents(t *testing.T) {
 	c := newTestMetrics(t, time.Minute)
 	for range 10 {
 		c.recordExecutions(brig.RunTimeout, time.Second)
@@ -110,7 +110,7 @@ func TestWindows(t *testing.T) {
 	if list := c.ErrorRate(observe.DefaultWindow); len(list) != 0 {
 		t.Errorf("after an hour: %+v", list)
 	}
-	c.recordExecutions(brig.RunSuccess, time.Second) // in a slot that is reused
+	c.recordExecutions(brig.RunSuccess, time.Second) // reuses a slot
 	if s := onlySample(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 1 || s.Value != 0 {
 		t.Errorf("a slot remembers what was in it an hour ago: %+v", s)
 	}
@@ -143,9 +143,9 @@ func TestAvailabilityCounts(t *testing.T) {
 	`, "brig_attempts_total")
 }
 
-// TestMeter checks that the metrics match the calls that a network provider
+// TestProviderCallMetrics checks that the metrics match the calls that a network provider
 // reports. Some calls are throttled, some fail, and one is slow.
-func TestMeter(t *testing.T) {
+func TestProviderCallMetrics(t *testing.T) {
 	c := newTestMetrics(t)
 	for i, status := range []int{200, 429, 500, 200, 429, 404, 200, 0} {
 		took := time.Millisecond

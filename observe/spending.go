@@ -17,7 +17,7 @@ type Spending struct {
 	Tenants func(context.Context) ([]*brig.Tenant, error)
 	Usage   func(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error)
 	Context context.Context
-	// Every is the minimum interval between reads. Default half a minute.
+	// Every is the minimum interval between reads. The default is half a minute.
 	Every time.Duration
 	Now   func() time.Time
 
@@ -134,7 +134,7 @@ func (s *Spending) CostRatio() ([]brig.Sample, error) {
 	return []brig.Sample{{Value: now.today / now.average, Count: int64(now.daysWithCost)}}, nil
 }
 
-// Budgets returns the spent share of the budget of each tenant that has one.
+// Budgets returns the spent share of each tenant's budget, for tenants with a budget.
 func (s *Spending) Budgets() (out []brig.Sample, err error) {
 	now, err := s.read()
 	for tenant, budget := range now.budget {

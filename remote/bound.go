@@ -14,13 +14,12 @@ const (
 	// maxValue is the maximum size of main's return value in bytes of JSON, the
 	// same as for local sandboxes.
 	maxValue = 8 * brig.MiB
-	// maxSkipped is the maximum number of listed artifacts that were not
-	// returned.
+	// maxSkipped is the maximum number of skipped artifacts in an outcome.
 	maxSkipped = 100
 )
 
-// Bound applies the limits of a local outcome to a remote one. The program may
-// control the data that the remote service returns.
+// Bound applies the limits of a local outcome to a remote one, because the
+// program may control the data that the remote service returns.
 func Bound(o *brig.Outcome, p brig.Program) {
 	limit := p.Limits.Output
 	if limit <= 0 {
@@ -57,11 +56,11 @@ func Bound(o *brig.Outcome, p brig.Program) {
 	}
 }
 
-// DecodeList decodes a JSON list of at most the given number of items. null is
-// an empty list. It stops at the first excess item: a list of empty objects
-// takes many times its encoded size in memory, so a limit on the bytes is not
-// enough.
-func DecodeList[T any](b []byte, most int) ([]T, error) {
+// DecodeList decodes a JSON list of at most the given number of items. It
+// decodes null as an empty list, and stops at the first excess item. A limit
+// on the bytes would not suffice, because a list of empty objects takes many
+// times its encoded size in memory.
+func DecodeList[T any](b []byte, maxItems int) ([]T, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	t, err := d.Token()
 	if err == nil && t == nil {
@@ -72,8 +71,8 @@ func DecodeList[T any](b []byte, most int) ([]T, error) {
 	}
 	var list []T
 	for d.More() {
-		if len(list) == most {
-			return nil, fmt.Errorf("a list has more than %d items", most)
+		if len(list) == maxItems {
+			return nil, fmt.Errorf("a list has more than %d items", maxItems)
 		}
 		var item T
 		if err := d.Decode(&item); err != nil {

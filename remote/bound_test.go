@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// TestRemoteDataIsBounded checks that data from a remote service is never larger than data
-// from a local sandbox, and that no file name escapes.
+// TestRemoteDataIsBounded checks that data from a remote service has the same size limits
+// as data from a local sandbox, and that file names cannot escape their directory.
 func TestRemoteDataIsBounded(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 9*brig.MiB)
 	o := &brig.Outcome{Value: append(append(json.RawMessage(`"`), big...), '"')}

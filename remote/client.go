@@ -30,8 +30,9 @@ import (
 // Limits of a call.
 const (
 	dialTimeout = 5 * time.Second
-	// Servers close idle connections, some after 5 s. A request that crosses such
-	// a close may or may not have been processed.
+	// idleTimeout is shorter than that of common servers, some of which close
+	// idle connections after 5 s. If a server closes a connection during a
+	// request, it is unknown whether the request was processed.
 	idleTimeout = 4 * time.Second
 	defaultMax  = 256 << 20 // bytes of a response
 )
@@ -41,14 +42,14 @@ type Options struct {
 	Endpoint *brig.Endpoint
 	// Pin is the pin of the service's certificate; see the function Pin.
 	Pin string
-	// Authority holds PEM certificates of authorities to trust in addition to the
+	// Authority contains PEM certificates of CAs to trust in addition to the
 	// system's.
 	Authority string
-	// Max bounds the bytes of a response. Default 256 MiB.
+	// Max is the maximum size of a response, in bytes. The default is 256 MiB.
 	Max int64
-	// Region is the region of the service, for Called.
+	// Region is the region of the service, as reported to OnCall.
 	Region string
-	// OnCall receives every call. It may be nil.
+	// OnCall is called after every call. It may be nil.
 	OnCall func(brig.Call)
 }
 
@@ -83,9 +84,8 @@ func New(o Options) (*Client, error) {
 	}}, nil
 }
 
-// CheckAddress returns an error if an endpoint must not have an address. Unless
-// it is private, an endpoint must not be at this host, even if the host's
-// address is public.
+// CheckAddress returns an error if an endpoint must not use an address. Only a
+// private endpoint may be on this host, even if the host's address is public.
 func CheckAddress(e *brig.Endpoint, addr netip.Addr) error {
 	if err := e.Judge(addr); err != nil {
 		return err
@@ -105,14 +105,15 @@ func (c *Client) Close() error {
 
 // Request is one call.
 type Request struct {
-	// Operation names the call, for Called and for errors.
+	// Operation is the name of the call in errors and for OnCall.
 	Operation, Method string
 	// Path is relative to the endpoint's path and already escaped.
 	Path   string
 	Query  url.Values
 	Header http.Header
 	Body   []byte
-	// Max bounds the bytes of the response. Default Options.Max.
+	// Max is the maximum size of the response, in bytes. The default is
+	// Options.Max.
 	Max int64
 	// Sign, if set, is called last, right before the request is sent.
 	Sign func(*http.Request) error
@@ -208,17 +209,17 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 // errTooLong means that a response exceeds its limit.
 var errTooLong = errors.New("the answer is too long")
 
-func (c *Client) exchange(req *http.Request, most int64) (*Answer, error) {
+func (c *Client) exchange(req *http.Request, maxSize int64) (*Answer, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, most+1)); err != nil {
+	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxSize+1)); err != nil {
 		return a, err
 	}
-	if int64(len(a.Body)) > most {
+	if int64(len(a.Body)) > maxSize {
 		return a, errTooLong
 	}
 	return a, nil

@@ -29,22 +29,23 @@ func TestDecodeList(t *testing.T) {
 			t.Errorf("%.40s: %d items, %v", c.text, len(list), err)
 		}
 	}
-	// The control: without a limit on the items, the same bytes take much memory.
+	// The control: without a limit on the number of items, the same bytes use
+	// much more memory.
 	long := []byte("[" + strings.Repeat("{},", 1<<20) + "{}]")
-	taken := func(most int) uint64 {
+	allocated := func(limit int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		list, err := remote.DecodeList[item](long, most)
+		list, err := remote.DecodeList[item](long, limit)
 		runtime.ReadMemStats(&after)
-		if (err == nil) != (most > 1<<20) {
-			t.Errorf("%d items of at most %d: %v", len(list), most, err)
+		if (err == nil) != (limit > 1<<20) {
+			t.Errorf("%d items of at most %d: %v", len(list), limit, err)
 		}
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	if n := taken(100); n > 1<<20 {
+	if n := allocated(100); n > 1<<20 {
 		t.Errorf("a list that is too long took %d bytes", n)
 	}
-	if n := taken(1 << 30); n < 32<<20 {
+	if n := allocated(1 << 30); n < 32<<20 {
 		t.Errorf("the control took %d bytes only", n)
 	}
 }

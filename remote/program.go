@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// CheckSupported returns an error that names the first feature of a program that a
+// CheckSupported returns an error for the first feature of a program that a
 // code-only service does not support. who is the provider's title.
 func CheckSupported(p brig.Program, sio brig.IO, who string, languages ...brig.Language) error {
 	refuse := func(field, what, instead string) error {
@@ -84,7 +84,7 @@ func Finish(o *brig.Outcome, p brig.Program, sio brig.IO, stdout, stderr []byte)
 	return nil
 }
 
-// TimedOut sets the outcome of a program that exceeded its time. bound
+// TimedOut sets the outcome of a program that exceeded its time limit. bound
 // describes the limit.
 func TimedOut(o *brig.Outcome, bound string) {
 	o.Duration = time.Since(o.Started)
@@ -96,7 +96,7 @@ func TimedOut(o *brig.Outcome, bound string) {
 	}
 }
 
-// OutOfMemory sets the outcome of a program that exceeded its memory.
+// OutOfMemory sets the outcome of a program that exceeded its memory limit.
 func OutOfMemory(o *brig.Outcome) {
 	o.ExitCode, o.OOMKilled, o.Signal = 137, true, "SIGKILL"
 	o.Error = &brig.ProgramError{
@@ -115,8 +115,8 @@ var (
 // maxTraceback is the maximum size of the traceback in an error.
 const maxTraceback = 20000
 
-// Exception extracts the exception that ended a program from its standard
-// error. It returns nil if there is none.
+// Exception extracts the exception that ended a program from the program's
+// standard error. It returns nil if there is none.
 func Exception(language brig.Language, stderr string) *brig.ProgramError {
 	trace := strings.TrimRight(stderr, "\n")
 	var m []string

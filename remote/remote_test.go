@@ -34,9 +34,9 @@ func client(t *testing.T, o remote.Options, raw string, private bool) *remote.Cl
 
 var get = remote.Request{Operation: "look", Method: http.MethodGet, Path: "/"}
 
-// TestPin checks that a pin restricts trust: a client refuses a valid
-// certificate with another key before it sends a request. Without the pin, it
-// trusts the same service.
+// TestPin checks that a pin restricts trust: a client rejects a valid
+// certificate with another key before it sends a request. Without the pin, the
+// client trusts the same service.
 func TestPin(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
@@ -78,10 +78,10 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestMisleadingName checks that the client rejects a name that resolves to
-// this host when it connects. The control: with the permission, the same name
-// is allowed.
-func TestMisleadingName(t *testing.T) {
+// TestNameResolvingToHostIsRejected checks that the client rejects a name that resolves to
+// this host when it connects. The control: with allow_private, the address
+// check permits the same name.
+func TestNameResolvingToHostIsRejected(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	defer srv.Close()
@@ -92,7 +92,7 @@ func TestMisleadingName(t *testing.T) {
 	if brig.KindOf(err) != brig.ConnectionFailed || served != 0 || !strings.Contains(brig.AsError(err).Hint, "allow_private") {
 		t.Errorf("a public endpoint that is this machine: %v", err)
 	}
-	// The name is not in the certificate, which is checked after the address.
+	// The name is not in the certificate, but the address is checked first.
 	if _, err := client(t, remote.Options{Authority: authority}, named, true).Do(t.Context(), get); err == nil || strings.Contains(err.Error(), "allow_private") {
 		t.Errorf("with the permission: %v", err)
 	}
@@ -101,8 +101,8 @@ func TestMisleadingName(t *testing.T) {
 	}
 }
 
-// TestResponses checks that the client follows no redirect, bounds responses, and
-// uses no proxy of the environment.
+// TestResponses checks that the client does not follow redirects, limits
+// responses, and ignores proxy settings in the environment.
 func TestResponses(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))

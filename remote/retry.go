@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Pauses between attempts: the first is at most firstPause, and each later one
-// at most twice as long.
+// Pauses between attempts: the first pause is at most firstPause, and the
+// maximum doubles with each attempt.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -28,9 +28,9 @@ func Retry(ctx context.Context, log *slog.Logger, operation string, retries int,
 			}
 			return nil
 		}
-		again := Repeatable(err) && attempt <= retries && ctx.Err() == nil
-		log.WarnContext(ctx, "a call failed", "operation", operation, "attempt", attempt, "again", again, "err", err)
-		if !again {
+		retryable := IsRetryable(err) && attempt <= retries && ctx.Err() == nil
+		log.WarnContext(ctx, "a call failed", "operation", operation, "attempt", attempt, "again", retryable, "err", err)
+		if !retryable {
 			return err
 		}
 		if !pause(ctx, attempt, brig.AsError(err).RetryAfter) {
@@ -39,17 +39,17 @@ func Retry(ctx context.Context, log *slog.Logger, operation string, retries int,
 	}
 }
 
-// Repeatable reports whether a failed call may be repeated.
-func Repeatable(err error) bool {
+// IsRetryable reports whether a failed call may be repeated.
+func IsRetryable(err error) bool {
 	return brig.Elsewhere(err) && brig.RetryOf(err) < brig.RetryContained
 }
 
 // pause waits a random time before the next attempt, so that callers that
 // failed together do not retry together. It returns false if not enough time is
 // left before the deadline.
-func pause(ctx context.Context, attempt int, least time.Duration) bool {
-	most := min(firstPause<<min(attempt-1, 10), longestPause)
-	d := min(least, longestPause) + rand.N(most)
+func pause(ctx context.Context, attempt int, minPause time.Duration) bool {
+	maxPause := min(firstPause<<min(attempt-1, 10), longestPause)
+	d := min(minPause, longestPause) + rand.N(maxPause)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
 		return false
 	}
@@ -69,6 +69,6 @@ func Output(text []byte, limit int64) brig.Output {
 		limit = brig.DefaultLimitRange().Default.Output
 	}
 	kept := wire.NewHeadTail(int(limit))
-	_, _ = kept.Write(text) // it never fails
+	_, _ = kept.Write(text) // never fails
 	return brig.Output(kept.Output())
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Decode decodes an administrator's configuration into a pointer to a struct
-// that holds the defaults, and returns all errors in it. An omitted or null
-// field keeps its default.
+// that contains the defaults. It returns all errors in the configuration. An
+// omitted or null field keeps its default.
 func Decode(raw []byte, into any) []brig.FieldError {
 	var given map[string]json.RawMessage
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -34,7 +34,7 @@ func Decode(raw []byte, into any) []brig.FieldError {
 			ok = false
 		}
 		if !ok && hasDefault(into, f.Name) {
-			continue // the environment may have set a secret as well
+			continue // the environment may also provide a secret
 		}
 		if why := check(f, v, ok); why != "" {
 			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: why})

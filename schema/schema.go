@@ -1,7 +1,6 @@
 // Package schema derives the description of a configuration from its struct:
-// the fields and their allowed values. The JSON Schema, the forms of the
-// console, the validation of an administrator's input and the masking of
-// secrets use that description.
+// the fields and their allowed values. The JSON Schema, the console's forms,
+// input validation and the masking of secrets all use this description.
 //
 // A field is a string, bool, int, float64 or []string with a json tag. Further
 // tags are:
@@ -13,7 +12,7 @@
 //	options:"us,eu"              the allowed values
 //	form:"required,secret,destination,multiline,readonly"
 //
-// The struct that Driver.Config returns holds the defaults.
+// The struct that Driver.Config returns contains the defaults.
 package schema
 
 import (

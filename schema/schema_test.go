@@ -55,11 +55,11 @@ func TestDecode(t *testing.T) {
 		"not an object":   {`[1]`, ": the configuration is not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var said []string
+			var messages []string
 			for _, w := range schema.Decode([]byte(c.raw), newConfig()) {
-				said = append(said, w.Field+": "+w.Message)
+				messages = append(messages, w.Field+": "+w.Message)
 			}
-			if got := strings.Join(said, "; "); got != c.wrong {
+			if got := strings.Join(messages, "; "); got != c.wrong {
 				t.Errorf("got %q, want %q", got, c.wrong)
 			}
 		})
@@ -102,16 +102,16 @@ func TestFields(t *testing.T) {
 func TestMask(t *testing.T) {
 	fields := schema.Fields(newConfig())
 	const secret = "sk-0123456789abcd"
-	shown, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
-	if err != nil || strings.Contains(string(shown), "0123") || !strings.Contains(string(shown), `"****abcd"`) {
-		t.Fatalf("%s, %v", shown, err)
+	masked, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
+	if err != nil || strings.Contains(string(masked), "0123") || !strings.Contains(string(masked), `"****abcd"`) {
+		t.Fatalf("%s, %v", masked, err)
 	}
 	for name, c := range map[string]struct{ given, want string }{
 		"as it was shown": {`{"api_key":"****abcd"}`, secret},
 		"another":         {`{"api_key":"new-secret-value"}`, "new-secret-value"},
 		"another mask":    {`{"api_key":"****wxyz"}`, "****wxyz"},
 	} {
-		raw, err := schema.Unmasked([]byte(c.given), []byte(`{"api_key":"`+secret+`"}`), fields)
+		raw, err := schema.RestoreSecrets([]byte(c.given), []byte(`{"api_key":"`+secret+`"}`), fields)
 		if err != nil || !strings.Contains(string(raw), `"`+c.want+`"`) {
 			t.Errorf("%s: %s, %v", name, raw, err)
 		}
@@ -123,8 +123,9 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// A masked secret keeps its value only for the recipient that it has.
-func TestDestination(t *testing.T) {
+// TestMaskedSecretKeepsDestination verifies that a masked secret keeps its value only if its
+// recipient is unchanged.
+func TestMaskedSecretKeepsDestination(t *testing.T) {
 	type config struct {
 		URL     string `json:"url" form:"destination"`
 		Private bool   `json:"private" form:"destination"`
@@ -144,16 +145,16 @@ func TestDestination(t *testing.T) {
 		`{"url":"https://b.test","key":"sk-another-value"}`:                       "",
 		`{"url":"https://b.test"}`:                                                "",
 	} {
-		raw, err := schema.Unmasked([]byte(given), []byte(before), fields)
+		raw, err := schema.RestoreSecrets([]byte(given), []byte(before), fields)
 		if field == "" && (err != nil || !json.Valid(raw)) || field != "" && (err == nil || brig.AsError(err).Field != field || !strings.Contains(brig.AsError(err).Hint, "give key again")) {
 			t.Errorf("%s: %s, %v, want the field %q", given, raw, err, field)
 		}
 	}
 }
 
-// A secret of the server's environment goes only to the recipient of the environment, or to
-// the one that it went to before. Control: with the secret in the request, every recipient
-// can be set.
+// TestEnvironmentSecretKeepsDestination verifies that a secret from the server's
+// environment is sent only to the environment's recipient or to the previous one. Control:
+// if the request contains the secret, it may set any recipient.
 func TestEnvironmentSecretKeepsDestination(t *testing.T) {
 	type config struct {
 		URL  string `json:"url" form:"destination"`
@@ -178,13 +179,14 @@ func TestEnvironmentSecretKeepsDestination(t *testing.T) {
 		{`{"url":"https://b.test","key":"sk-0123456789abcd"}`, `{"url":"https://b.test","key":"****abcd"}`, false},
 		{`{"url":"https://b.test","key":"sk-0123456789abcd"}`, `{}`, false},
 	} {
-		_, err := schema.Unmasked([]byte(c.given), []byte(c.before), fields)
+		_, err := schema.RestoreSecrets([]byte(c.given), []byte(c.before), fields)
 		if (err != nil) != c.wrong || c.wrong && (brig.AsError(err).Field != "url" || !strings.Contains(brig.AsError(err).Hint, "give key again")) {
 			t.Errorf("%s after %s: %v", c.given, c.before, err)
 		}
 	}
-	// A field without a value in the environment has no such secret.
-	if _, err := schema.Unmasked([]byte(moved), nil, schema.Fields(&config{URL: "https://env.test"})); err != nil {
+	// The recipient may change if the environment contains no secret for the
+	// field.
+	if _, err := schema.RestoreSecrets([]byte(moved), nil, schema.Fields(&config{URL: "https://env.test"})); err != nil {
 		t.Errorf("control: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // mask replaces the hidden part of a secret.
 const mask = "****"
 
-// shown is the number of trailing characters of a secret that are shown. hidden
-// is the minimum number of hidden characters: a shorter secret is hidden
+// shown is the number of trailing characters of a secret that remain visible.
+// hidden is the minimum length of the masked part: shorter secrets are masked
 // completely.
 const shown, hidden = 4, 8
 
@@ -32,10 +32,11 @@ func Masked(raw []byte, fields []brig.ConfigField) ([]byte, error) {
 	return Replace(raw, fields, func(_, s string) string { return Mask(s) })
 }
 
-// Unmasked replaces every secret that is still in its masked form with its
-// value in before. It returns an error if another recipient would receive that
-// value, or one of the server's environment, because the caller may not know it.
-func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
+// RestoreSecrets replaces every secret that is still in its masked form with its value
+// in before. It returns an error if a different recipient would receive such a
+// value or a secret from the server's environment, because the caller may not
+// know these secrets.
+func RestoreSecrets(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	was := map[string]json.RawMessage{}
 	if len(before) > 0 {
 		if err := json.Unmarshal(before, &was); err != nil {
@@ -55,7 +56,7 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 		return out, err
 	}
 	now := map[string]json.RawMessage{}
-	_ = json.Unmarshal(out, &now) // other JSON than an object has no secrets
+	_ = json.Unmarshal(out, &now) // JSON other than an object has no secrets
 	if kept != "" {
 		if err := sameRecipient(kept, now, was, fields); err != nil {
 			return nil, err
@@ -67,7 +68,7 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 		}
 		former := was
 		if isGiven(was, f.Name) {
-			former = nil // the environment's secret was not used before, so its recipient is that of the environment
+			former = nil // the environment's secret was not in use, so compare with the environment's recipient
 		}
 		if err := sameRecipient(f.Name, now, former, fields); err != nil {
 			return nil, err
@@ -76,14 +77,15 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	return out, nil
 }
 
-// isGiven reports whether a configuration has a field. A null value counts as absent.
+// isGiven reports whether a configuration contains a field. A null value counts as
+// absent.
 func isGiven(config map[string]json.RawMessage, name string) bool {
 	v, ok := config[name]
 	return ok && string(v) != "null"
 }
 
-// sameRecipient returns an error if a configuration sends a secret to another recipient
-// than a former one.
+// sameRecipient returns an error if a configuration sends a secret to a different
+// recipient than the former configuration.
 func sameRecipient(secret string, now, was map[string]json.RawMessage, fields []brig.ConfigField) error {
 	for _, f := range fields {
 		if f.Destination && !sameSetting(now[f.Name], was[f.Name], f.Default) {
@@ -96,14 +98,14 @@ func sameRecipient(secret string, now, was map[string]json.RawMessage, fields []
 	return nil
 }
 
-// sameSetting reports whether two settings are equal. A missing one has the default
-// value, and without a default it is empty.
+// sameSetting reports whether two settings are equal. A missing setting has the
+// default value, or is empty if there is no default.
 func sameSetting(a, b json.RawMessage, byDefault any) bool {
 	value := func(raw json.RawMessage) any {
 		var v any
 		if json.Unmarshal(raw, &v) != nil || v == nil {
 			if text, err := json.Marshal(byDefault); err == nil {
-				_ = json.Unmarshal(text, &v) // came from Marshal
+				_ = json.Unmarshal(text, &v) // text comes from Marshal
 			}
 		}
 		if v == nil || v == "" || v == false || v == 0.0 {
@@ -118,7 +120,7 @@ func sameSetting(a, b json.RawMessage, byDefault any) bool {
 // an object unchanged, because Decode reports the error.
 func Replace(raw []byte, fields []brig.ConfigField, f func(name, s string) string) ([]byte, error) {
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &given) // other JSON has no secrets to replace
+	_ = json.Unmarshal(raw, &given) // JSON other than an object has no secrets
 	if given == nil {
 		return raw, nil
 	}

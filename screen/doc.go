@@ -1,21 +1,21 @@
-// Package screen checks Python and JavaScript sources before they run, and
-// finds constructs that an operator forbids: imports, calls and attributes. It
-// is advisory defence in depth and not the security boundary. The boundary is
-// the sandbox, which also contains code that this package misses.
+// Package screen checks Python and JavaScript sources before they run, and finds
+// constructs that an operator forbids: imports, calls and attributes. It is an
+// advisory measure of defense in depth, not the security boundary. The boundary is
+// the sandbox, which also isolates code that passes the checks of this package.
 //
 // Tree-sitter's grammars, compiled to WebAssembly and run by wazero, parse the
-// sources. So hostile input is parsed without access to the host, and with
-// limits on memory and time. A source that exceeds the limits is an error, and
-// callers refuse it.
+// sources. Thus, hostile input is parsed without access to the host, and with
+// limits on memory and time. A source that exceeds the limits causes an error, and
+// callers reject it.
 //
 // # Followed
 //
-// Aliases of a module or a function are followed (import os as x, f = eval,
-// const {exec} = require("child_process"), globalThis.eval). So are constant
-// strings (concatenated, escaped, in templates), and the usual ways to import a
-// module or look up an attribute by a string. An import whose name is only
-// known at run time is a finding, too. Scopes are not distinguished: a name has
-// all values that any part of the source assigns to it.
+// Aliases of a module or a function are followed (import os as x, f = eval, const
+// {exec} = require("child_process"), globalThis.eval). Constant strings
+// (concatenated, escaped, in templates) are followed, too, as are the usual ways to
+// import a module or look up an attribute by a string. An import whose name is
+// known only at run time is also a finding. Scopes are not distinguished: a name
+// has all values that any part of the source assigns to it.
 //
 // # Not followed
 //

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The embedded parser must be the latest output of grammar/build.sh.
+// The embedded parser has the checksum that grammar/build.sh recorded.
 func TestParserMatchesRecord(t *testing.T) {
 	b, err := os.ReadFile("grammar/parser.wasm.gz")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// hostileSources returns sources that overload parsers and tree walkers. All end
-// with a call of eval, which a walker that reaches the end finds.
+// hostileSources returns sources that could overload parsers and tree walkers. All
+// end with a call of eval, which is found if the whole source is checked.
 func hostileSources() map[string]string {
 	n := 20_000
 	return map[string]string{
@@ -52,7 +52,7 @@ func aliases(n int) string {
 	return b.String()
 }
 
-// The check of any source ends, either with findings or with an error.
+// The check of a hostile source ends, either with findings or with ErrTooLarge.
 func TestHostileSources(t *testing.T) {
 	c := screen.Screener{Timeout: time.Second}
 	for name, code := range hostileSources() {
@@ -70,8 +70,8 @@ func TestHostileSources(t *testing.T) {
 	}
 }
 
-// A source that is too large is refused before it is parsed.
-func TestTooLarge(t *testing.T) {
+// A source that exceeds the maximum size is rejected with ErrTooLarge.
+func TestTooLargeSource(t *testing.T) {
 	_, err := checker.Check(t.Context(), brig.Python, make([]byte, 5<<20), screen.Rules{})
 	if err == nil {
 		_, err = checker.Check(t.Context(), brig.Python, []byte(strings.Repeat("x\n", 5<<19)), screen.Rules{})
@@ -81,7 +81,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// If a chain of names exceeds the limit, the check reports a finding.
+// If a chain of assignments is too long to be followed, the check reports a
+// finding.
 func TestLongChainIsFound(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("def f(a0): a0('1')\n")
@@ -103,7 +104,7 @@ func TestLongChainIsFound(t *testing.T) {
 
 func name(i int) string { return "a" + strings.Repeat("z", i) }
 
-func TestOtherLanguages(t *testing.T) {
+func TestUnsupportedLanguages(t *testing.T) {
 	for _, lang := range []brig.Language{brig.TypeScript, brig.Bash, "r", ""} {
 		if _, err := checker.Check(t.Context(), lang, []byte("x"), screen.Rules{}); !errors.Is(err, screen.ErrLanguage) {
 			t.Errorf("%q: %v", lang, err)
@@ -145,8 +146,8 @@ func TestConcurrentChecks(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzCheck checks that every source gets a result, and that the positions of
-// findings are within the source.
+// FuzzCheck checks that the check of every source has a result, and that the
+// positions of findings are within the source.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{"import os", "f'{eval(x)!r:{y}}'", "require(`x${1}`)", "const {a: {b}} = globalThis", "%%bash\n\u2028!x", "match x:\n case a.b: pass"} {
 		f.Add(s, true)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// javascriptGrammar interprets the nodes of JavaScript's grammar.
+// javascriptGrammar is the grammar of JavaScript.
 type javascriptGrammar struct{}
 
-// javascriptRoots returns names that are followed under any rules.
+// javascriptRoots returns the names that are followed regardless of the rules.
 func javascriptRoots() []string {
 	return []string{"globalThis", "global", "self", "window", "this", "require", "module", "process", "Reflect", "Object"}
 }
@@ -27,7 +27,7 @@ func (javascriptGrammar) member(of, name string) string {
 	if isJavaScriptGlobal(of) || of == "this" {
 		return name
 	}
-	if name == "default" { // the default export of a CommonJS module is the module
+	if name == "default" { // the default export of a CommonJS module is the module itself
 		return of
 	}
 	return of + "." + name
@@ -43,13 +43,13 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 	case "identifier", "shorthand_property_identifier":
 		g.identifier(s, i)
 	case "this":
-		s.name(i, "this")
+		s.useName(i, "this")
 	case "shorthand_property_identifier_pattern":
 		s.bind(g.ident(s, i))
 	case "member_expression":
 		if at := s.child(i, "property"); at >= 0 {
 			name := g.ident(s, at)
-			s.read(at, name)
+			s.checkAttribute(at, name)
 			s.set(i, value{paths: s.member(s.value(s.child(i, "object")), name)})
 			g.checkName(s, i)
 		}
@@ -66,7 +66,7 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 		g.importStatement(s, i)
 	case "export_statement":
 		if source := s.child(i, "source"); source >= 0 {
-			g.load(s, i, s.value(source))
+			g.checkImport(s, i, s.value(source))
 		}
 	case "string", "template_string":
 		g.recordString(s, i)
@@ -122,8 +122,8 @@ func (g javascriptGrammar) identifier(s *scan, i int32) {
 			return
 		}
 	}
-	s.name(i, name)
-	s.read(i, name)
+	s.useName(i, name)
+	s.checkAttribute(i, name)
 	g.checkName(s, i)
 }
 
@@ -150,7 +150,7 @@ func (g javascriptGrammar) checkName(s *scan, i int32) {
 		// Function.prototype cannot create a function.
 		v.paths = slices.DeleteFunc(slices.Clone(v.paths), func(p path) bool { return strings.Contains(p.name, ".prototype") })
 	}
-	s.use(i, v, false)
+	s.checkUse(i, v, false)
 	switch s.kind(up) {
 	case "variable_declarator", "assignment_expression", "assignment_pattern", "parenthesized_expression", "sequence_expression":
 	default:
@@ -174,17 +174,17 @@ func (g javascriptGrammar) assign(s *scan, i, to, from int32) {
 	}
 }
 
-// destructure assigns the parts of a value to the names in a pattern.
-func (g javascriptGrammar) destructure(s *scan, to int32, v value, deep int) {
-	if to < 0 || deep > maxDepth {
-		s.incomplete = s.incomplete || deep > maxDepth
+// destructure records the values that a pattern assigns to its names.
+func (g javascriptGrammar) destructure(s *scan, to int32, v value, depth int) {
+	if to < 0 || depth > maxDepth {
+		s.incomplete = s.incomplete || depth > maxDepth
 		return
 	}
 	switch s.kind(to) {
 	case "identifier", "shorthand_property_identifier_pattern":
 		s.recordPaths(g.ident(s, to), v.paths)
 	case "assignment_pattern":
-		g.destructure(s, s.child(to, "left"), v, deep+1)
+		g.destructure(s, s.child(to, "left"), v, depth+1)
 	case "object_pattern":
 		for c := range s.namedChildren(to) {
 			key, name := c, c
@@ -203,19 +203,19 @@ func (g javascriptGrammar) destructure(s *scan, to int32, v value, deep int) {
 				k = value{text: g.ident(s, key), known: true}
 			}
 			member := value{paths: s.lookup(key, v, k, isJavaScriptGlobal)}
-			s.use(key, member, false)
-			g.destructure(s, name, member, deep+1)
+			s.checkUse(key, member, false)
+			g.destructure(s, name, member, depth+1)
 		}
 	}
 }
 
-// load checks an import, and returns the imported paths.
-func (g javascriptGrammar) load(s *scan, i int32, v value) []path {
+// checkImport checks an import, and returns the imported paths.
+func (g javascriptGrammar) checkImport(s *scan, i int32, v value) []path {
 	if scheme, _, ok := strings.Cut(v.text, ":"); v.known && ok && (scheme == "data" || strings.HasPrefix(scheme, "http") || scheme == "blob") {
 		s.find(i, DynamicRule, scheme+":", "import of a %s: address is denied", clip(scheme))
 		return nil
 	}
-	return s.loadValue(i, v, g.module)
+	return s.checkImportOf(i, v, g.module)
 }
 
 func (g javascriptGrammar) importStatement(s *scan, i int32) {
@@ -223,7 +223,7 @@ func (g javascriptGrammar) importStatement(s *scan, i int32) {
 	if source < 0 {
 		return
 	}
-	from := g.load(s, i, s.value(source))
+	from := g.checkImport(s, i, s.value(source))
 	for clause := range s.namedChildren(i) {
 		if s.kind(clause) != "import_clause" {
 			continue
@@ -256,9 +256,9 @@ func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
 		if v := s.value(name); v.known {
 			text = v.text
 		}
-		s.read(name, text)
+		s.checkAttribute(name, text)
 		paths := s.member(value{paths: from}, text)
-		s.use(name, value{paths: paths}, false)
+		s.checkUse(name, value{paths: paths}, false)
 		s.recordPaths(g.ident(s, alias), paths)
 	}
 }

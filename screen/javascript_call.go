@@ -11,7 +11,7 @@ func (g javascriptGrammar) call(s *scan, i int32) {
 		return
 	}
 	v := s.value(function)
-	s.use(function, v, true)
+	s.checkUse(function, v, true)
 	var at []int32
 	if list := s.child(i, "arguments"); s.kind(list) == "arguments" {
 		for c := range s.namedChildren(list) {
@@ -28,37 +28,37 @@ func (g javascriptGrammar) call(s *scan, i int32) {
 	}
 	var out []path
 	if s.kind(function) == "import" {
-		out = g.load(s, i, arg(0))
+		out = g.checkImport(s, i, arg(0))
 	}
 	for _, p := range v.paths {
 		out = join(out, g.resultOf(s, i, p.name, arg, len(at)))
 	}
 	if len(out) == 0 && s.kind(function) == "member_expression" && len(v.paths) == 0 {
-		// A require method of an unknown object.
+		// This may be a require method of an unknown object.
 		if name := s.child(function, "property"); name >= 0 && g.ident(s, name) == "require" && arg(0).known {
-			out = g.load(s, i, arg(0))
+			out = g.checkImport(s, i, arg(0))
 		}
 	}
 	s.set(i, value{paths: out})
 	g.checkName(s, i)
 }
 
-// resultOf returns the result of a call of a known function.
+// resultOf returns the possible results of a call of the function name.
 func (g javascriptGrammar) resultOf(s *scan, i int32, name string, arg func(int) value, n int) []path {
 	switch name {
 	case "require", "module.require", "process.mainModule.require", "process.getBuiltinModule":
-		return g.load(s, i, arg(0))
+		return g.checkImport(s, i, arg(0))
 	case "Reflect.get", "Object.getOwnPropertyDescriptor":
 		return s.lookup(i, arg(0), arg(1), isJavaScriptGlobal)
 	case "require.call", "require.apply", "require.bind":
 		var out []path
 		for k := range n {
 			if arg(k).known {
-				out = join(out, g.load(s, i, arg(k)))
+				out = join(out, g.checkImport(s, i, arg(k)))
 			}
 		}
 		if len(out) == 0 {
-			return g.load(s, i, value{})
+			return g.checkImport(s, i, value{})
 		}
 		return out
 	}

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// foldFile lists the characters that Python normalizes to ASCII letters or
-// digits in names, by Unicode's normalization form KC.
+// foldFile lists the characters that Python normalizes to ASCII letters or digits
+// in names, according to Unicode's normalization form KC.
 //
 //go:embed fold.txt
 var foldFile string
@@ -20,7 +20,7 @@ type foldTable struct {
 	to   map[rune]string
 }
 
-// fold returns a name as Python normalizes it.
+// fold returns the normalized form of a name in Python.
 func (f *foldTable) fold(name string) string {
 	if ascii(name) {
 		return name

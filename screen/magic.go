@@ -10,9 +10,9 @@ import (
 // grammar.
 const breaks = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
-// findCommands finds IPython commands: they run in cells, and no grammar covers
-// them. No command is a valid Python line, so findCommands checks lines with a
-// syntax error, and text after characters that end a line only in cells.
+// findCommands finds IPython commands, which the grammar does not cover. No command
+// is a valid line of Python, so findCommands checks sources with a syntax error,
+// and text after characters that end a line only in cells.
 func (s *scan) findCommands() {
 	if s.m.Commands || !s.broken && !bytes.ContainsAny(s.source, breaks) {
 		return
@@ -27,7 +27,7 @@ func (s *scan) findCommands() {
 			}
 			end += n
 		}
-		after := at > 0 && s.source[at-1] != '\n' // a character that ends lines only in cells
+		after := at > 0 && s.source[at-1] != '\n' // the line follows a character that ends lines only in cells
 		if (after || s.broken && !inside(at)) && isCommand(string(s.source[at:end])) {
 			s.findAt(uint32(at), CommandRule, "", "a command of IPython is denied")
 		}
@@ -36,7 +36,7 @@ func (s *scan) findCommands() {
 	}
 }
 
-// isCommand reports whether a line is a command, of IPython or of pip.
+// isCommand reports whether a line is a command of IPython or of pip.
 func isCommand(line string) bool {
 	line = strings.TrimLeft(line, " \t\f\v")
 	if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
@@ -50,7 +50,7 @@ func isCommand(line string) bool {
 	return ok && plain && (strings.HasPrefix(right, "%") || strings.HasPrefix(right, "!"))
 }
 
-// stringPositions returns a function that reports whether a byte is in a
+// stringPositions returns a function that reports whether a byte offset is inside a
 // string. The function must be called with increasing positions.
 func (s *scan) stringPositions() func(at int) bool {
 	var spans [][2]int

@@ -17,7 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
 
-// Limits of one check.
+// Limits on checks.
 const (
 	maxSource     = 4 << 20         // bytes
 	maxPages      = 512 << 20 >> 16 // WebAssembly memory, in pages of 64 KiB
@@ -52,11 +52,10 @@ type parser struct {
 	fields  [grammarCount][]string // field names of nodes in their parents
 }
 
-// prepare compiles the parser, which takes a third of a second.
+// prepare compiles the parser on the first call, which takes a third of a second.
 func (p *parser) prepare(ctx context.Context) error {
 	p.once.Do(func() {
-		// The first caller may disconnect, but the others still need the
-		// parser.
+		// The first caller may disconnect, but other callers still need the parser.
 		if p.err = p.compile(context.WithoutCancel(ctx)); p.err != nil {
 			p.err = fmt.Errorf("compile the parser: %w", p.err)
 		}
@@ -97,8 +96,8 @@ func (p *parser) compile(ctx context.Context) error {
 	return nil
 }
 
-// acquire waits until another check may run. The returned function releases the
-// slot.
+// acquire waits until a slot for a check is free. The returned function releases
+// the slot.
 func (p *parser) acquire(ctx context.Context) (release func(), err error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
@@ -111,9 +110,9 @@ func (p *parser) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// parse returns the tree of a source. If the parser fails (out of memory, out
-// of time or a crash), parse returns an error, because the content of the
-// source is then unknown.
+// parse returns the tree of a source. If the parser crashes or exceeds its memory
+// or time, parse returns an error, because the content of the source is then
+// unknown.
 func (p *parser) parse(ctx context.Context, l grammarID, source []byte) (*tree, error) {
 	c, err := p.instance(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (p *parser) parse(ctx context.Context, l grammarID, source []byte) (*tree, 
 	return t, nil
 }
 
-// instance is one run of the parser, with a separate memory.
+// instance is one instantiation of the parser, with separate memory.
 type instance struct{ m api.Module }
 
 func (p *parser) instance(ctx context.Context) (instance, error) {
@@ -147,14 +146,14 @@ func (c instance) call(ctx context.Context, name string, args ...uint64) (uint32
 }
 
 // names reads a table of names from the parser.
-func (c instance) names(ctx context.Context, l grammarID, count, one string) ([]string, error) {
+func (c instance) names(ctx context.Context, l grammarID, count, lookup string) ([]string, error) {
 	n, err := c.call(ctx, count, uint64(l))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]string, n)
 	for i := range out {
-		at, err := c.call(ctx, one, uint64(l), uint64(i))
+		at, err := c.call(ctx, lookup, uint64(l), uint64(i))
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +173,7 @@ func (c instance) names(ctx context.Context, l grammarID, count, one string) ([]
 
 var errParser = errors.New("the parser failed")
 
-// tree parses a source, and reads the tree in batches of nodes.
+// tree parses a source, and reads the resulting tree in batches of nodes.
 func (c instance) tree(ctx context.Context, l grammarID, source []byte) (*tree, error) {
 	at, err := c.call(ctx, "allocate", uint64(len(source)+1))
 	if err != nil {
@@ -186,14 +185,14 @@ func (c instance) tree(ctx context.Context, l grammarID, source []byte) (*tree, 
 	if ok, err := c.call(ctx, "parse", uint64(l), uint64(at), uint64(len(source))); err != nil || ok == 0 {
 		return nil, errors.Join(errParser, err)
 	}
-	const most, size = 4096, 6 * 4
-	to, err := c.call(ctx, "allocate", most*size)
+	const batchSize, size = 4096, 6 * 4
+	to, err := c.call(ctx, "allocate", batchSize*size)
 	if err != nil || to == 0 {
 		return nil, errors.Join(errParser, err)
 	}
 	t := &tree{source: source}
 	for {
-		n, err := c.call(ctx, "nodes", uint64(to), most)
+		n, err := c.call(ctx, "nodes", uint64(to), batchSize)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +201,7 @@ func (c instance) tree(ctx context.Context, l grammarID, source []byte) (*tree, 
 			return t, nil
 		}
 		b, ok := c.m.Memory().Read(to, n*size)
-		if !ok || n > most || len(t.nodes)+int(n) > maxNodes {
+		if !ok || n > batchSize || len(t.nodes)+int(n) > maxNodes {
 			return nil, errParser
 		}
 		for ; len(b) > 0; b = b[size:] {

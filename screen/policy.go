@@ -9,41 +9,41 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxReported is how many findings an error names.
+// maxReported is the maximum number of findings in an error.
 const maxReported = 10
 
-// ScreenBy returns nil for code that the rules allow, and otherwise an error of
-// kind PolicyBlocked with the finding. The actor is in ctx. The caller passes
-// TypeScript as the JavaScript that it compiles to.
-func (c *Screener) ScreenBy(ctx context.Context, s *brig.Screening, lang brig.Language, source string) error {
+// CheckPolicy returns nil for code that the rules allow, and otherwise an error of
+// kind PolicyBlocked with the findings. The caller passes TypeScript in the form of
+// the compiled JavaScript.
+func (c *Screener) CheckPolicy(ctx context.Context, s *brig.Screening, lang brig.Language, source string) error {
 	rules, ok := s.Rules[lang]
 	if !ok && s.Others {
 		return nil
 	}
 	if !ok {
-		return refuse("%s is not screened, and may not run here", clip(string(lang))).
+		return policyError("%s is not screened, and may not run here", clip(string(lang))).
 			WithHint("use python, javascript or typescript, or have the operator set screening.others")
 	}
 	found, err := c.Check(ctx, lang, []byte(source), rules)
 	switch {
 	case errors.Is(err, ErrTooLarge):
-		return refuse("Code is unsafe: %v", ErrTooLarge).WithHint("give less code; put data into files")
+		return policyError("Code is unsafe: %v", ErrTooLarge).WithHint("give less code; put data into files")
 	case err != nil:
 		return err
 	case len(found) == 0:
 		return nil
 	}
-	return refuse("Code is unsafe. %s", Summary(found)).
+	return policyError("Code is unsafe. %s", Summary(found)).
 		WithHint("remove it; the operator defines what screening forbids")
 }
 
-func refuse(format string, args ...any) *brig.Error {
+func policyError(format string, args ...any) *brig.Error {
 	e := brig.Errorf(brig.PolicyBlocked, format, args...)
 	e.Field = "code"
 	return e
 }
 
-// Summary names findings in one line.
+// Summary returns the findings in one line.
 func Summary(found []Finding) string {
 	var b strings.Builder
 	for i, f := range found {

@@ -25,7 +25,7 @@ func TestPolicy(t *testing.T) {
 		{brig.Bash, "ls", "bash is not screened"},
 		{"jupyter:python3", "import os", "jupyter:python3 is not screened"},
 	} {
-		err := c.ScreenBy(t.Context(), s, v.lang, v.code)
+		err := c.CheckPolicy(t.Context(), s, v.lang, v.code)
 		if v.want == "" {
 			if err != nil {
 				t.Errorf("%.40q: %v", v.code, err)
@@ -38,13 +38,13 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	s.Others = true
-	if err := c.ScreenBy(t.Context(), s, brig.Bash, "ls"); err != nil {
+	if err := c.CheckPolicy(t.Context(), s, brig.Bash, "ls"); err != nil {
 		t.Errorf("other languages may run, and bash: %v", err)
 	}
 }
 
-// The server's rules apply to a tenant, and code in a language without rules is
-// refused.
+// CheckPolicy applies the rules of each language, and rejects code in a language
+// without rules unless Others is set.
 func TestScreenBy(t *testing.T) {
 	var c screen.Screener
 	s := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{
@@ -61,12 +61,12 @@ func TestScreenBy(t *testing.T) {
 		{brig.JavaScript, "require('path')", true}, {brig.JavaScript, "require('fs')", false}, {brig.JavaScript, "let = = 1", false},
 		{brig.Bash, "echo", false},
 	} {
-		if err := c.ScreenBy(t.Context(), s, x.lang, x.source); (err == nil) != x.ok || err != nil && brig.KindOf(err) != brig.PolicyBlocked {
+		if err := c.CheckPolicy(t.Context(), s, x.lang, x.source); (err == nil) != x.ok || err != nil && brig.KindOf(err) != brig.PolicyBlocked {
 			t.Errorf("%s %q: %v", x.lang, x.source, err)
 		}
 	}
 	s.Others = true
-	if err := c.ScreenBy(t.Context(), s, brig.Bash, "echo"); err != nil {
+	if err := c.CheckPolicy(t.Context(), s, brig.Bash, "echo"); err != nil {
 		t.Error(err)
 	}
 }

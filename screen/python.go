@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// pythonGrammar interprets the nodes of Python's grammar.
+// pythonGrammar is the grammar of Python.
 type pythonGrammar struct{ foldTable *foldTable }
 
-// pythonRoots returns names that are followed under any rules.
+// pythonRoots returns the names that are followed regardless of the rules.
 func pythonRoots() []string {
 	return []string{
 		"builtins", "__builtins__", "importlib", "sys", "__import__", "getattr", "setattr", "delattr", "vars",
@@ -30,7 +30,7 @@ func isPythonImporter(name string) bool {
 // builtins.
 func isPythonGlobal(name string) bool { return name == "builtins" || name == "__builtins__" }
 
-// isPythonNamespace reports whether looking up a name in this object returns a
+// isPythonNamespace reports whether the lookup of a name in this object returns a
 // function or a module.
 func isPythonNamespace(name string) bool {
 	return isPythonGlobal(name) || name == "sys.modules" || strings.HasSuffix(name, ".__dict__")
@@ -48,8 +48,8 @@ func (pythonGrammar) member(of, name string) string {
 
 func (g pythonGrammar) ident(s *scan, i int32) string { return g.foldTable.fold(s.text(i)) }
 
-// dotted returns the name of a module, without comments and blanks between its
-// parts.
+// dotted returns the dotted name of a module, without comments and white space
+// between its parts.
 func (g pythonGrammar) dotted(s *scan, i int32) string {
 	if s.kind(i) == "identifier" {
 		return g.ident(s, i)
@@ -85,7 +85,7 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 		g.attribute(s, i)
 	case "subscript":
 		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), isPythonNamespace)})
-		g.modules(s, i, s.value(i))
+		g.checkModules(s, i, s.value(i))
 		g.checkName(s, i)
 	case "call":
 		g.call(s, i)
@@ -96,7 +96,7 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 	case "import_from_statement":
 		g.importFrom(s, i)
 	case "exec_statement":
-		s.use(i, value{paths: []path{{name: "exec"}}}, true)
+		s.checkUse(i, value{paths: []path{{name: "exec"}}}, true)
 	case "string":
 		g.recordString(s, i)
 	case "concatenated_string":
@@ -156,8 +156,8 @@ func (g pythonGrammar) identifier(s *scan, i int32) {
 		s.bind(name)
 		return
 	}
-	s.name(i, name)
-	s.read(i, name)
+	s.useName(i, name)
+	s.checkAttribute(i, name)
 	g.checkName(s, i)
 }
 
@@ -168,7 +168,7 @@ func (pythonGrammar) checkName(s *scan, i int32) {
 	if at := s.fieldName(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
 		return
 	}
-	s.use(i, s.value(i), false)
+	s.checkUse(i, s.value(i), false)
 	switch up {
 	case "assignment", "named_expression", "default_parameter", "typed_default_parameter", "parenthesized_expression", "attribute":
 	default:
@@ -184,15 +184,15 @@ func (g pythonGrammar) dottedName(s *scan, i int32) {
 		return
 	}
 	name := g.dotted(s, i)
-	s.name(i, root(name))
+	s.useName(i, root(name))
 	v := s.value(i)
 	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(name, root(name)), "."), ".") {
 		if part != "" {
-			s.read(i, part)
+			s.checkAttribute(i, part)
 			v.paths = s.member(v, part)
 		}
 	}
-	s.use(i, v, false)
+	s.checkUse(i, v, false)
 }
 
 func (g pythonGrammar) attribute(s *scan, i int32) {
@@ -201,22 +201,22 @@ func (g pythonGrammar) attribute(s *scan, i int32) {
 		return
 	}
 	name := g.ident(s, at)
-	s.read(at, name)
+	s.checkAttribute(at, name)
 	of := s.value(object)
 	s.set(i, value{paths: s.member(of, name)})
 	if !s.m.Only && s.kind(object) == "identifier" {
-		// A module that the source does not import itself.
+		// The module may be available although the source does not import it.
 		module := g.ident(s, object)
-		if _, wrong := s.m.imports(module); wrong && !s.bound[module] {
+		if _, wrong := s.m.deniedImport(module); wrong && !s.bound[module] {
 			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
 		}
 	}
-	g.modules(s, i, s.value(i))
+	g.checkModules(s, i, s.value(i))
 	g.checkName(s, i)
 }
 
-// modules checks for a member that is a module which may not be imported.
-func (g pythonGrammar) modules(s *scan, i int32, v value) {
+// checkModules reports members that are modules which must not be imported.
+func (g pythonGrammar) checkModules(s *scan, i int32, v value) {
 	for _, p := range v.paths {
 		if slices.Contains(s.m.Imports, p.name) && !s.m.Only && !p.soft {
 			s.find(i, ImportRule, p.name, "use of %s is denied", clip(p.name))
@@ -264,7 +264,7 @@ func (g pythonGrammar) importStatement(s *scan, i int32) {
 		if name < 0 || module == "" {
 			continue
 		}
-		s.load(c, module)
+		s.checkImport(c, module)
 		if alias >= 0 {
 			s.recordPaths(g.ident(s, alias), s.follow(module))
 		} else {
@@ -279,7 +279,7 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		return
 	}
 	module := g.dotted(s, from)
-	message, wrong := s.m.imports(module)
+	message, wrong := s.m.deniedImport(module)
 	if wrong && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
@@ -298,17 +298,17 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 			continue
 		}
 		whole := module + "." + g.dotted(s, name)
-		if _, inner := s.m.imports(whole); inner && s.m.Only {
+		if _, inner := s.m.deniedImport(whole); inner && s.m.Only {
 			s.find(i, ImportRule, module, "%s", message)
 		} else if inner && !wrong {
-			s.load(i, whole)
+			s.checkImport(i, whole)
 		}
-		s.read(name, g.dotted(s, name))
+		s.checkAttribute(name, g.dotted(s, name))
 		paths := s.follow(whole)
 		if isPythonGlobal(module) {
 			paths = s.follow(g.dotted(s, name))
 		}
-		s.use(i, value{paths: paths}, false)
+		s.checkUse(i, value{paths: paths}, false)
 		s.recordPaths(g.dotted(s, alias), paths)
 	}
 }

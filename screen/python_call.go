@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// args are the arguments of a call.
-type args struct {
+// callArgs are the arguments of a call.
+type callArgs struct {
 	at    []int32          // by position
 	names map[string]int32 // by name
-	more  bool             // further arguments are only known at run time
+	more  bool             // whether further arguments are known only at run time
 }
 
-func (g pythonGrammar) args(s *scan, i int32) args {
-	a := args{names: map[string]int32{}}
+func (g pythonGrammar) args(s *scan, i int32) callArgs {
+	a := callArgs{names: map[string]int32{}}
 	for c := range s.namedChildren(s.child(i, "arguments")) {
 		switch s.kind(c) {
 		case "keyword_argument":
@@ -29,9 +29,8 @@ func (g pythonGrammar) args(s *scan, i int32) args {
 	return a
 }
 
-// get returns the argument at a position or with a name, or -1 if there is
-// none.
-func (a args) get(position int, name string) int32 {
+// get returns the argument with a name or at a position, or -1 if there is none.
+func (a callArgs) get(position int, name string) int32 {
 	if at, ok := a.names[name]; ok {
 		return at
 	}
@@ -47,7 +46,7 @@ func (g pythonGrammar) call(s *scan, i int32) {
 		return
 	}
 	v := s.value(function)
-	s.use(function, v, true)
+	s.checkUse(function, v, true)
 	method, of := "", value{}
 	if s.kind(function) == "attribute" {
 		if at := s.child(function, "attribute"); at >= 0 {
@@ -65,25 +64,25 @@ func (g pythonGrammar) call(s *scan, i int32) {
 	switch method {
 	case "load_module", "import_module", "find_spec", "find_module":
 		if len(out) == 0 && s.value(a.get(0, "name")).known {
-			out = s.loadValue(i, s.value(a.get(0, "name")), rootModule)
+			out = s.checkImportOf(i, s.value(a.get(0, "name")), rootModule)
 		}
 	case "get", "pop", "setdefault", "__getitem__", "__getattribute__":
 		if slices.ContainsFunc(of.paths, func(p path) bool { return isPythonNamespace(p.name) || method[0] == '_' }) {
 			out = join(out, s.lookup(i, of, s.value(a.get(0, "key")), isPythonNamespace))
-			g.modules(s, i, value{paths: out})
+			g.checkModules(s, i, value{paths: out})
 		}
 	}
 	s.set(i, value{paths: out})
 	g.checkName(s, i)
 }
 
-// resultOf returns the result of a call of a known function.
-func (g pythonGrammar) resultOf(s *scan, i int32, p path, a args) []path {
+// resultOf returns the possible results of a call of the function p.
+func (g pythonGrammar) resultOf(s *scan, i int32, p path, a callArgs) []path {
 	switch {
 	case isPythonImporter(p.name):
-		return s.loadValue(i, s.value(a.get(0, "name")), func(name string) string {
+		return s.checkImportOf(i, s.value(a.get(0, "name")), func(name string) string {
 			if p.name == "__import__" && a.get(3, "fromlist") < 0 {
-				s.load(i, name)
+				s.checkImport(i, name)
 				return root(name)
 			}
 			return rootModule(name)
@@ -101,14 +100,15 @@ func (g pythonGrammar) resultOf(s *scan, i int32, p path, a args) []path {
 	return nil
 }
 
-// rootModule returns the name of the module in an argument.
+// rootModule returns the name of the module in the argument of an importing
+// function.
 func rootModule(name string) string {
 	name, _, _ = strings.Cut(name, ":") // pkgutil's syntax for an attribute of a module
 	return name
 }
 
-// checkOpen checks that a file is opened for reading only.
-func (g pythonGrammar) checkOpen(s *scan, i int32, a args) {
+// checkOpen reports a call of open that may open a file for writing.
+func (g pythonGrammar) checkOpen(s *scan, i int32, a callArgs) {
 	mode := a.get(1, "mode")
 	switch v := s.value(mode); {
 	case a.more, mode >= 0 && !v.known:

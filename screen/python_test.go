@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// checker is shared by all tests, because compiling the parser takes a while.
+// checker is shared by all tests, because the compilation of the parser is slow.
 var checker screen.Screener
 
-// vector is a source and its findings, "Line N: …" per line.
+// vector is a source with its expected findings, each in the form "Line N: …".
 type vector struct {
 	name, code string
 	want       []string
@@ -38,7 +38,7 @@ func run(t *testing.T, lang brig.Language, rules screen.Rules, vectors []vector)
 
 func lines(s ...string) []string { return s }
 
-// fewRules returns few rules, so that each vector tests one of them.
+// fewRules returns a small set of rules, so that each vector tests a single rule.
 func fewRules() screen.Rules {
 	return screen.Rules{
 		Imports:    []string{"os", "subprocess", "http.client"},
@@ -171,7 +171,7 @@ func TestPythonOnlyAllowed(t *testing.T) {
 	})
 }
 
-// RAGFlow's security vectors, with the default rules.
+// The default rules find the constructs in RAGFlow's security vectors.
 func TestPythonDefaults(t *testing.T) {
 	run(t, brig.Python, screen.PythonRules(), []vector{
 		{"what cannot be parsed", "def main(:\n    return 1", lines("Line 1: the code cannot be parsed")},

@@ -12,12 +12,12 @@ import (
 // Rules are the rules for sources of one language.
 type Rules = brig.ScreenRules
 
-// The rules that a Finding may name.
+// The kinds of rules in Finding.Rule.
 const (
 	ImportRule    = "import"    // a module
 	CallRule      = "call"      // a function
 	AttributeRule = "attribute" // a member
-	DynamicRule   = "dynamic"   // a name that is only known at run time
+	DynamicRule   = "dynamic"   // a name that is known only at run time
 	CommandRule   = "command"   // a command of IPython
 	SyntaxRule    = "syntax"    // code that cannot be parsed
 	EncodingRule  = "encoding"  // bytes that interpreters may decode differently
@@ -34,8 +34,8 @@ type Finding struct {
 // String returns the message with the line number.
 func (f Finding) String() string { return fmt.Sprintf("Line %d: %s", f.Line, f.Message) }
 
-// minParts is the minimum number of parts of a path that are kept:
-// process.mainModule.require is recognized under any rules.
+// minParts is the minimum number of parts of a path that are kept, so that
+// process.mainModule.require is recognized regardless of the rules.
 const minParts = 4
 
 // maxFindings is the maximum number of reported findings.
@@ -62,7 +62,7 @@ func PythonRules() Rules {
 	}
 }
 
-// JavaScriptRules returns the default rules for JavaScript, and for JavaScript
+// JavaScriptRules returns the default rules for JavaScript, including JavaScript
 // that was compiled from TypeScript.
 func JavaScriptRules() Rules {
 	return Rules{
@@ -74,15 +74,15 @@ func JavaScriptRules() Rules {
 	}
 }
 
-// matcher is rules in a form that is fast to query.
+// matcher holds rules in a form that allows fast lookups.
 type matcher struct {
 	Rules
-	roots         map[string]bool // first parts of the names in calls and imports
+	roots         map[string]bool // the first parts of the names that are followed
 	attrs         map[string]bool
 	deniedMembers map[string]bool // members that are denied on any object
 	calls         map[string]bool
-	write         bool // open is allowed for reading only
-	maxParts      int  // parts of the longest relevant name
+	write         bool // whether open is allowed for reading only
+	maxParts      int  // maximum number of parts of a path that are kept
 }
 
 func newMatcher(r Rules, always []string) *matcher {
@@ -108,8 +108,8 @@ func newMatcher(r Rules, always []string) *matcher {
 	return m
 }
 
-// cut shortens a path to the number of parts that any rule can match. So a name
-// that is repeatedly assigned one of its own members does not grow.
+// cut shortens a path to the number of parts that any rule can match, so that the
+// path does not grow when a name is repeatedly assigned one of its own members.
 func (m *matcher) cut(path string) string {
 	for i, n := 0, 0; i < len(path); i++ {
 		if path[i] == '.' {
@@ -128,7 +128,8 @@ func root(path string) string {
 	return path
 }
 
-// denied returns the rule that forbids the use of a function.
+// denied returns the rule that forbids the use of a function. ok is false if no
+// rule forbids it.
 func (m *matcher) denied(path string) (rule string, ok bool) {
 	for at := path; ; {
 		if m.calls[at] {
@@ -146,8 +147,9 @@ func (m *matcher) denied(path string) (rule string, ok bool) {
 	return "", false
 }
 
-// imports returns the message for a forbidden import.
-func (m *matcher) imports(module string) (message string, ok bool) {
+// deniedImport returns the message for a forbidden import. ok is false if the
+// import is allowed.
+func (m *matcher) deniedImport(module string) (message string, ok bool) {
 	if m.Only {
 		if slices.ContainsFunc(m.Allow, func(a string) bool { return isWithin(module, a) }) {
 			return "", false
@@ -160,13 +162,14 @@ func (m *matcher) imports(module string) (message string, ok bool) {
 	return "", false
 }
 
-// isWithin reports whether a module is other, or is contained in it.
+// isWithin reports whether module is the module other or one of its submodules.
 func isWithin(module, other string) bool {
 	rest, ok := strings.CutPrefix(module, other)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '/')
 }
 
-// clip shortens a name from the source.
+// clip shortens a name from the source and replaces its control characters, for a
+// message.
 func clip(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -176,17 +179,18 @@ func clip(s string) string {
 	}, brig.Clip(s, 80))
 }
 
-// order sorts findings by position and removes duplicates.
-func order(all []Finding) []Finding {
+// sortFindings sorts findings by position, removes duplicates, and keeps at most
+// maxFindings.
+func sortFindings(all []Finding) []Finding {
 	slices.SortFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
 	})
 	seen := map[Finding]bool{}
 	out := slices.DeleteFunc(all, func(f Finding) bool {
 		f.Column = 0
-		twice := seen[f]
+		duplicate := seen[f]
 		seen[f] = true
-		return twice
+		return duplicate
 	})
 	return out[:min(len(out), maxFindings)]
 }

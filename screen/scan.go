@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Limits of the analysis.
+// Limits on the analysis.
 const (
-	maxPasses = 8   // over a source, until the values of names do not change
+	maxPasses = 8   // passes over a source, which are repeated while the values of names change
 	maxPaths  = 64  // possible paths of one name
 	maxPath   = 200 // bytes of one path
-	maxConst  = 100 // bytes of a constant string: a longer one is not a name
+	maxConst  = 100 // bytes of a constant string; longer strings cannot be names
 	maxDepth  = 50  // nesting of patterns
 )
 
-// path is a possible value of an expression, such as "os.system". A soft path
-// is derived from the name alone, and the source assigns another value to that
-// name somewhere.
+// path is a possible value of an expression, such as "os.system". A soft path is
+// derived from the name alone, although the source also assigns a value to that
+// name.
 type path struct {
 	name string
 	soft bool
@@ -27,8 +27,8 @@ type path struct {
 // value is the known value of an expression.
 type value struct {
 	paths []path
-	text  string // a constant string
-	known bool   // text is valid
+	text  string // the value of a constant string
+	known bool   // whether text is valid
 }
 
 func (v value) empty() bool { return !v.known && len(v.paths) == 0 }
@@ -38,14 +38,14 @@ type scan struct {
 	*tree
 	m       *matcher
 	grammar grammar
-	names   map[string][]path // the possible values of names
+	names   map[string][]path // the possible paths of names
 	bound   map[string]bool   // names that the source binds
 	values  map[int32]value   // known values of nodes
 
-	steps      int  // nodes that were visited
-	changed    bool // a name got a new value in this pass
-	reporting  bool // findings are recorded in this pass
-	incomplete bool // a limit was reached
+	steps      int  // number of visited nodes
+	changed    bool // whether a name got a new value in this pass
+	reporting  bool // whether findings are recorded in this pass
+	incomplete bool // whether a limit was reached
 	found      []Finding
 }
 
@@ -53,8 +53,8 @@ type scan struct {
 type grammar interface {
 	// visit handles a node after its children.
 	visit(s *scan, i int32)
-	// member returns the path of a member.
-	member(of, name string) string
+	// member returns the path of a member of the object with the given path.
+	member(object, name string) string
 }
 
 // run finds constructs that the rules forbid.
@@ -83,7 +83,7 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// find records a finding. Only the last pass records findings.
+// find records a finding at a node. Only the last pass records findings.
 func (s *scan) find(i int32, rule, name, format string, args ...any) {
 	if !s.reporting || len(s.found) > 10*maxFindings || len(s.nodes) == 0 {
 		return
@@ -91,7 +91,7 @@ func (s *scan) find(i int32, rule, name, format string, args ...any) {
 	s.findAt(s.nodes[i].start, rule, name, format, args...)
 }
 
-// findAt is find for a position without a node.
+// findAt records a finding at a byte offset.
 func (s *scan) findAt(at uint32, rule, name, format string, args ...any) {
 	line, column := s.position(at)
 	s.found = append(s.found, Finding{Line: line, Column: column, Rule: rule, Name: clip(name), Message: fmt.Sprintf(format, args...)})
@@ -118,7 +118,7 @@ func (s *scan) value(i int32) value {
 	return s.values[i]
 }
 
-// copyValue sets the value of a node to the values of others.
+// copyValue sets the value of a node to the combined values of other nodes.
 func (s *scan) copyValue(i int32, from ...int32) {
 	var v value
 	for _, f := range from {
@@ -134,8 +134,8 @@ func (s *scan) copyValue(i int32, from ...int32) {
 	s.set(i, v)
 }
 
-// join adds paths to others. If a path is in both, it is soft only if both are
-// soft.
+// join returns the union of two lists of paths. A path that is in both lists is
+// soft only if it is soft in both.
 func join(to, more []path) []path {
 	for _, p := range more {
 		at := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
@@ -172,7 +172,7 @@ func (s *scan) recordPaths(name string, paths []path) {
 	}
 }
 
-// follow returns the paths among names that a rule can match.
+// follow returns the paths of those names that a rule can match.
 func (s *scan) follow(names ...string) (out []path) {
 	for _, name := range names {
 		if len(name) <= maxPath && (s.m.roots[root(name)] || strings.HasPrefix(name, "*.")) {
@@ -182,8 +182,8 @@ func (s *scan) follow(names ...string) (out []path) {
 	return out
 }
 
-// name records the value of a name that is used.
-func (s *scan) name(i int32, name string) {
+// useName records the value of a node that uses a name.
+func (s *scan) useName(i int32, name string) {
 	paths := slices.Clip(s.names[name])
 	if s.m.roots[name] {
 		paths = join(paths, []path{{name, s.bound[name]}})
@@ -208,15 +208,15 @@ func (s *scan) member(of value, name string) (out []path) {
 	return out
 }
 
-// read checks a member's name against the rules for attributes.
-func (s *scan) read(i int32, name string) {
+// checkAttribute checks the name of a member against the rules for attributes.
+func (s *scan) checkAttribute(i int32, name string) {
 	if s.m.attrs[name] {
 		s.find(i, AttributeRule, name, "attribute %s is denied", clip(name))
 	}
 }
 
-// use checks a function that is called, or used without a call.
-func (s *scan) use(i int32, v value, called bool) {
+// checkUse checks the use of a value, which is a call if called is true.
+func (s *scan) checkUse(i int32, v value, called bool) {
 	verb := "use"
 	if called {
 		verb = "call"
@@ -231,8 +231,8 @@ func (s *scan) use(i int32, v value, called bool) {
 	}
 }
 
-// checkPassedImporter finds an importing function that is neither called nor
-// assigned to a name that is followed.
+// checkPassedImporter reports a function that imports modules and is passed on, so
+// that its calls cannot be followed.
 func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 	for _, p := range s.value(i).paths {
 		if importer(p.name) && !p.soft {
@@ -241,30 +241,30 @@ func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 	}
 }
 
-// load checks an import of a named module.
-func (s *scan) load(i int32, module string) {
-	if message, wrong := s.m.imports(module); wrong {
+// checkImport checks an import of a module by its name.
+func (s *scan) checkImport(i int32, module string) {
+	if message, wrong := s.m.deniedImport(module); wrong {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 }
 
-// loadValue checks an import of the module that a value names, and returns the
-// imported paths.
-func (s *scan) loadValue(i int32, v value, module func(string) string) []path {
+// checkImportOf checks an import of the module whose name is a value, and returns
+// the imported paths.
+func (s *scan) checkImportOf(i int32, v value, module func(string) string) []path {
 	if !v.known {
 		s.find(i, DynamicRule, "import", "a module is imported by a name that is made at run time")
 		return nil
 	}
 	name := module(v.text)
-	s.load(i, name)
+	s.checkImport(i, name)
 	return s.follow(name)
 }
 
-// lookup returns the member that a value names. If the value is unknown, lookup
-// reports a finding if the object may contain functions.
+// lookup returns the member of an object whose name is a value. If this value is
+// unknown, lookup reports a finding if the object may contain functions.
 func (s *scan) lookup(i int32, of, name value, holds func(string) bool) []path {
 	if name.known {
-		s.read(i, name.text)
+		s.checkAttribute(i, name.text)
 		return s.member(of, name.text)
 	}
 	if slices.ContainsFunc(of.paths, func(p path) bool { return !p.soft && holds(p.name) }) {

@@ -16,11 +16,11 @@ import (
 // ErrLanguage means that the package has no grammar for a language.
 var ErrLanguage = errors.New("the language cannot be screened")
 
-// Screener checks sources. The zero value is ready to use. The first Check
-// takes a third of a second longer, and uses about 30 MB permanently. At most
-// two checks run concurrently.
+// Screener checks sources. The zero value is ready to use. The first Check takes a
+// third of a second longer, and permanently allocates about 30 MB. At most two
+// checks run concurrently.
 type Screener struct {
-	// Timeout is how long one source may take, 5 s if it is 0.
+	// Timeout is the maximum duration of one check. Default 5 s.
 	Timeout time.Duration
 
 	parser    parser
@@ -30,12 +30,12 @@ type Screener struct {
 // Warm prepares the parser for the first Check.
 func (c *Screener) Warm(ctx context.Context) error { return c.parser.prepare(ctx) }
 
-// Check returns the findings in a source, in order. The caller compiles
-// TypeScript first and passes the JavaScript, because the interpreter runs the
-// latter. Check returns ErrLanguage for every language except Python and
+// Check returns the findings in a source, in order. The caller passes TypeScript in
+// the form of the compiled JavaScript, because this is the code that the
+// interpreter runs. Check returns ErrLanguage for every language except Python and
 // JavaScript, including TypeScript. It returns ErrTooLarge for a source that
-// exceeds the limits. A source with a syntax error is checked as far as it can
-// be parsed.
+// exceeds the limits. A source with a syntax error is checked as far as it can be
+// parsed.
 func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte, rules Rules) ([]Finding, error) {
 	var s scan
 	var l grammarID
@@ -50,7 +50,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	if len(source) > maxSource {
 		return nil, ErrTooLarge
 	}
-	if f, wrong := encoding(l, source); wrong {
+	if f, wrong := checkEncoding(l, source); wrong {
 		return []Finding{f}, nil
 	}
 	release, err := c.parser.acquire(ctx)
@@ -72,16 +72,17 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	if l == python {
 		s.findCommands()
 	}
-	// Do not accept invalid Python because of the part that can be parsed. If
-	// IPython commands are allowed, the syntax error may be one of them.
+	// A Python source with a syntax error must not pass because its valid part has
+	// no findings. If IPython commands are allowed, the syntax error may be such a
+	// command.
 	if rules.Only || l == python && !s.m.Commands && len(s.found) == 0 {
-		s.syntax()
+		s.findSyntaxError()
 	}
-	return order(s.found), nil
+	return sortFindings(s.found), nil
 }
 
-// syntax reports the first syntax error.
-func (s *scan) syntax() {
+// findSyntaxError reports the first syntax error.
+func (s *scan) findSyntaxError() {
 	for i, n := range s.nodes {
 		if n.wrong {
 			s.find(int32(i), SyntaxRule, "", "the code cannot be parsed")
@@ -90,8 +91,8 @@ func (s *scan) syntax() {
 	}
 }
 
-// plainLines ends all lines with a line feed, as interpreters do, and removes a
-// byte order mark.
+// plainLines converts all line endings to line feeds, as interpreters do, and
+// removes a byte order mark.
 func plainLines(source []byte) []byte {
 	source = bytes.TrimPrefix(source, []byte("\ufeff"))
 	if bytes.IndexByte(source, '\r') < 0 {
@@ -101,9 +102,9 @@ func plainLines(source []byte) []byte {
 	return bytes.ReplaceAll(source, []byte("\r"), []byte("\n"))
 }
 
-// encoding finds bytes that an interpreter may decode differently from the
-// grammar.
-func encoding(l grammarID, source []byte) (Finding, bool) {
+// checkEncoding returns a finding if an interpreter may decode the source
+// differently from the parser.
+func checkEncoding(l grammarID, source []byte) (Finding, bool) {
 	f := Finding{Line: 1, Column: 1, Rule: EncodingRule}
 	switch {
 	case bytes.IndexByte(source, 0) >= 0:

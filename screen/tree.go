@@ -2,28 +2,28 @@ package screen
 
 import "unicode/utf8"
 
-// node is one node of a tree. Nodes are in source order, parents before their
-// children.
+// node is one node of a tree. The nodes of a tree are in source order, parents
+// before their children.
 type node struct {
 	start, end  uint32 // byte offsets
 	next        int32  // the first node after this one and its descendants
 	parent      int32  // -1 for the root
 	kind, field uint16
-	wrong       bool // an error node or a missing one
+	wrong       bool // whether this is an error node or a missing node
 }
 
-// tree is a source and its nodes.
+// tree is the syntax tree of a source.
 type tree struct {
 	source          []byte
 	nodes           []node
 	symbols, fields []string
-	broken          bool // it contains an error
-	open            []place
-	lines           []int // the start of each line; computed on first use
+	broken          bool // whether the source contains a syntax error
+	open            []openNode
+	lines           []int // the offset of each line; computed on first use
 }
 
-// place is a node whose end has not been reached, with its depth.
-type place struct {
+// openNode is a node whose descendants are still being added, with its depth.
+type openNode struct {
 	at    int32
 	depth uint32
 }
@@ -38,7 +38,7 @@ func (t *tree) add(w [6]uint32) {
 	if len(t.open) > 0 {
 		n.parent = t.open[len(t.open)-1].at
 	}
-	t.open = append(t.open, place{int32(len(t.nodes)), w[4]})
+	t.open = append(t.open, openNode{int32(len(t.nodes)), w[4]})
 	t.nodes = append(t.nodes, n)
 }
 
@@ -52,7 +52,7 @@ func (t *tree) close(depth uint32) {
 
 func (t *tree) kind(i int32) string {
 	if i < 0 || int(t.nodes[i].kind) >= len(t.symbols) {
-		return "ERROR" // the parser uses a special number for it
+		return "ERROR" // the parser uses a special number for error nodes
 	}
 	return t.symbols[t.nodes[i].kind]
 }
@@ -71,9 +71,9 @@ func (t *tree) text(i int32) string {
 }
 
 // child returns the first child with a field name, or -1 if there is none.
-func (t *tree) child(i int32, place string) int32 {
+func (t *tree) child(i int32, name string) int32 {
 	for c := range t.children(i) {
-		if t.fieldName(c) == place {
+		if t.fieldName(c) == name {
 			return c
 		}
 	}
@@ -105,7 +105,8 @@ func (t *tree) namedChildren(i int32) func(yield func(int32) bool) {
 	}
 }
 
-// onlyChild returns the only child of a node, or -1 if it has none or several.
+// onlyChild returns the only child of a node, or -1 if the node has no child or
+// several.
 func (t *tree) onlyChild(i int32) int32 {
 	found := int32(-1)
 	for c := range t.namedChildren(i) {
@@ -117,7 +118,7 @@ func (t *tree) onlyChild(i int32) int32 {
 	return found
 }
 
-// ascend calls f for every node after its children, in source order, until it
+// ascend calls f for every node after its children, in source order, until f
 // returns false.
 func (t *tree) ascend(f func(i int32) bool) {
 	var open []int32
@@ -137,7 +138,7 @@ func (t *tree) ascend(f func(i int32) bool) {
 	}
 }
 
-// position returns the line and column of a byte, both from 1.
+// position returns the line and column of a byte offset, both counted from 1.
 func (t *tree) position(offset uint32) (line, column int) {
 	if t.lines == nil {
 		t.lines = []int{0}

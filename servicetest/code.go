@@ -42,7 +42,7 @@ func (h codeCases) code(lines ...string) string {
 	return strings.Join(out, "\n")
 }
 
-// runCode runs lines to completion in a context, or in the default one.
+// runCode runs lines to completion in a context, or in the default context.
 func (h codeCases) runCode(t *testing.T, box, contextID string, lines ...string) *brig.CodeResult {
 	t.Helper()
 	res, err := h.Service.RunCode(h.Context(t), box, brig.Code{Context: contextID, Source: h.code(lines...)}, nil)
@@ -266,26 +266,26 @@ func (h codeCases) codeResults(t *testing.T, box string) {
 // codeEvents checks that a caller receives events in order before the run has
 // ended, and that the result contains them.
 func (h codeCases) codeEvents(t *testing.T, box string) {
-	listen := func(t *testing.T, lines ...string) (string, *brig.CodeResult) {
+	run := func(t *testing.T, lines ...string) (string, *brig.CodeResult) {
 		t.Helper()
-		var heard []string
+		var events []string
 		res, err := h.Service.RunCode(h.Context(t), box, brig.Code{Source: h.code(lines...)}, func(e brig.CodeEvent) error {
-			switch last := len(heard) - 1; {
+			switch last := len(events) - 1; {
 			case e.Started != nil:
-				heard = append(heard, "started")
+				events = append(events, "started")
 				if e.Started.Context == "" || e.Started.Count == 0 {
-					t.Errorf("started says %+v", e.Started)
+					t.Errorf("started event = %+v", e.Started)
 				}
-			case e.Stdout != nil && last >= 0 && strings.HasPrefix(heard[last], "stdout "):
-				heard[last] += string(e.Stdout)
+			case e.Stdout != nil && last >= 0 && strings.HasPrefix(events[last], "stdout "):
+				events[last] += string(e.Stdout)
 			case e.Stdout != nil:
-				heard = append(heard, "stdout "+string(e.Stdout))
+				events = append(events, "stdout "+string(e.Stdout))
 			case e.Stderr != nil:
-				heard = append(heard, "stderr "+string(e.Stderr))
+				events = append(events, "stderr "+string(e.Stderr))
 			case e.Output != nil:
-				heard = append(heard, "output "+strings.Trim(string(e.Output.Data["text/plain"]), `'"`))
+				events = append(events, "output "+strings.Trim(string(e.Output.Data["text/plain"]), `'"`))
 			case e.Error != nil:
-				heard = append(heard, "error "+e.Error.Name+" "+e.Error.Value)
+				events = append(events, "error "+e.Error.Name+" "+e.Error.Value)
 			default:
 				t.Error("an event of nothing")
 			}
@@ -294,19 +294,19 @@ func (h codeCases) codeEvents(t *testing.T, box string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(heard, "|"), res
+		return strings.Join(events, "|"), res
 	}
-	if got, res := listen(t, "set v 1", "echo a", "echo b", "get v"); got != "started|stdout a\nb\n|output 1" || string(res.Stdout.Head) != "a\nb\n" || value(res) != "1" {
-		t.Errorf("heard %q, and the result is %+v", got, res)
+	if got, res := run(t, "set v 1", "echo a", "echo b", "get v"); got != "started|stdout a\nb\n|output 1" || string(res.Stdout.Head) != "a\nb\n" || value(res) != "1" {
+		t.Errorf("got events %q and result %+v", got, res)
 	}
-	if got, res := listen(t, "echo a", "raise ValueError bad"); got != "started|stdout a\n|error ValueError bad" || res.Error == nil {
-		t.Errorf("heard %q, and the result is %+v", got, res)
+	if got, res := run(t, "echo a", "raise ValueError bad"); got != "started|stdout a\n|error ValueError bad" || res.Error == nil {
+		t.Errorf("got events %q and result %+v", got, res)
 	}
-	if got, _ := listen(t, "stderr oh"); got != "started|stderr oh\n" {
-		t.Errorf("heard %q", got)
+	if got, _ := run(t, "stderr oh"); got != "started|stderr oh\n" {
+		t.Errorf("got events %q", got)
 	}
-	if got, _ := listen(t, "spew 200000"); got != "started|stdout "+strings.Repeat("x", 200_000) {
-		t.Errorf("heard %d bytes %.30q, want 200000", len(got), got)
+	if got, _ := run(t, "spew 200000"); got != "started|stdout "+strings.Repeat("x", 200_000) {
+		t.Errorf("got %d bytes %.30q, want 200000", len(got), got)
 	}
 }
 
@@ -346,25 +346,25 @@ func (h codeCases) interrupts(t *testing.T, box string) {
 		h.wantValue(t, box, "", "x", "here")
 	})
 	t.Run("the caller goes away", func(t *testing.T) {
-		gone, leave := context.WithCancel(ctx)
-		wait := h.startCode(gone, t, box, long)
+		callCtx, leave := context.WithCancel(ctx)
+		wait := h.startCode(callCtx, t, box, long)
 		leave()
 		_, err := wait()
 		wantKind(t, "RunCode whose caller went away", err, brig.Canceled)
 		h.wantValue(t, box, "", "x", "here")
 	})
 	t.Run("the caller has heard enough", func(t *testing.T) {
-		enough, heard := errors.New("enough"), 0
+		errStop, count := errors.New("enough"), 0
 		start := time.Now()
 		_, _ = h.Service.RunCode(ctx, box, brig.Code{Source: h.code("echo a", "sleep 300")}, func(e brig.CodeEvent) error {
 			if e.Stdout != nil {
-				heard++
-				return enough
+				count++
+				return errStop
 			}
 			return nil
 		})
-		if took := time.Since(start); took > timeout || heard != 1 {
-			t.Errorf("it took %v, and %d events were told", took, heard)
+		if took := time.Since(start); took > timeout || count != 1 {
+			t.Errorf("took %v and received %d events, want 1 event", took, count)
 		}
 		h.wantValue(t, box, "", "x", "here")
 	})
@@ -478,7 +478,7 @@ func (h codeCases) badCode(t *testing.T, box string) {
 		t.Run(what, func(t *testing.T) {
 			_, err := h.Service.RunCode(ctx, box, c.code, nil)
 			wantField(t, "RunCode", err, c.field)
-			_, err = h.Service.RunCode(ctx, box, c.code, func(e brig.CodeEvent) error { t.Errorf("told %+v", e); return nil })
+			_, err = h.Service.RunCode(ctx, box, c.code, func(e brig.CodeEvent) error { t.Errorf("unexpected event %+v", e); return nil })
 			wantField(t, "RunCode with events", err, c.field)
 		})
 	}

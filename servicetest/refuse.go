@@ -48,7 +48,7 @@ func (h Harness) badSpecs(t *testing.T) {
 			_, err := h.Service.Create(h.Context(t), c.spec)
 			wantField(t, "Create", err, c.field)
 			if e := brig.AsError(err); e != nil && e.Hint == "" {
-				t.Errorf("%v says not what to do about it", err)
+				t.Errorf("error %v has no hint", err)
 			}
 		})
 	}

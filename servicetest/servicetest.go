@@ -1,6 +1,5 @@
-// Package servicetest is the conformance suite for brig.Service. The engine
-// passes it directly, and the client passes it through an API, so a caller
-// cannot distinguish them.
+// Package servicetest is the conformance suite for brig.Service. Both the engine and the client,
+// through an API, must pass it, so that they behave identically for callers.
 package servicetest
 
 import (
@@ -15,23 +14,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// timeout is the time for which the suite waits for an immediate effect on a
-// busy host.
+// timeout is how long the suite waits for an immediate effect on a busy host.
 const timeout = 10 * time.Second
 
 // Harness is the configuration of the suite.
 type Harness struct {
-	// Service is the service under test. Context creates the contexts of its
-	// calls, for an operator of some tenant. The default is the test's context.
+	// Service is the service under test. Context returns the contexts of its calls, with an
+	// operator of any tenant as the actor. The default is the test's context.
 	Service brig.Service
 	Context func(t *testing.T) context.Context
-	// Other is a Service, and OtherContext creates contexts, for an operator of
-	// another tenant. They default to Service and Context; at least one of the
-	// two must be set.
+	// Other and OtherContext are the equivalents for an operator of another tenant. They default to
+	// Service and Context; at least one of the two must be set.
 	Other        brig.Service
 	OtherContext func(t *testing.T) context.Context
-	// Real is set if the service runs real commands. Otherwise, commands are in
-	// the language of the fake provider.
+	// Real reports whether the service runs real commands. Otherwise, commands are in the language
+	// of the fake provider.
 	Real bool
 }
 
@@ -81,7 +78,7 @@ func (h Harness) argv(words ...string) []string {
 	return append([]string{"/bin/sh", "-c", scripts[words[0]], "sh"}, words[1:]...)
 }
 
-// cmd returns a command of the fake provider's language.
+// cmd returns a command in the fake provider's language.
 func (h Harness) cmd(words ...string) brig.Command { return brig.Command{Argv: h.argv(words...)} }
 
 // name returns a random, unused name.
@@ -137,7 +134,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// logs reads the last tail lines of a sandbox's log, or all of it if tail is 0.
+// logs returns the last tail lines of a sandbox's log, or the whole log if tail is 0.
 func (h Harness) logs(t *testing.T, sandbox string, tail int) string {
 	t.Helper()
 	r, err := h.Service.Logs(h.Context(t), sandbox, brig.LogOptions{Tail: tail})

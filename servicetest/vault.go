@@ -186,7 +186,7 @@ func (h secretCases) changeSecrets(t *testing.T) {
 		return n
 	}
 	if n := revealed(); n != 0 {
-		t.Errorf("%d events say that it was revealed", n)
+		t.Errorf("%d events report that the value was revealed, want 0", n)
 	}
 	hidden.Reveal = true
 	got, err := h.Service.PutSecret(ctx, hidden)
@@ -194,7 +194,7 @@ func (h secretCases) changeSecrets(t *testing.T) {
 		t.Errorf("revealed it is %+v, %v", got, err)
 	}
 	if n := revealed(); n != 1 {
-		t.Errorf("%d events say that it was revealed, want 1", n)
+		t.Errorf("%d events report that the value was revealed, want 1", n)
 	}
 }
 
@@ -290,7 +290,7 @@ func (h secretCases) audit(t *testing.T) {
 	}
 	p, err := h.Other.Audit(h.OtherContext(t), brig.AuditQuery{Sandbox: string(box.ID)})
 	if err != nil || len(p.Lines) != 0 {
-		t.Errorf("another tenant is told %+v, %v", p, err)
+		t.Errorf("another tenant got %+v, %v", p, err)
 	}
 	_, err = h.Service.Audit(ctx, brig.AuditQuery{Limit: 1001})
 	wantField(t, "Audit", err, "limit")

@@ -10,7 +10,7 @@ import (
 )
 
 // widenSecrets checks that a caller must give the value to widen a secret's hosts or places.
-// Otherwise the caller could learn a value that it does not know.
+// Otherwise, a caller could learn a value that it does not have.
 func (h secretCases) widenSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	base := brig.SecretChange{
@@ -44,7 +44,7 @@ func (h secretCases) widenSecrets(t *testing.T) {
 		if now := h.find(t, base.Name); !reflect.DeepEqual(now, was) {
 			t.Errorf("%s: a rejected change leaves %+v, want %+v", c.field, now, was)
 		}
-		// The control: with the value the same change is possible.
+		// As a control, the same change succeeds with the value.
 		c.change.Value = []byte("the second value")
 		now, err := h.Service.PutSecret(ctx, c.change)
 		if err != nil || now.Version != was.Version+1 {

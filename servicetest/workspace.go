@@ -39,7 +39,7 @@ func (h Harness) read(t *testing.T, box *brig.Sandbox, path string) string {
 // workspaceCases are the cases about workspaces.
 type workspaceCases struct{ Harness }
 
-// ofVersion returns the content of a file in a version.
+// ofVersion returns the content of a file in a version of a workspace.
 func (h workspaceCases) ofVersion(t *testing.T, ws string, version int, path string) string {
 	t.Helper()
 	size, r, err := h.Service.ReadWorkspaceFile(h.Context(t), ws, version, path)
@@ -97,8 +97,7 @@ func (h workspaceCases) mainInWorkspace(t *testing.T, ws string) {
 	t.Error("it does not end")
 }
 
-// workspaces checks the contract of workspaces. The service must be able to
-// store them.
+// workspaces checks the contract of workspaces. The service must support workspaces.
 func (h workspaceCases) workspaces(t *testing.T) {
 	ctx := h.Context(t)
 	ws := name()

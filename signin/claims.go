@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// claims has the content of a token, or of the provider's userinfo response.
+// claims is the content of a token, or of the provider's userinfo response.
 type claims map[string]json.RawMessage //nolint:recvcheck // only the decoder needs a pointer
 
 // stringValues returns the values of a claim: a single string, or those in a
@@ -21,7 +21,7 @@ func (c claims) stringValues(name string) []string {
 	if name == "" {
 		return nil
 	}
-	if name == "email" { // only a verified address counts
+	if name == "email" { // only a verified address is used
 		if e := c.email(); e != "" {
 			return []string{e}
 		}

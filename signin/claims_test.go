@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEmails(t *testing.T) {
+func TestEmailClaim(t *testing.T) {
 	for address, want := range map[string]string{
 		"Ann@Example.com": "ann@example.com",
 		// Unicode folds these to ann's and kate's.

@@ -46,7 +46,7 @@ type keySet struct {
 	keys      []jose.JSONWebKey
 	fetchedAt time.Time // the time of the last fetch
 	triedAt   time.Time
-	failed    error         // of the last try
+	failed    error         // the error of the last fetch
 	fetching  chan struct{} // closed when the running fetch ends; nil if none runs
 }
 

@@ -63,7 +63,7 @@ func (p *Provider) Begin(ctx context.Context, next string) (*LoginStart, error) 
 	}, nil
 }
 
-// checkNext rejects a path that some browser could interpret as another site.
+// checkNext rejects a path that a browser could interpret as a URL of another site.
 func checkNext(next string) error {
 	u, err := url.Parse(next)
 	odd := func(c rune) bool { return c <= ' ' || c == '\\' || c >= 0x7f }
@@ -236,7 +236,7 @@ func (r *replays) isFinished(secret string) bool {
 	return r.ends[secret]
 }
 
-// claim reports whether this is its first call with the secret.
+// claim remembers a login, and reports whether it is the first call with that secret.
 func (r *replays) claim(secret string, expires, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

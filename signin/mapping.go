@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Mapping maps the provider's users to tenants and roles. A user that no rule
-// matches has no role.
+// Mapping maps the provider's users to tenants and roles. A user without a matching rule has no
+// role.
 type Mapping struct {
 	// Domains are the allowed domains of email addresses. If empty, every domain
 	// is allowed and no address is required.
@@ -39,7 +39,7 @@ type RoleRule struct {
 	Default brig.Role
 }
 
-// mapping returns the operator's current mapping.
+// mapping returns the operator's current mapping, or an error if it cannot be read.
 func (p *Provider) mapping() (*Mapping, error) {
 	m, err := p.Mapping()
 	if err != nil {

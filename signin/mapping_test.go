@@ -65,7 +65,7 @@ func TestMappingCheck(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestTokenClaims(t *testing.T) {
 	var c claims
 	err := json.Unmarshal([]byte(`{"one":"a","list":["a",1,null,"b"],"n":7,"o":{"roles":["x"],"p":{"q":"y"}},"https://x.y/groups":["z"],"o.roles.no":1,
 		"email":"Ann@Example.com","email_verified":true}`), &c)

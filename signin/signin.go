@@ -1,10 +1,9 @@
-// Package signin authenticates users by an OpenID Connect provider. It verifies
-// the provider's tokens (token.go) with its published keys (keys.go), and
-// handles a browser's login (login.go). It maps users to tenants and roles by
-// the operator's mapping (mapping.go).
+// Package signin authenticates users through an OpenID Connect provider. It verifies the provider's
+// tokens (token.go) with its published keys (keys.go), and handles a browser's login (login.go). It
+// maps users to tenants and roles by the operator's mapping (mapping.go).
 //
-// It stores no users. A token only proves that the provider signed its claims
-// for this server. The mapping determines the bearer's role at each request.
+// The package stores no users. A token only proves that the provider signed its claims for this
+// server. The mapping determines the bearer's role at each request.
 package signin
 
 import (
@@ -24,33 +23,32 @@ import (
 	"github.com/brig-run/brig/internal/outbound"
 )
 
-// Options configure the provider and this server's registration with it.
+// Options are the configuration of the provider and this server's registration with it.
 type Options struct {
 	// Issuer is the provider's URL: https, or http on a loopback address.
 	Issuer string
-	// ClientID is this server's client ID. Without a secret it is a public
-	// client, which authenticates only by PKCE. Logins always use PKCE.
+	// ClientID is this server's client ID. Without a secret, this server is a public client, which
+	// authenticates only by PKCE. Logins always use PKCE.
 	ClientID, ClientSecret string
-	// Audiences are accepted audiences of tokens, in addition to ClientID.
-	// Clients are the client IDs of other programs to which such tokens may have
-	// been issued.
+	// Audiences are the accepted audiences of tokens, in addition to ClientID. Clients are the
+	// client IDs of other programs to which such tokens may have been issued.
 	Audiences, Clients []string
-	// Scopes are requested at a login; openid is among them.
+	// Scopes are the scopes that a login requests. They include openid.
 	Scopes []string
 	// URL is the URL of this server for browsers.
 	URL string
-	// Mapping returns the current mapping. It is called at each request.
+	// Mapping returns the current mapping. It is called for each request.
 	Mapping func() (*Mapping, error)
 	// Seed is the secret that authenticates the cookie of a login.
 	Seed []byte
-	// Now is the clock. Default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-	// Clock decides whether tokens and logins have ended. Default Now.
+	// Clock determines whether tokens and logins have expired. The default is Now.
 	Clock brig.Clock
-	// AllowPrivate allows private addresses for the hosts that the provider's
-	// documents name. The issuer's own host may always have one.
+	// AllowPrivate allows private addresses for the hosts in the provider's documents. The issuer's
+	// own host may always have a private address.
 	AllowPrivate bool
-	// HTTP is the client for requests to the provider. Default: one with limits.
+	// HTTP is the client for requests to the provider. The default is a client with limits.
 	HTTP *http.Client
 }
 
@@ -110,8 +108,8 @@ func New(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// transport connects to the issuer and to the hosts that its documents name.
-// The provider chooses those hosts, so they must be public.
+// transport connects to the issuer and to the hosts in its documents. The provider chooses those
+// hosts, so they must be public.
 func (o Options) transport() http.RoundTripper {
 	issuer := ""
 	if u, err := url.Parse(o.Issuer); err == nil {
@@ -119,13 +117,13 @@ func (o Options) transport() http.RoundTripper {
 	}
 	return outbound.Default(func(host string, addr netip.Addr) error {
 		if o.AllowPrivate || host == issuer {
-			return brig.JudgeConfigured(host, addr)
+			return brig.CheckConfiguredAddr(host, addr)
 		}
 		if hostaddr.Has(addr) {
 			return brig.Errorf(brig.PolicyBlocked, "the identity provider names a host at %s, which is this machine", addr).
 				WithHint("set oidc.allow_private if that is meant")
 		}
-		return brig.JudgeForeign(addr)
+		return brig.CheckForeignAddr(addr)
 	})
 }
 
@@ -185,7 +183,7 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.HTTP), p.Issuer)
-	p.triedAt = p.Now() // callers that waited for this response do not send another request
+	p.triedAt = p.Now() // waiting callers then send no further requests
 	if err != nil {
 		return nil, down.Because(err)
 	}

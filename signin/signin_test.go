@@ -31,7 +31,7 @@ type idp struct {
 	keys             map[string]*ecdsa.PrivateKey
 	fetched          int
 	down             bool
-	keysBlocked      chan struct{}  // requests for the keys wait until it is closed
+	keysBlocked      chan struct{}  // requests for the keys wait until the channel is closed
 	leaksPrivateKeys bool           // the key set contains private keys
 	jwks             string         // the URL of the keys, if not at the issuer
 	claims           map[string]any // of the token for a code
@@ -95,7 +95,7 @@ func newIDP(t *testing.T) *idp {
 	return i
 }
 
-// rotate replaces all keys by a new one.
+// rotate replaces all keys with a new one.
 func (i *idp) rotate(t *testing.T, kid string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -152,8 +152,8 @@ func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *
 	return p
 }
 
-// TestPublishedPrivateKeyIsRejected checks that the server rejects a token
-// signed with a key of which the provider publishes the private part.
+// TestPublishedPrivateKeyIsRejected checks that the server rejects a token that is signed with a
+// key whose private part the provider publishes.
 func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	for _, leaks := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()
@@ -165,8 +165,8 @@ func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	}
 }
 
-// TestTokenBounds checks that the provider's clock may differ by half a minute
-// and no more, and that the length of a person's name is limited.
+// TestTokenBounds checks that the provider's clock may differ by at most half a minute, and that
+// the length of a person's name is limited.
 func TestTokenBounds(t *testing.T) {
 	i, now := newIDP(t), time.Now().Truncate(time.Second)
 	p := i.open(t, &now, nil)
@@ -236,8 +236,7 @@ func TestProviderKeys(t *testing.T) {
 	}
 	attack.Case(t, "API-08", "names of keys that make the server ask the provider")
 	attack.RecordMutant("API-08", "a new key of the provider's own", "the provider's keys", good(second) == "")
-	// The verifier also notices that a key was withdrawn if no other key has
-	// been used.
+	// The verifier also detects a withdrawn key if no other key has been used.
 	i.rotate(t, "three")
 	now = now.Add(6 * time.Minute)
 	if k := good(second); k != brig.Unauthenticated {
@@ -263,9 +262,9 @@ func TestProviderKeys(t *testing.T) {
 	}
 }
 
-// TestHangingProvider checks that a provider that does not answer holds up no token
-// whose key is known, and other tokens no longer than their caller waits.
-func TestHangingProvider(t *testing.T) {
+// TestHangingProviderDoesNotBlockKnownKeys checks that a provider that does not respond does not delay tokens with a
+// known key, and delays other tokens only as long as their callers wait.
+func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
 	known, strange := i.sign(t, "one", i.of("ann", now)), ""
@@ -385,8 +384,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestLoginsWithoutCodes checks that callbacks without a code, or with codes
-// that the provider refuses, block no other login and leave no state.
+// TestLoginsWithoutCodes checks that callbacks without a code, or with codes that the provider
+// refuses, neither block other logins nor leave any state.
 func TestLoginsWithoutCodes(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
@@ -486,7 +485,7 @@ func TestTokenAudience(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for field, change := range map[string]func(*signin.Options){
 		"oidc.issuer":    func(o *signin.Options) { o.Issuer = "http://login.example.com" },
 		"oidc.client_id": func(o *signin.Options) { o.ClientID = "" },
@@ -507,9 +506,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A token that has ended by the server's clock is refused, although the
-// system's clock was set back. The control compares with the system's clock.
-func TestTokenEndsByTheServersClock(t *testing.T) {
+// A token that has expired by the server's clock is rejected even if the system's clock was set
+// back. The control compares with the system's clock.
+func TestTokenExpiresByServerClock(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	claims := i.of("ann", now)
 	later := brig.WallClock(func() time.Time { return now.Add(25 * time.Hour) })

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// skew is the allowed difference between the provider's clock and ours.
+	// skew is the allowed difference between the clocks of the provider and this server.
 	skew = 30 * time.Second
 	// maxToken bounds a token, in bytes.
 	maxToken = 16 << 10
@@ -29,12 +29,12 @@ type tokenClaims struct {
 	Expires   *float64 `json:"exp"`
 	NotBefore float64  `json:"nbf"`
 	Issued    float64  `json:"iat"`
-	// parties are the clients to which the token was issued, under the various
-	// names that providers use.
+	// parties lists the clients to which the token was issued, under the various names that
+	// providers use.
 	parties []string
 	Nonce   string          `json:"nonce"`
-	Events  json.RawMessage `json:"events"` // of tokens that end sessions
-	all     claims          // these and all others
+	Events  json.RawMessage `json:"events"` // present in tokens that end sessions
+	all     claims          // all claims, including the ones above
 }
 
 func errUntrusted(why string) *brig.Error {
@@ -105,8 +105,8 @@ func (p *Provider) personOf(t *oidc.IDToken, audiences []string) (*brig.Person, 
 	return person, until, s, err
 }
 
-// partyClaims are the claims in which providers name the client of a token:
-// OpenID Connect's, those of access tokens, Microsoft's and Okta's.
+// partyClaims are the claims in which providers identify the client of a token: the claims of
+// OpenID Connect, of access tokens, of Microsoft and of Okta.
 var partyClaims = []string{"azp", "client_id", "appid", "cid"}
 
 // readTokenClaims reads a token's claims. It matches names exactly, and rejects

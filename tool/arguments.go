@@ -14,9 +14,8 @@ import (
 )
 
 // Arguments converts arguments, a JSON object, to the types in the schema. It
-// converts a text if the text represents a value of that type. It leaves out
-// arguments that the schema does not have, because agents add arguments of
-// their own.
+// converts a string if the string represents a value of the type. It drops
+// arguments that are not in the schema, because agents add arguments of their own.
 func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	args, err := parseObject(raw)
 	if err != nil || s == nil {
@@ -47,7 +46,8 @@ func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	return b, nil
 }
 
-// isCallerArgument reports whether the caller of the tool supplies an argument.
+// isCallerArgument reports whether the caller of the tool supplies the argument,
+// and not the agent.
 func isCallerArgument(name string) bool { return name == "agent_state" || name == "request_heartbeat" }
 
 // parseObject parses a JSON object. Numbers keep their original text.
@@ -67,13 +67,13 @@ func parseObject(raw json.RawMessage) (map[string]any, error) {
 	return args, nil
 }
 
-// minWork is the minimum number of values that the coercer may visit. Longer
-// arguments have more values and allow more visits.
+// minWork is the minimum for the work limit of a coercer. The limit grows with the
+// size of the arguments.
 const minWork = 10_000
 
 // coercer converts values to the types in a schema.
 type coercer struct {
-	remainingWork int // remaining work; the size of the arguments sets it
+	remainingWork int // work until the limit, which depends on the size of the arguments
 }
 
 // mismatch describes where and why a value does not match its schema.
@@ -112,9 +112,9 @@ func (w *mismatch) err() error {
 	return err
 }
 
-// countWork counts a visit of a value and returns an error when the work limit
-// is exceeded. A schema can refer to a part twice, and that part to another one
-// twice, so the work can grow exponentially.
+// countWork counts a visit of a value and returns an error when the work limit is
+// exceeded. Without a limit, the work could grow exponentially, because each part
+// of a schema can refer to another part several times.
 func (c *coercer) countWork(v any) *mismatch {
 	c.remainingWork--
 	switch v := v.(type) {
@@ -129,8 +129,8 @@ func (c *coercer) countWork(v any) *mismatch {
 	return nil
 }
 
-// coerceValue converts one value to the type in its schema. If several types
-// are possible, the first match counts.
+// coerceValue converts one value to the type in its schema. If the schema allows
+// several types, the first one that matches applies.
 func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
 	if wrong := c.countWork(v); wrong != nil {
 		return nil, wrong
@@ -168,11 +168,11 @@ func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
 		}
 	}
 	if len(s.allowed) > 0 {
-		said := fmt.Sprint(v)
-		if wrong := c.countWork(said); wrong != nil {
+		formatted := fmt.Sprint(v)
+		if wrong := c.countWork(formatted); wrong != nil {
 			return nil, wrong
 		}
-		if !s.allowed[said] {
+		if !s.allowed[formatted] {
 			return nil, &mismatch{
 				text: "it is none of the values that the schema allows",
 				hint: func() string { return "it allows " + brig.Clip(fmt.Sprint(s.Enum), 200) },
@@ -214,15 +214,15 @@ func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
 	return v, nil
 }
 
-// convert returns v as a value of a type. It reports false if v neither has the
-// type nor is text that represents a value of the type.
+// convert returns v as a value of a type. It returns false if v neither has the
+// type nor is a string that represents a value of the type.
 func convert(v any, kind string) (any, bool) {
 	text, isText := v.(string)
 	switch kind {
 	case "string":
 		return v, isText
 	case "integer":
-		return integer(v)
+		return parseInteger(v)
 	case "number":
 		if isText {
 			v = json.Number(strings.TrimSpace(text))
@@ -256,8 +256,8 @@ func convert(v any, kind string) (any, bool) {
 	return v, true
 }
 
-// integer returns v as an integer. It accepts 3, 3.0 and "3".
-func integer(v any) (any, bool) {
+// parseInteger returns v as an integer. It accepts 3, 3.0 and "3".
+func parseInteger(v any) (any, bool) {
 	text, isText := v.(string)
 	if n, ok := v.(json.Number); ok {
 		text = n.String()
@@ -276,11 +276,11 @@ func integer(v any) (any, bool) {
 	return json.Number(whole), true
 }
 
-// maxError is the maximum number of characters in an error message.
+// maxError is the maximum number of characters in the result of ErrorText.
 const maxError = 1000
 
-// Truncate returns at most limit characters of a text, with a note if it was
-// truncated.
+// Truncate returns the first limit characters of a text, with a note if the text
+// was truncated.
 func Truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -297,7 +297,7 @@ func Truncate(text string, limit int) string {
 	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:at], n, limit)
 }
 
-// ErrorText returns the message about a failed call.
+// ErrorText returns the text that reports a failed call to the agent.
 func ErrorText(name string, e *brig.ProgramError) string {
 	text := fmt.Sprintf("Error executing function %s: %s: %s", name, e.Name, e.Message)
 	if utf8.RuneCountInString(text) <= maxError {

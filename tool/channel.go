@@ -9,10 +9,9 @@ import (
 	"encoding/json"
 )
 
-// Key signs the report of one call. The output of a tool is not signed with it,
-// regardless of where it is written, and neither is the report of an earlier
-// call. The key is not secret from the called function, which may return any
-// value in any case.
+// Key signs the report of one call, which distinguishes the report from the output
+// of a tool and from the reports of earlier calls. The key need not be secret from
+// the called function, because the function may return any value anyway.
 type Key [32]byte
 
 // NewKey returns a key for one call.
@@ -21,15 +20,15 @@ func NewKey() (k Key) {
 	return k
 }
 
-// String returns the key in the form that a driver receives.
+// String returns the key in hex, as a driver receives it.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
 // Report is a driver's report about a call.
 type Report struct {
-	// Name is the called function.
+	// Name is the name of the called function.
 	Name string `json:"name"`
-	// Value is the returned value, and Text its readable form. Text is empty if
-	// Value is a string, which is its own readable form.
+	// Value is the returned value, and Text is its human-readable form. Text is
+	// empty if Value is a string, which needs no other form.
 	Value json.RawMessage `json:"value"`
 	Text  string          `json:"text"`
 	// State is the agent's state after the call, if the function received it.
@@ -38,14 +37,14 @@ type Report struct {
 	Failure *Failure `json:"failure"`
 }
 
-// Failure is an exception.
+// Failure is an exception that a function raised.
 type Failure struct {
 	Name      string `json:"name"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback"`
 }
 
-// Receiver reads the reports from a channel to which a box may write arbitrary
+// Receiver reads reports from a channel to which the sandbox may write arbitrary
 // data.
 type Receiver struct {
 	Key Key
@@ -54,18 +53,19 @@ type Receiver struct {
 	Garbled bool
 }
 
-// signedReport is the form of a report on the channel.
+// signedReport is a report as sent on the channel.
 type signedReport struct {
-	Type    string `json:"type"` // "returning" before, "report"
+	Type    string `json:"type"` // "returning" announces a report, "report" contains it
 	Size    int    `json:"size"` // of the payload, in bytes
 	Sum     string `json:"sum"`  // its HMAC-SHA256, in hex
 	Payload string `json:"payload"`
 }
 
-// Receive returns the report in a message, or nil if the message is not one.
+// Receive returns the report in a message, or nil if the message is not a valid
+// report.
 func (r *Receiver) Receive(message []byte) *Report {
 	if len(bytes.TrimSpace(message)) == 0 {
-		return nil // drivers start with a line break
+		return nil // drivers send a line break before each message
 	}
 	before := r.Garbled
 	r.Garbled = true

@@ -16,28 +16,30 @@ import (
 // Setup is the content of a configuration of any kind.
 type Setup struct {
 	Kind brig.ToolKind
-	// Template is the template of boxes; empty means the server's default.
+	// Template is the template of the tool sandboxes; empty means the server's
+	// default.
 	Template string
-	// Idle is the time after which an unused box ends; 0 means the default.
+	// Idle is the time after which an unused tool sandbox ends; 0 means the
+	// default.
 	Idle time.Duration
-	// Python and Node are the packages in every box.
+	// Python and Node are the packages that every tool sandbox has.
 	Python, Node []string
 }
 
-// The fields of the kinds. Pointers and slices may be null.
+// The configurations of each kind. Pointers and slices may be null.
 type (
-	local struct {
+	localConfig struct {
 		Dir      string       `json:"sandbox_dir"`
 		UseVenv  bool         `json:"use_venv"`
 		VenvName string       `json:"venv_name"`
 		Python   []PipPackage `json:"pip_requirements"`
 	}
-	e2b struct {
+	e2bConfig struct {
 		Timeout  int      `json:"timeout"`
 		Template *string  `json:"template"`
 		Python   []string `json:"pip_requirements"`
 	}
-	modal struct {
+	modalConfig struct {
 		Timeout  int      `json:"timeout"`
 		Python   []string `json:"pip_requirements"`
 		Node     []string `json:"npm_requirements"`
@@ -67,28 +69,28 @@ func (p PipPackage) join(with string) string {
 // workDir is the default working directory of tools.
 const workDir = "/workspace"
 
-// maxIdle is the longest time in seconds that a configuration may name.
+// maxIdle is the maximum of the field timeout, in seconds.
 const maxIdle = 24 * 60 * 60
 
-// Limits of a configuration, which is stored and is parsed for each call.
+// Limits on a configuration, because it is stored and is parsed for each call.
 const (
 	maxConfig = 64 << 10 // bytes
-	maxDir    = 4096     // of sandbox_dir
-	maxLabel  = 255      // of other names
+	maxDir    = 4096     // bytes of sandbox_dir
+	maxLabel  = 255      // bytes of other names
 )
 
 // newConfig returns a configuration of a kind with its defaults.
 func newConfig(kind brig.ToolKind) any {
 	switch kind {
 	case brig.ToolE2B:
-		return &e2b{Timeout: 300}
+		return &e2bConfig{Timeout: 300}
 	case brig.ToolModal:
-		return &modal{Timeout: 60, Language: "python"}
+		return &modalConfig{Timeout: 60, Language: "python"}
 	}
-	return &local{Dir: workDir, VenvName: "venv"}
+	return &localConfig{Dir: workDir, VenvName: "venv"}
 }
 
-// fields lists the fields of each kind.
+// fields lists the names of the fields of each kind.
 var fields = map[brig.ToolKind][]string{
 	brig.ToolLocal: {"sandbox_dir", "use_venv", "venv_name", "pip_requirements"},
 	brig.ToolE2B:   {"timeout", "template", "template_id", "pip_requirements"},
@@ -99,22 +101,22 @@ var fields = map[brig.ToolKind][]string{
 func Default(kind brig.ToolKind) json.RawMessage {
 	b, err := json.Marshal(newConfig(kind))
 	if err != nil {
-		return nil // these always marshal
+		return nil // these types can always be marshaled
 	}
 	return b
 }
 
 // Config returns the kind of a configuration and its complete fields. A
-// configuration does not state its kind; Config returns the first kind that
+// configuration does not contain its kind, so Config returns the first kind that
 // matches.
 func Config(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
-	given, err := givenFields(raw)
+	values, err := configFields(raw)
 	if err != nil {
 		return "", nil, err
 	}
 	var nearest error
 	for _, kind := range []brig.ToolKind{brig.ToolLocal, brig.ToolE2B, brig.ToolModal} {
-		full, err := configAs(kind, given)
+		full, err := completeConfig(kind, values)
 		if err == nil {
 			return kind, full, nil
 		}
@@ -125,8 +127,9 @@ func Config(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
 	return "", nil, nearest
 }
 
-// matchRank ranks how close a configuration came to a kind: an unknown field, a
-// value of the wrong type, or an invalid value.
+// matchRank ranks the error of a configuration by how well it matches a kind. An
+// unknown field ranks lowest, then a value of the wrong type, then an invalid
+// value.
 func matchRank(err error) int {
 	switch e := brig.AsError(err); {
 	case e.Field == "config":
@@ -139,42 +142,41 @@ func matchRank(err error) int {
 
 // ConfigOf is like Config for a configuration of a known kind.
 func ConfigOf(kind brig.ToolKind, raw json.RawMessage) (json.RawMessage, error) {
-	given, err := givenFields(raw)
+	values, err := configFields(raw)
 	if err != nil {
 		return nil, err
 	}
-	return configAs(kind, given)
+	return completeConfig(kind, values)
 }
 
-// givenFields returns the fields of a configuration, which must be a JSON
-// object.
-func givenFields(raw json.RawMessage) (map[string]json.RawMessage, error) {
+// configFields returns the fields of a configuration, which must be a JSON object.
+func configFields(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(raw) > maxConfig {
 		return nil, brig.InvalidField("config", "%d bytes are too many", len(raw)).WithHint("give at most %s", brig.FormatBytes(maxConfig))
 	}
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &given); err != nil || given == nil {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
 		return nil, brig.InvalidField("config", "it is not a JSON object").WithHint(`for example {"pip_requirements":[{"name":"cowsay"}]}`)
 	}
-	return given, nil
+	return values, nil
 }
 
-func configAs(kind brig.ToolKind, given map[string]json.RawMessage) (json.RawMessage, error) {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+func completeConfig(kind brig.ToolKind, values map[string]json.RawMessage) (json.RawMessage, error) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(fields[kind], name) {
 			return nil, brig.InvalidField("config", "a configuration of the kind %s has no field %q", kind, brig.Clip(name, 80)).
 				WithHint("it has %s", strings.Join(fields[kind], ", "))
 		}
 	}
-	// An earlier text of the API named the field differently.
-	if id, ok := given["template_id"]; ok {
-		given = maps.Clone(given)
-		delete(given, "template_id")
-		given["template"] = id
+	// An earlier version of the API used another name for the field.
+	if id, ok := values["template_id"]; ok {
+		values = maps.Clone(values)
+		delete(values, "template_id")
+		values["template"] = id
 	}
 	c := newConfig(kind)
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		one, err := json.Marshal(map[string]json.RawMessage{name: values[name]})
 		if err == nil {
 			d := json.NewDecoder(bytes.NewReader(one))
 			d.DisallowUnknownFields()
@@ -200,7 +202,7 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 	}
 	idle := 0
 	switch c := c.(type) {
-	case *local:
+	case *localConfig:
 		if c.Dir == "" || strings.ContainsRune(c.Dir, 0) {
 			return s, brig.InvalidField("config.sandbox_dir", "it is empty").WithHint("for example /workspace, or leave it out")
 		}
@@ -210,7 +212,7 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 		for _, p := range c.Python {
 			s.Python = append(s.Python, p.Python())
 		}
-	case *e2b:
+	case *e2bConfig:
 		s.Python, idle = c.Python, c.Timeout
 		if c.Template != nil {
 			s.Template = *c.Template
@@ -218,7 +220,7 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 		if err := checkLength("template", s.Template, maxLabel); err != nil {
 			return s, err
 		}
-	case *modal:
+	case *modalConfig:
 		s.Python, s.Node, idle = c.Python, c.Node, c.Timeout
 		if c.Language != "python" && c.Language != "typescript" {
 			return s, brig.InvalidField("config.language", "unknown language %q", brig.Clip(c.Language, 80)).WithHint("use python or typescript")
@@ -235,15 +237,15 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 }
 
 // checkLength returns an error if a field exceeds a number of bytes.
-func checkLength(name, value string, most int) error {
-	if len(value) > most {
-		return brig.InvalidField("config."+name, "%d bytes are too many", len(value)).WithHint("give at most %d", most)
+func checkLength(name, value string, limit int) error {
+	if len(value) > limit {
+		return brig.InvalidField("config."+name, "%d bytes are too many", len(value)).WithHint("give at most %d", limit)
 	}
 	return nil
 }
 
-// quietEnvironment holds the lowest-priority variables of every tool, because programs
-// parse its output.
+// quietEnvironment holds the variables of every tool with the lowest precedence. They reduce
+// noise in the output, because programs parse it.
 var quietEnvironment = map[string]string{
 	"PYTHONWARNINGS": "ignore", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1",
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// callResult is the result of one call with a driver on the host.
+// callResult is the result of one call of a driver that runs on the host.
 type callResult struct {
 	reports   []*tool.Report // all signed reports
 	malformed bool
@@ -34,7 +34,8 @@ func (c callResult) first() *tool.Report {
 	return c.reports[0]
 }
 
-// value returns the returned value, or the reason why it is missing.
+// value returns the function's return value as JSON, or the reason why there is
+// none.
 func (c callResult) value() string {
 	switch r := c.first(); {
 	case r != nil && r.Failure != nil:
@@ -47,14 +48,14 @@ func (c callResult) value() string {
 	return fmt.Sprintf("exit %d", c.code)
 }
 
-// runDriver calls a function with the driver of a language. change may modify
-// the driver. Unlike a host, runDriver continues to read after the first
-// report.
+// runDriver calls a function with the driver of a language. If change is not nil,
+// it modifies the source of the driver. Unlike the engine, runDriver continues to
+// read after the first report.
 func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(string) string) callResult {
 	t.Helper()
 	argv, patience := tool.Argv(l), 20*time.Second
 	if change != nil {
-		patience = 5 * time.Second // without its protection, the driver may wait forever for an answer
+		patience = 5 * time.Second // without its protection, the driver may wait forever for a response
 		changed := change(argv[len(argv)-1])
 		if changed == argv[len(argv)-1] {
 			t.Fatal("the driver has no such protection")
@@ -103,12 +104,12 @@ func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // an incomplete line is not delivered
+			break // an incomplete line is ignored
 		}
 		c.lines = append(c.lines, line)
 		if report := r.Receive([]byte(line)); report != nil {
 			c.reports = append(c.reports, report)
-			if len(c.reports) == 1 { // a child process may send more
+			if len(c.reports) == 1 { // a child process may send further reports
 				_ = ours.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 				_ = syscall.Shutdown(fds[0], syscall.SHUT_WR)
 			}
@@ -119,7 +120,7 @@ func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(
 	return c
 }
 
-// replacing returns a function that replaces a part of a driver.
+// replacing returns a function that replaces a part of a driver's source.
 func replacing(piece, instead string) func(string) string {
 	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
 }
@@ -190,8 +191,8 @@ func TestChannelAttacks(t *testing.T) {
 	}
 }
 
-// TestForgedFrames checks that a frame that is not signed with this key is
-// ignored. The control is a receiver with the key, which accepts it.
+// TestForgedFrames checks that a receiver ignores frames that were not signed with
+// its key. The control is a receiver with the right key, which accepts the frame.
 func TestForgedFrames(t *testing.T) {
 	got := runDriver(t, brig.Python, tool.DriverRequest{Source: "def f():\n    return 'right'"}, nil)
 	frame := ""
@@ -209,7 +210,7 @@ func TestForgedFrames(t *testing.T) {
 			t.Errorf("%q is taken for %+v", forged, r)
 		}
 	}
-	// A blank line is not a report and keeps Garbled set.
+	// A blank line is not a report and does not change Garbled.
 	if r := other.Receive([]byte(" \n")); r != nil || !other.Garbled {
 		t.Error("an empty line is something")
 	}
@@ -253,8 +254,8 @@ func TestPythonDriver(t *testing.T) {
 	}
 }
 
-// TestState checks that the function's changes to the agent's state are
-// returned.
+// TestState checks that the report contains the function's changes to the agent's
+// state.
 func TestState(t *testing.T) {
 	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
 	got := runDriver(t, brig.Python, tool.DriverRequest{State: state, Source: `

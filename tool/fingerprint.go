@@ -23,11 +23,11 @@ func Organization(tenant string) string {
 	return "org-" + strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// Fingerprint returns the fingerprint of a setup. Setups that run tools
-// identically have the same fingerprint. It excludes variables, since every
-// call includes them.
+// Fingerprint returns the fingerprint of a setup. Setups that run tools identically
+// have the same fingerprint. It excludes variables, because every call includes
+// them.
 func Fingerprint(s *brig.ToolSetup) (string, error) {
-	// Decode and encode again to sort the keys.
+	// Decode the configuration and encode it again to sort the keys.
 	var config any
 	d := json.NewDecoder(bytes.NewReader(s.Config))
 	d.UseNumber()
@@ -45,8 +45,8 @@ func Fingerprint(s *brig.ToolSetup) (string, error) {
 	return new(big.Int).SetBytes(sum[:]).String(), nil
 }
 
-// BoxKey returns the key of a box. Tools with the same key may share boxes. The
-// fingerprint is the setup's.
+// BoxKey returns the key of a tool sandbox. Tools with the same key may share
+// sandboxes. fingerprint is the fingerprint of the setup.
 func BoxKey(fingerprint string, layers ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{fingerprint}, layers...), "\x00")))
 	return hex.EncodeToString(sum[:16])
@@ -54,7 +54,7 @@ func BoxKey(fingerprint string, layers ...string) string {
 
 // Layer is a set of packages on top of an image.
 type Layer struct {
-	// Language is the packages' language: Python or TypeScript.
+	// Language is the language of the packages: Python or TypeScript.
 	Language brig.Language
 	Packages []string
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Index sets the package indexes.
+// Index holds the URLs of the package indexes.
 type Index struct {
-	// PyPI and NPM are URLs; empty means the installers' defaults.
+	// PyPI and NPM are the URLs of the indexes. If one is empty, the default of the
+	// installer applies.
 	PyPI, NPM string
 }
 

@@ -21,17 +21,18 @@ import (
 // Several processes may share a cache.
 type LayerCache struct {
 	Dir string
-	// MaxBytes is the maximum number of bytes of all layers. The cache removes the
-	// least recently used layers first. 0 means no limit.
+	// MaxBytes is the maximum total size of all layers. The cache removes the least
+	// recently used layers first. 0 means no limit.
 	MaxBytes int64
-	// MaxLayer is the maximum number of bytes of one layer's files.
+	// MaxLayer is the maximum total size of the files of one layer.
 	MaxLayer int64
 }
 
 // ErrTooLarge means that a layer exceeds the limit of the cache.
 var ErrTooLarge = errors.New("the packages take too much")
 
-// The suffix of layers' file names and the prefix of unfinished files.
+// The suffix of the file names of layers, and the prefix of the names of unfinished
+// files.
 const (
 	layerSuffix = ".tar.gz"
 	tempPrefix  = "new-"
@@ -48,15 +49,15 @@ func (s *LayerCache) Sweep() {
 	}
 	for _, e := range entries {
 		if i, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), tempPrefix) && time.Since(i.ModTime()) > maxUnfinishedAge {
-			_ = os.Remove(filepath.Join(s.Dir, e.Name())) // on an error, the next sweep removes it
+			_ = os.Remove(filepath.Join(s.Dir, e.Name())) // after an error, the next sweep tries again
 		}
 	}
 }
 
 func (s *LayerCache) path(digest string) string { return filepath.Join(s.Dir, digest+layerSuffix) }
 
-// Put stores a layer. pack passes all nodes to its argument, parents first. Put
-// stores the complete layer or nothing.
+// Put stores a layer. The function pack passes all nodes to its argument, parents
+// first. After an error, Put leaves no files.
 func (s *LayerCache) Put(digest string, pack func(on func(brig.Node, io.Reader) error) error) (err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return fmt.Errorf("keep layer: %w", err)
@@ -83,14 +84,14 @@ func (s *LayerCache) Put(digest string, pack func(on func(brig.Node, io.Reader) 
 	}
 	t := tar.NewWriter(z)
 	left := s.MaxLayer
-	err = pack(func(n brig.Node, r io.Reader) error { return put(t, n, r, &left) })
+	err = pack(func(n brig.Node, r io.Reader) error { return writeEntry(t, n, r, &left) })
 	if err = errors.Join(err, t.Close(), z.Close()); err != nil {
 		return fmt.Errorf("keep layer: %w", err)
 	}
 	return f.Sync()
 }
 
-func put(t *tar.Writer, n brig.Node, r io.Reader, left *int64) error {
+func writeEntry(t *tar.Writer, n brig.Node, r io.Reader, left *int64) error {
 	if n.Skipped != "" {
 		return nil
 	}
@@ -106,7 +107,7 @@ func put(t *tar.Writer, n brig.Node, r io.Reader, left *int64) error {
 			return ErrTooLarge
 		}
 	}
-	// Each entry counts as well.
+	// The header of each entry counts, too.
 	if *left -= 512; *left < 0 {
 		return ErrTooLarge
 	}
@@ -134,14 +135,14 @@ func (s *LayerCache) Open(digest string) (*Content, error) {
 		return nil, fmt.Errorf("open layer: %w", err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(f.Name(), now, now) // the cache may have removed it
+	_ = os.Chtimes(f.Name(), now, now) // fails if the cache has removed the layer
 	return &Content{f}, nil
 }
 
 // Close closes the layer.
 func (c *Content) Close() error { return c.f.Close() }
 
-// Each passes all nodes of a layer to put, parents first.
+// Each calls put for all nodes of a layer, parents first.
 func (c *Content) Each(put func(brig.Node, io.Reader) error) error {
 	if _, err := c.f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read layer: %w", err)
@@ -177,14 +178,15 @@ func (c *Content) Each(put func(brig.Node, io.Reader) error) error {
 	}
 }
 
-// evictToFit removes the least recently used layers, but never keep.
+// evictToFit removes the least recently used layers that exceed MaxBytes, but never
+// the layer keep.
 func (s *LayerCache) evictToFit(keep string) {
 	if s.MaxBytes == 0 {
 		return
 	}
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
-		return // the next Put evicts the layers
+		return // the next Put tries again
 	}
 	var all []fs.FileInfo
 	total := int64(0)

@@ -14,36 +14,36 @@ type DriverRequest struct {
 	Key    string `json:"key"`
 	Name   string `json:"name"` // empty means the last function of the source
 	Source string `json:"source"`
-	// Arguments is a JSON object, and State the agent's state.
+	// Arguments is a JSON object, and State is the agent's state.
 	Arguments json.RawMessage `json:"arguments"`
 	State     json.RawMessage `json:"state"`
-	// Typed reports that the arguments already have their types.
+	// Typed means that the arguments already have the types of the schema.
 	Typed bool `json:"typed"`
-	// Packages are directories with packages.
+	// Packages are the directories that contain packages.
 	Packages []string `json:"packages"`
-	// Parameters are the parameter names in order, for a language in which the
-	// function cannot be inspected.
+	// Parameters are the parameter names in order, for languages in which a
+	// function's parameters cannot be inspected.
 	Parameters []string `json:"parameters"`
 }
 
 //go:embed driver
 var drivers embed.FS
 
-// ExitLostChannel is the exit code of a driver that has a report but no open
-// channel.
+// ExitLostChannel is the exit code of a driver that cannot send its report because
+// the channel is closed.
 const ExitLostChannel = 113
 
-// Argv returns the command that starts the driver of a language in a box. The
-// driver's source is an argument, so that files in the box, which earlier tools
-// may have changed, cannot replace it.
+// Argv returns the command that starts the driver of a language in a sandbox. The
+// driver's source is an argument, so that earlier tools cannot replace the driver
+// by changing files in the sandbox.
 func Argv(l brig.Language) []string {
 	if l == brig.TypeScript {
-		return []string{"node", "--no-warnings", "--input-type=module", "-e", source("node.mjs")}
+		return []string{"node", "--no-warnings", "--input-type=module", "-e", driverSource("node.mjs")}
 	}
-	return []string{"python3", "-I", "-B", "-c", source("python.py")}
+	return []string{"python3", "-I", "-B", "-c", driverSource("python.py")}
 }
 
-func source(name string) string {
+func driverSource(name string) string {
 	b, err := drivers.ReadFile("driver/" + name)
 	if err != nil {
 		return "" // embedded files always exist
@@ -55,8 +55,9 @@ var functionForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 var lastForm = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+([A-Za-z_][A-Za-z0-9_]*)`)
 
-// LastFunction returns the name of the last function in a Python source, for
-// messages. The driver that runs the source determines the name more precisely.
+// LastFunction returns the name of the last function in a Python source. It is an
+// estimate for messages; the driver that runs the source determines the actual
+// function.
 func LastFunction(source string) string {
 	all := lastForm.FindAllStringSubmatch(source, -1)
 	if len(all) == 0 {

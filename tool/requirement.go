@@ -17,19 +17,19 @@ var (
 	npmForm = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,127}/)?[a-z0-9][a-z0-9._-]{0,127}(@[A-Za-z0-9.^~*+_-]{1,64})?$`)
 )
 
-// CheckPython returns an error for the first requirement that must not be
-// passed to pip. Options, paths and URLs are invalid, because tools may only
-// use packages of an index.
+// CheckPython returns an error for the first requirement that must not be passed to
+// pip. Options, paths and URLs are invalid, because tools may use only packages
+// from an index.
 func CheckPython(field string, list []string) error {
-	return check(field, list, pipForm, "cowsay, or cowsay==6.1")
+	return checkRequirements(field, list, pipForm, "cowsay, or cowsay==6.1")
 }
 
 // CheckNode is like CheckPython, for npm.
 func CheckNode(field string, list []string) error {
-	return check(field, list, npmForm, "lodash, or lodash@4.17.21")
+	return checkRequirements(field, list, npmForm, "lodash, or lodash@4.17.21")
 }
 
-func check(field string, list []string, form *regexp.Regexp, example string) error {
+func checkRequirements(field string, list []string, form *regexp.Regexp, example string) error {
 	if len(list) > MaxPackages {
 		return brig.InvalidField(field, "%d packages are too many", len(list)).WithHint("give at most %d", MaxPackages)
 	}
@@ -41,24 +41,24 @@ func check(field string, list []string, form *regexp.Regexp, example string) err
 	return nil
 }
 
-// InstallError returns the message about packages that cannot be installed. own
-// means that they are packages of the tool and not of its setup. Letta's
+// InstallError returns the message about packages that cannot be installed. ofTool
+// means that they are packages of the tool itself and not of its setup. Letta's
 // clients search for this wording.
-func InstallError(installer string, packages []string, tool string, own bool, said string) string {
+func InstallError(installer string, packages []string, tool string, ofTool bool, output string) string {
 	whose := "sandbox"
-	if own {
+	if ofTool {
 		whose = "tool"
 	}
 	return fmt.Sprintf("Failed to install %s %s requirement '%s' for tool '%s' in E2B sandbox. This may be due to package version incompatibility. "+
 		"Consider updating the package version or removing the version constraint. Error: %s",
-		whose, installer, strings.Join(packages, " "), tool, said)
+		whose, installer, strings.Join(packages, " "), tool, output)
 }
 
-// PipRequirements returns the requirements that a cell passes to pip install,
-// in commands that take a whole line of the cell. A line with any other
-// argument yields no requirements. The value of an option may be a file or a
-// directory, and a package from another index differs from the package with
-// that name in the operator's index.
+// PipRequirements returns the requirements that a cell passes to pip install, in
+// commands that take a whole line of the cell. A line with any other argument
+// yields no requirements, because options may refer to files, directories or other
+// indexes. A package from another index may differ from the package with the same
+// name in the operator's index.
 func PipRequirements(cell string) (out []string) {
 	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
 	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {
@@ -89,15 +89,15 @@ func requirementsOf(words string) (out []string) {
 var (
 	pipLine = regexp.MustCompile(`(?m)^[ \t]*[%!]{0,2}[ \t]*(?:(?:\{sys\.executable\}|[\w/.+-]*python[\w.]*)[ \t]+-m[ \t]+)?pip3?[ \t]+install[ \t](.*)$`)
 	pipWord = regexp.MustCompile(`"[^"]*"|'[^']*'|[^ \t"']+`)
-	// harmless matches options that do not affect which packages are installed.
-	// The driver has the same list.
+	// harmless matches options that do not affect which packages are installed. The
+	// driver of the interpreter has the same list.
 	harmless = regexp.MustCompile(`^(-[qvU]+|--(quiet|verbose|upgrade|user|no-input|no-cache-dir|prefer-binary|break-system-packages` +
 		`|disable-pip-version-check|no-warn-script-location|no-python-version-warning|progress-bar=\w+|root-user-action=\w+))$`)
 )
 
-// Merge adds a pip requirement to a list and replaces an existing one for the
-// same package. It ignores an invalid requirement, and one that exceeds the
-// limit.
+// Merge adds a pip requirement to a list and replaces an existing one for the same
+// package. It ignores invalid requirements, and additional ones when the list is
+// full.
 func Merge(list []string, r string) []string {
 	if !pipForm.MatchString(r) {
 		return list

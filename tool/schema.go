@@ -13,14 +13,14 @@ import (
 
 // Schema is the part of a JSON schema that describes a function's parameters.
 type Schema struct {
-	// Name is the function's name, if the schema is that of a whole tool.
+	// Name is the name of the function, if the schema describes a whole tool.
 	Name string
 	// Parameters are the parameter names in the order of the schema.
 	Parameters []string
 	root       *schema
 }
 
-// schema is a part of a JSON schema. It has only the keywords that affect
+// schema is a part of a JSON schema. It contains only the keywords that affect
 // types.
 type schema struct {
 	Name       string             `json:"name"`
@@ -41,18 +41,18 @@ type schema struct {
 	kinds    []string // the relevant types in Type
 	choices  []*schema
 	allowed  map[string]bool
-	resolved *schema // itself, or the target of Ref
+	resolved *schema // the schema itself, or the target of Ref
 }
 
-// Limits of a schema, which any caller may send.
+// Limits on a schema, because any caller may send one.
 const (
 	maxSchema     = 1 << 20 // bytes
 	maxDepth      = 64      // maximum nesting depth of schemas and values
 	maxParameters = 1000
 )
 
-// ParseSchema parses the schema of a tool or of its arguments. It returns nil
-// for an empty one.
+// ParseSchema parses the schema of a tool or of its arguments. It returns nil for
+// an empty schema.
 func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -71,15 +71,15 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 		} `json:"parameters"`
 	}
 	if err := errors.Join(json.Unmarshal(raw, s), json.Unmarshal(raw, &order)); err != nil {
-		return nil, noSchema(err)
+		return nil, invalidSchema(err)
 	}
 	out := &Schema{Name: s.Name, root: s}
 	if s.Parameters != nil {
 		out.root, order.Properties = s.Parameters, order.Parameters.Properties
 	}
 	var err error
-	if out.Parameters, err = keys(order.Properties); err != nil {
-		return nil, noSchema(err)
+	if out.Parameters, err = objectKeys(order.Properties); err != nil {
+		return nil, invalidSchema(err)
 	}
 	if len(out.Parameters) > maxParameters {
 		return nil, brig.InvalidField("json_schema", "%d parameters are too many", len(out.Parameters)).WithHint("give at most %d", maxParameters)
@@ -88,7 +88,8 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	return out, nil
 }
 
-// prepare computes the derived fields of s, which is a part of root.
+// prepare computes the derived fields of s and its parts. s is a part of the
+// document root.
 func (s *schema) prepare(root *schema) {
 	if s == nil {
 		return
@@ -97,7 +98,7 @@ func (s *schema) prepare(root *schema) {
 		if slices.Contains(s.kinds, kind) {
 			continue
 		}
-		if s.kinds = append(s.kinds, kind); !slices.Contains(known, kind) {
+		if s.kinds = append(s.kinds, kind); !slices.Contains(jsonTypes, kind) {
 			break // an unknown type matches every value
 		}
 	}
@@ -122,7 +123,8 @@ func (s *schema) prepare(root *schema) {
 	}
 }
 
-// find resolves the reference in part within the document s.
+// find returns the target of the reference in part, within the document s. It
+// returns part if there is no reference.
 func (s *schema) find(part *schema) *schema {
 	for range maxDepth {
 		if part == nil || part.Ref == "" {
@@ -138,7 +140,7 @@ func (s *schema) find(part *schema) *schema {
 	return nil
 }
 
-// target returns the schema itself or the one that it refers to. It returns nil
+// target returns the schema itself or the target of its reference. It returns nil
 // if any value is valid.
 func (s *schema) target() *schema {
 	if s == nil {
@@ -147,10 +149,10 @@ func (s *schema) target() *schema {
 	return s.resolved
 }
 
-// known lists the types of JSON.
-var known = []string{"string", "integer", "number", "boolean", "null", "array", "object"}
+// jsonTypes lists the types of JSON schemas.
+var jsonTypes = []string{"string", "integer", "number", "boolean", "null", "array", "object"}
 
-// schemaTypes returns the types that a schema names.
+// schemaTypes returns the type names in the keyword "type" of a schema.
 func schemaTypes(t any) []string {
 	switch t := t.(type) {
 	case string:
@@ -177,13 +179,13 @@ func withoutDuplicates(list []string) []string {
 	})
 }
 
-func noSchema(err error) error {
+func invalidSchema(err error) error {
 	return brig.InvalidField("json_schema", "it is no JSON schema of a function").
 		WithHint(`for example {"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}`).Because(err)
 }
 
-// keys returns the distinct keys of a JSON object in document order.
-func keys(raw json.RawMessage) (out []string, err error) {
+// objectKeys returns the distinct keys of a JSON object in document order.
+func objectKeys(raw json.RawMessage) (out []string, err error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil
 	}
@@ -198,8 +200,8 @@ func keys(raw json.RawMessage) (out []string, err error) {
 		}
 		name, _ := t.(string)
 		out = append(out, name)
-		var skipped json.RawMessage
-		if err := d.Decode(&skipped); err != nil {
+		var property json.RawMessage
+		if err := d.Decode(&property); err != nil {
 			return nil, fmt.Errorf("read a property: %w", err)
 		}
 	}

@@ -50,7 +50,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// fingerprintOfDefault was computed in Python: hashlib over json.dumps with
+// fingerprintOfDefault was computed in Python, with hashlib and json.dumps with
 // sorted keys.
 const fingerprintOfDefault = "38585387858825995395837620792505480482961890121281728958787290287798295947182"
 
@@ -81,7 +81,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		limit int
@@ -184,8 +184,8 @@ func TestArgumentsWork(t *testing.T) {
 	}
 }
 
-// FuzzArguments checks that any schema and arguments yield valid arguments or a
-// caller's error.
+// FuzzArguments checks that any schema and arguments yield either valid arguments
+// or an InvalidArgument error.
 func FuzzArguments(f *testing.F) {
 	f.Add(`{"properties":{"a":{"type":["integer","null"],"items":{"$ref":"#/$defs/x"}}},"$defs":{"x":{"anyOf":[{"$ref":"#/$defs/x"},{"type":"array"}]}}}`, `{"a":"[1]"}`)
 	f.Add(`{"properties":{"a":{"allOf":[{"type":"object"}],"enum":[1]}},"required":["a"]}`, `{"a":{"b":[{}]}}`)
@@ -223,8 +223,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// FuzzConfig checks that any input yields a configuration whose kind is stable,
-// or an error that names a field.
+// FuzzConfig checks that any input yields either a stable configuration or an error
+// that names a field.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"timeout":5,"pip_requirements":["a"]}`))
 	f.Add([]byte(`{"sandbox_dir":"x","pip_requirements":[{"name":"a","version":null}]}`))
@@ -332,8 +332,7 @@ func TestLayerCache(t *testing.T) {
 	if err := one.Each(each); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("a layer that made room: %q, %v", got, err)
 	}
-	// Sweep removes the unfinished file of a dead process and keeps a recent
-	// one.
+	// Sweep removes an old unfinished file, and keeps a recent one.
 	for _, name := range []string{"new-1", "new-2"} {
 		if err := os.WriteFile(filepath.Join(dir, name), noise, 0o600); err != nil {
 			t.Fatal(err)
@@ -348,8 +347,8 @@ func TestLayerCache(t *testing.T) {
 	}
 }
 
-// TestSchemaBounds checks that a schema that is too expensive to parse is
-// refused first.
+// TestSchemaBounds checks that a schema that would be too expensive to parse is
+// rejected before it is parsed.
 func TestSchemaBounds(t *testing.T) {
 	nested := func(n int) string {
 		return `{"properties":{"a":{"default":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}}`

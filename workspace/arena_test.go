@@ -52,8 +52,8 @@ func startGateway(t *testing.T) *gateway {
 	g := &gateway{dir: t.TempDir()}
 	g.o = workspace.S3Options{Endpoint: addr, Insecure: true, Region: "us-east-1", Bucket: "brig", Prefix: "server-1", AccessKey: "operator", SecretKey: rand.Text()}
 	cmd := exec.Command(s3Server(), "--port", addr, "--access", g.o.AccessKey, "--secret", g.o.SecretKey, "--region", g.o.Region, "posix", g.dir)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,17 +67,17 @@ func startGateway(t *testing.T) *gateway {
 			return g
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the S3 server does not answer: %v: %s", err, said.String())
+			t.Fatalf("the S3 server does not answer: %v: %s", err, output.String())
 		}
 	}
 }
 
-// arena is an implementation of Objects and the directory with its files, so
-// that a test can modify them.
+// arena is an implementation of Objects together with the directory of its
+// files, so that a test can modify the files.
 type arena struct {
 	workspace.Objects
 	reopen func() workspace.Objects // reopens the same storage
-	files  string                   // path prefix of a key's file
+	files  string                   // path prefix of the files that store objects
 }
 
 // onBoth runs a test with each implementation of Objects.
@@ -117,8 +117,8 @@ func keys(t *testing.T, o workspace.Objects, prefix string) []string {
 	return out
 }
 
-// tree is the content of a simulated sandbox by path. A directory ends in a
-// slash, and a link's content begins with "-> ".
+// tree maps the paths of a simulated sandbox to their contents. The path of a
+// directory ends in a slash, and a link's content begins with "-> ".
 type tree map[string]string
 
 func (tr tree) nodes() (out []brig.Node) {
@@ -135,7 +135,7 @@ func (tr tree) nodes() (out []brig.Node) {
 	return out
 }
 
-// commit commits a tree like a sandbox.
+// commit commits a tree as a sandbox would.
 func commit(ctx context.Context, s *workspace.Store, tenant string, box brig.ID, use brig.WorkspaceUse, tr tree, more ...brig.Node) (*brig.WorkspaceCommit, error) {
 	c, err := s.Begin(ctx, tenant, box, use, 0)
 	if err != nil {
@@ -179,7 +179,7 @@ func unpack(ctx context.Context, s *workspace.Store, tenant string, use brig.Wor
 	return out, err
 }
 
-// at returns a use of a workspace at a version, or at the newest version for 0.
+// at returns a use of a workspace at a version. Version 0 is the newest.
 func at(t *testing.T, s *workspace.Store, tenant, name string, version int) brig.WorkspaceUse {
 	t.Helper()
 	id, n, err := s.Find(t.Context(), tenant, name, version)

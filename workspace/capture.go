@@ -18,7 +18,7 @@ import (
 )
 
 // smallContent is the largest content, in bytes, that a capture holds in memory.
-// maxConcurrentWrites is the number of concurrent writes.
+// maxConcurrentWrites is the maximum number of concurrent writes of a capture.
 const (
 	smallContent        = 1 << 20
 	maxConcurrentWrites = 16
@@ -30,7 +30,7 @@ type Capture struct {
 	tenant       string
 	use          brig.WorkspaceUse
 	sandbox      brig.ID
-	quota        int64 // limit of the bytes of all versions of the tenant; 0 means none
+	quota        int64 // maximum bytes of all versions of the tenant; 0 means no limit
 	release      func()
 	base         *Snapshot // the version that the sandbox started from
 	allowed      policy
@@ -44,19 +44,19 @@ type Capture struct {
 	outsideBytes int64 // bytes of the files in outside
 	memory       *memoryUse
 	names        int64 // bytes of all names
-	charge       int64 // bytes of memory that are not yet counted
+	charge       int64 // bytes of memory that are not yet accounted for
 	buf          []byte
 
 	work  sync.WaitGroup
 	slots chan struct{}
 	mu    sync.Mutex // guards the fields below
 	known map[string]bool
-	wrote map[string]bool // objects that may have been written and that no version of this capture names
-	err   error           // the error of a content that could not be written
+	wrote map[string]bool // objects that may have been written but that no version of this capture references
+	err   error           // errors of failed writes
 }
 
 // Begin begins a new version of the workspace in a sandbox. All versions of the
-// tenant together may use quota bytes; 0 means no limit. The caller calls
+// tenant together may use quota bytes; 0 means no limit. The caller must call
 // Close.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
 	release, err := s.hold(ctx, tenant)
@@ -94,8 +94,8 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 	return c, nil
 }
 
-// openBase reads the base version, after it has reserved the memory that a commit
-// of about the same files needs.
+// openBase reads the base version, after it has reserved the estimated memory for
+// a commit of similar files.
 func (c *Capture) openBase(ctx context.Context) error {
 	size, err := c.s.versionSize(ctx, c.tenant, c.use.Name, c.use.ID, c.use.Version)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Capture) openBase(ctx context.Context) error {
 	return unavailable(err)
 }
 
-// name counts the names of a node, and the memory that it takes.
+// name accounts for the names and the memory of a node.
 func (c *Capture) name(ctx context.Context, n brig.Node) error {
 	names := int64(len(n.Path) + len(n.Target))
 	if c.names += names; c.names > brig.MaxWorkspaceNames {
@@ -148,7 +148,7 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 			work.Go(func() {
 				r, err := s.version(ctx, tenant, use.ID, n)
 				mine[i] = err == nil && r.Sandbox == sandbox
-				if !isDataLoss(err) { // a damaged version is not the sandbox's
+				if !isDataLoss(err) { // skip a damaged version: it cannot be the sandbox's commit
 					errs[i] = err
 				}
 			})
@@ -164,8 +164,8 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 	return use.Version, nil
 }
 
-// Close ends a capture. If it leaves objects that no version of it names, the
-// tenant needs a sweep, and the objects count against the quota until then. See
+// Close ends a capture. If the capture leaves unreferenced objects, the tenant
+// needs a sweep, and the objects count against the quota until then. See
 // NeedsSweep.
 func (c *Capture) Close() {
 	c.work.Wait()
@@ -174,7 +174,7 @@ func (c *Capture) Close() {
 	c.release()
 }
 
-// writing notes that an object is going to be written.
+// writing records that an object is about to be written.
 func (c *Capture) writing(digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,9 +182,9 @@ func (c *Capture) writing(digest string) {
 }
 
 // keepSkipped keeps the files of the base version at paths that the provider
-// skipped, because a skipped path was not deleted. The caller calls it once,
-// after all nodes, so that its cost does not depend on the number of skipped
-// paths.
+// skipped, because a skipped path was not deleted. The caller calls
+// keepSkipped once, after all nodes, so that the cost does not depend on the
+// number of skipped paths.
 func (c *Capture) keepSkipped() {
 	if len(c.skippedBase) == 0 {
 		return
@@ -210,12 +210,12 @@ func (c *Capture) skip(at, why string) {
 	}
 }
 
-func limitError(what string, most any) error {
+func limitError(what string, limit any) error {
 	return brig.Errorf(brig.FailedPrecondition, "the workspace has too much: %s", what).
-		WithHint("a version has at most %v; remove some, or keep them outside /workspace", most)
+		WithHint("a version has at most %v; remove some, or keep them outside /workspace", limit)
 }
 
-// Add adds a node that a sandbox returns.
+// Add adds a node from a sandbox.
 func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	if n.Skipped != "" {
 		// The base version has no files at or below any other path.
@@ -229,7 +229,7 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 		return limitError("files", fmt.Sprint(brig.MaxWorkspaceFiles, " files"))
 	}
 	if !localPath(n.Path) {
-		return fmt.Errorf("a node of %.100q", n.Path) // the provider should have checked it
+		return fmt.Errorf("a node of %.100q", n.Path) // the provider should have rejected the path
 	}
 	if err := c.name(ctx, n); err != nil {
 		return err
@@ -247,15 +247,15 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	return nil
 }
 
-// content reads a file. It writes the content if the store does not have it yet
-// and it may become part of a version.
-func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) error {
+// content reads a file. It writes the content if the content may become part of
+// a version and is not in the store yet.
+func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	n, err := fill(r, c.buf)
 	switch {
 	case errors.Is(err, io.EOF):
 		sum := sha256.Sum256(c.buf[:n])
 		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
-		if n == 0 || !may || !c.needsWrite(e) {
+		if n == 0 || !storable || !c.needsWrite(e) {
 			return nil
 		}
 		if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
@@ -265,11 +265,12 @@ func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) 
 	case err != nil:
 		return err
 	}
-	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), may)
+	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), storable)
 }
 
 // fill reads until the buffer is full or an error occurs. Unlike io.ReadFull, it
-// does not take the io.ErrUnexpectedEOF of a broken connection for the end.
+// does not treat the io.ErrUnexpectedEOF of a broken connection as the end of
+// the file.
 func fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var k int
@@ -279,7 +280,8 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// needsWrite reports whether a content must be written, and marks it as known.
+// needsWrite reports whether a content must be written. It returns true only
+// once for each digest.
 func (c *Capture) needsWrite(e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +292,8 @@ func (c *Capture) needsWrite(e *entry) bool {
 	return true
 }
 
-// keep writes a small content concurrently with the next reads.
+// keep writes a small content in the background, concurrently with further
+// reads.
 func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 	c.writing(digest)
 	c.slots <- struct{}{}
@@ -307,12 +310,12 @@ func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 	return unavailable(c.err)
 }
 
-// large writes a content whose digest is only known at its end.
-func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) error {
+// large writes a large content, whose digest is not known until its end.
+func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	sum := sha256.New()
 	var to io.Writer = sum
 	var stage Stage
-	if may {
+	if storable {
 		w := &stageWriter{c: c, ctx: ctx, declared: c.s.declared.use(c.tenant), staged: c.s.staged.use(c.tenant)}
 		defer w.staged.release()
 		defer w.declared.release()
@@ -335,7 +338,7 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 		return limitError("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
 	}
 	e.Size, e.digest = n, hex.EncodeToString(sum.Sum(nil))
-	if !may || !c.needsWrite(e) {
+	if !storable || !c.needsWrite(e) {
 		return nil
 	}
 	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
@@ -348,7 +351,7 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 }
 
 // declaredSize is the size to reserve for a file. The size that the sandbox
-// declares is a hint: what exceeds it is reserved later.
+// declares is only a hint, and any excess is reserved later.
 func (c *Capture) declaredSize(e *entry) int64 {
 	size := min(e.Size, brig.MaxWorkspaceFile)
 	if c.quota > 0 {
@@ -357,26 +360,27 @@ func (c *Capture) declaredSize(e *entry) int64 {
 	return max(smallContent, size)
 }
 
-// stageWriter is the writer of a stage. It marks errors as those of the store
-// and not of the sandbox, and stops when the content exceeds the quota.
+// stageWriter writes to a stage. It marks errors as errors of the store, in
+// contrast to errors of the sandbox, and stops when the content exceeds the
+// quota.
 type stageWriter struct {
 	c   *Capture
 	ctx context.Context // the context of the call that writes
 	w   io.Writer
 	n   int64
 
-	declared, staged *memoryUse // of the size, and of the bytes that it takes
+	declared, staged *memoryUse // for the declared size and for the bytes in use
 }
 
-// Write implements io.Writer. It also accepts a content that the store already
-// has, since the digest is only known at the end.
+// Write implements io.Writer. It also accepts a content that is already in the
+// store, because the digest is not known until the end.
 func (s *stageWriter) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
 		return 0, overQuota(s.c.quota)
 	}
 	err := s.declared.grow(s.ctx, int64(len(p)))
 	if err == nil {
-		err = s.staged.grow(s.ctx, sparse.Size(p)) // a sparse file costs the sandbox nothing
+		err = s.staged.grow(s.ctx, sparse.Size(p)) // count only data: holes of a sparse file use no space
 	}
 	if err != nil {
 		return 0, unavailable(err)

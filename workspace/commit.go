@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// outside is the reason for a skipped change that the write policy does not
-// allow.
+// outside is the reason reported for a change that was skipped because the
+// write policy does not allow it.
 const outside = "outside the prefixes that may be written"
 
 // Commit creates the version: the allowed changes of the tree since its base
@@ -65,7 +65,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		}
 		r.Number, r.Base, r.Actor, r.Sandbox = head.Number+1, c.base.Number, actor, c.sandbox
 		if err = c.s.append(ctx, c.tenant, c.use.ID, r); errors.Is(err, ErrTaken) {
-			continue // another commit was faster
+			continue // a concurrent commit has taken this number
 		}
 		if err != nil {
 			// The record may exist despite the error.
@@ -110,8 +110,8 @@ func (m manifest) encoded() (encodedManifest, error) {
 	return encodedManifest{m, size, hex.EncodeToString(sum.Sum(nil))}, err
 }
 
-// putManifest stores a manifest. A large one is encoded into a staged file, since
-// its stored form may take several times the memory of its names.
+// putManifest stores a manifest. A large manifest is encoded into a staged file,
+// because its stored form may take several times the memory of its names.
 func (c *Capture) putManifest(ctx context.Context, x encodedManifest) error {
 	key := blobKey(c.tenant, x.digest)
 	if x.size <= smallContent {
@@ -149,8 +149,8 @@ func (x encodedManifest) differsFrom(r *record) bool {
 }
 
 // write stores manifests and prepares the record of their version. It returns
-// the sizes of the contents that the record names, after it has reserved them
-// in the tenant's quota.
+// the sizes of the contents that the record references, after it has reserved
+// them in the tenant's quota.
 func (c *Capture) write(ctx context.Context, m manifest, own, outside encodedManifest) (*record, map[string]int64, error) {
 	if len(m) > brig.MaxWorkspaceFiles {
 		return nil, nil, limitError("files", brig.MaxWorkspaceFiles)

@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestDamagedRecordsStayAlone damages the records of one workspace, one after
-// the other. All others stay usable, commits with a quota included, and the
-// damaged one can be removed.
-func TestDamagedRecordsStayAlone(t *testing.T) {
+// TestDamagedRecordsDoNotAffectOthers damages the records of one workspace, one after
+// the other. All other workspaces remain usable, including for commits with a
+// quota, and the damaged workspace can be removed.
+func TestDamagedRecordsDoNotAffectOthers(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestDamagedRecordsStayAlone(t *testing.T) {
 			if err := o.Put(ctx, key, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
-			s := workspace.New(o, nil) // without the sums of before
+			s := workspace.New(o, nil) // a new store, without cached sums
 			list, err := s.List(ctx, "acme")
 			if err != nil || len(list) != 2 || list[1].Head == nil || (list[0].Head == nil) != (i > 0) || (list[0].ID == "") != (i == 2) {
 				t.Fatalf("%s as %q: the list is %+v, %v", key, content, list, err)
@@ -57,7 +57,7 @@ func TestDamagedRecordsStayAlone(t *testing.T) {
 			}
 		}
 	}
-	// A sweep removes no contents while it cannot read all versions.
+	// A sweep that cannot read all versions does not remove any contents.
 	before := len(keys(t, o, "t/acme/blobs/"))
 	if _, err := s.Sweep(ctx, "acme"); err == nil || len(keys(t, o, "t/acme/blobs/")) != before {
 		t.Errorf("a sweep that cannot read all: %v", err)
@@ -73,7 +73,7 @@ func TestDamagedRecordsStayAlone(t *testing.T) {
 	}
 }
 
-// slowObjects is Objects that calls on before it reads a key.
+// slowObjects wraps Objects and calls on before it reads a key.
 type slowObjects struct {
 	workspace.Objects
 	on func(key string)

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// change is the difference at one path. before or after is nil if the path does
-// not exist on that side.
+// change is the difference at one path. before is nil for an added path, and
+// after for a removed one.
 type change struct {
 	path          string
 	before, after *entry
@@ -35,9 +35,9 @@ func diff(from, to manifest) []change {
 }
 
 // toChanges converts up to most changes to the API's form.
-func toChanges(list []change, most int) []brig.WorkspaceChange {
+func toChanges(list []change, limit int) []brig.WorkspaceChange {
 	out := []brig.WorkspaceChange{}
-	for _, c := range list[:min(len(list), most)] {
+	for _, c := range list[:min(len(list), limit)] {
 		w := brig.WorkspaceChange{Path: Printable(c.path), Kind: brig.WorkspaceChanged}
 		switch {
 		case c.before == nil:
@@ -53,7 +53,7 @@ func toChanges(list []change, most int) []brig.WorkspaceChange {
 	return out
 }
 
-// Printable returns a path in the form that callers see: invalid UTF-8, control
+// Printable returns a path as shown to callers: invalid UTF-8, control
 // characters and backslashes are escaped.
 func Printable(p string) string {
 	var b strings.Builder
@@ -115,17 +115,18 @@ func CheckPrefixes(list []string) ([]string, error) {
 	return out, nil
 }
 
-// merge applies changes to a manifest that may contain other changes. It
-// returns a path that both sides changed differently.
+// merge applies changes since base to head, which may contain other changes.
+// If both sides have changed a path differently, merge returns that path as
+// the conflict.
 func merge(base, head manifest, mine []change) (merged manifest, conflict string) {
 	merged = manifest{}
 	for p, e := range head {
 		merged[p] = e
 	}
 	for _, c := range mine {
-		was, is := base[c.path], head[c.path]
-		moved := (was == nil) != (is == nil) || was != nil && !was.equalContent(is)
-		agree := c.after == nil && is == nil || c.after != nil && is != nil && c.after.equalContent(is)
+		was, current := base[c.path], head[c.path]
+		moved := (was == nil) != (current == nil) || was != nil && !was.equalContent(current)
+		agree := c.after == nil && current == nil || c.after != nil && current != nil && c.after.equalContent(current)
 		if moved && !agree {
 			return nil, c.path
 		}

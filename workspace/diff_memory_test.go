@@ -11,7 +11,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// delayedObjects is Objects whose Size lets others overtake.
+// delayedObjects wraps Objects and delays Size, so that other operations can
+// overtake.
 type delayedObjects struct {
 	workspace.Objects
 	size func()
@@ -22,8 +23,8 @@ func (o delayedObjects) Size(ctx context.Context, key string) (int64, error) {
 	return o.Objects.Size(ctx, key)
 }
 
-// TestConcurrentDiffs checks that differences of versions that fit into the memory
-// one after the other do not wait for each other until they fail.
+// TestConcurrentDiffs checks for deadlocks: concurrent diffs that together exceed
+// the memory limit must run one after the other.
 func TestConcurrentDiffs(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/internal/sparse"
 )
 
-// Dir stores objects in a directory, one file for each.
+// Dir stores objects in a directory, one file per object.
 type Dir struct {
 	path  string
 	holds holds // locks within this process; lock files exclude other processes
@@ -26,14 +26,14 @@ type Dir struct {
 
 var _ Objects = (*Dir)(nil)
 
-// The directories for data other than objects.
+// Directories for data other than objects.
 const (
 	stagingDir = "staging"
 	holdDir    = "holds"
 )
 
-// lockDelay is the age after which a staged file without a lock is abandoned.
-// A new file gets its lock in less.
+// lockDelay is the age after which a staged file without a lock is considered
+// abandoned. A new file is locked much sooner.
 var lockDelay = 30 * time.Second
 
 // OpenDir opens a directory and creates it if it does not exist.
@@ -49,23 +49,23 @@ func OpenDir(path string) (*Dir, error) {
 }
 
 // RemoveAbandoned implements Objects. It removes the staged files of processes
-// that have ended: the others have locks.
+// that have ended. Running processes hold locks on their files.
 func (d *Dir) RemoveAbandoned(context.Context, string) (n int, err error) {
 	return d.removeAbandoned()
 }
 
 func (d *Dir) removeAbandoned() (n int, err error) {
-	left, err := os.ReadDir(filepath.Join(d.path, stagingDir))
+	staged, err := os.ReadDir(filepath.Join(d.path, stagingDir))
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range left {
+	for _, e := range staged {
 		if st, err := e.Info(); err != nil || !st.Mode().IsRegular() || time.Since(st.ModTime()) < lockDelay {
 			continue
 		}
 		f, err := os.OpenFile(filepath.Join(d.path, stagingDir, e.Name()), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			continue // it was published after the directory was read
+			continue // the file was published after the directory was read
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.Remove(f.Name()) == nil {
 			n++
@@ -108,11 +108,12 @@ func (d *Dir) stage() (*dirStage, error) {
 // syncFile makes a file durable. Tests replace it.
 var syncFile = (*os.File).Sync
 
-// Publish implements Stage. It always replaces the object that is there, which a
-// power failure may have torn: its name is durable, and its content is not. If a
-// version may name that object, the new content must be durable before it takes the
-// name. Only the file system knows whether there is one: another commit may publish
-// the same content now.
+// Publish implements Stage. It always replaces an existing object, because a power
+// failure may have torn that object: its name is durable, but its content may not
+// be. If a version may reference the existing object, the new content must be
+// durable before it replaces the object. Publish checks for an existing object
+// atomically in the file system, because another commit may publish the same
+// content concurrently.
 func (s *dirStage) Publish(_ context.Context, key string) error {
 	err := s.finish(key, os.Link)
 	if !errors.Is(err, fs.ErrExist) {
@@ -124,9 +125,9 @@ func (s *dirStage) Publish(_ context.Context, key string) error {
 	return s.finish(key, os.Rename)
 }
 
-// finish moves the file to its final name with the function how. The file stays
-// locked until then.
-func (s *dirStage) finish(key string, how func(from, to string) error) error {
+// finish moves the file to its final name with the function move. The file
+// remains locked until then.
+func (s *dirStage) finish(key string, move func(from, to string) error) error {
 	file, err := s.d.file(key)
 	if err == nil {
 		err = s.Fill()
@@ -134,10 +135,10 @@ func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	if err != nil {
 		return err
 	}
-	err = how(s.Name(), file)
+	err = move(s.Name(), file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-			err = how(s.Name(), file)
+			err = move(s.Name(), file)
 		}
 	}
 	if err != nil {
@@ -151,15 +152,15 @@ func (s *dirStage) Abort() {
 	if !s.done {
 		s.done = true
 		_ = s.Close()
-		os.Remove(s.Name()) // the name no longer exists after a rename
+		os.Remove(s.Name()) // ignore the error: after a rename, the name no longer exists
 	}
 }
 
-// Put implements Objects. It compares an existing object with the new one, because
-// replacing an object that a version names needs a sync.
+// Put implements Objects. It keeps an existing object with equal content, because
+// replacing an object that a version references requires a sync.
 func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
 	if n, err := d.Size(ctx, key); err == nil && n == int64(len(data)) {
-		if there, err := readAll(ctx, d, key, n); err == nil && bytes.Equal(there, data) {
+		if existing, err := readAll(ctx, d, key, n); err == nil && bytes.Equal(existing, data) {
 			return nil
 		}
 	}
@@ -285,7 +286,7 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 
 // Hold implements Objects. It also excludes other processes that use the
 // directory.
-func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) {
+func (d *Dir) Hold(ctx context.Context, key string, exclusive bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
@@ -294,12 +295,12 @@ func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) 
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, maxLockWait) {
-		release, err := d.tryHold(ctx, file, key, alone)
+		release, err := d.tryHold(ctx, file, key, exclusive)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return release, err
 		}
-		// Another process has the lock. This one must not keep its own callers
-		// out while it waits.
+		// Another process holds the lock. Release this process's lock during
+		// the wait, so that other callers are not blocked.
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -314,19 +315,19 @@ const maxLockWait = 100 * time.Millisecond
 
 // tryHold takes the lock of this process, and tries to take that of the
 // directory.
-func (d *Dir) tryHold(ctx context.Context, file, key string, alone bool) (func(), error) {
-	unlock, err := d.holds.take(ctx, key, alone)
+func (d *Dir) tryHold(ctx context.Context, file, key string, exclusive bool) (func(), error) {
+	unlock, err := d.holds.take(ctx, key, exclusive)
 	if err != nil {
 		return nil, err
 	}
-	how := unix.LOCK_SH
-	if alone {
-		how = unix.LOCK_EX
+	lockMode := unix.LOCK_SH
+	if exclusive {
+		lockMode = unix.LOCK_EX
 	}
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err == nil {
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+			err = unix.Flock(int(f.Fd()), lockMode|unix.LOCK_NB)
 		}
 	}
 	if err != nil {
@@ -341,16 +342,16 @@ func (d *Dir) tryHold(ctx context.Context, file, key string, alone bool) (func()
 }
 
 // readAll reads an object up to a size limit.
-func readAll(ctx context.Context, o Objects, key string, most int64) ([]byte, error) {
+func readAll(ctx context.Context, o Objects, key string, limit int64) ([]byte, error) {
 	r, err := o.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	var b bytes.Buffer
-	n, err := b.ReadFrom(io.LimitReader(r, most+1))
-	if err == nil && n > most {
-		err = fmt.Errorf("%w: object %s has more than %d bytes", errBroken, key, most)
+	n, err := b.ReadFrom(io.LimitReader(r, limit+1))
+	if err == nil && n > limit {
+		err = fmt.Errorf("%w: object %s has more than %d bytes", errBroken, key, limit)
 	}
 	return b.Bytes(), err
 }

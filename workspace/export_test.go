@@ -23,7 +23,7 @@ func PathsOf(b []byte) ([]string, error) {
 	return m.paths(), err
 }
 
-// SetMaxWorkspaces sets the number of workspaces that a tenant may have, until the
+// SetMaxWorkspaces sets the maximum number of workspaces of a tenant, until the
 // test ends.
 func SetMaxWorkspaces(t interface{ Cleanup(func()) }, n int) {
 	was := maxWorkspaces
@@ -39,7 +39,8 @@ func SetSweepPrecedence(t interface{ Cleanup(func()) }, d time.Duration) {
 	t.Cleanup(func() { sweepPrecedence = was })
 }
 
-// Waiting returns the number of callers that wait to have a key alone.
+// Waiting returns the number of callers that wait for an exclusive hold on a
+// key.
 func (d *Dir) Waiting(key string) int {
 	v, ok := d.holds.all.Load(key)
 	if !ok {
@@ -59,13 +60,14 @@ func SetLockDelay(t interface{ Cleanup(func()) }, d time.Duration) {
 	t.Cleanup(func() { lockDelay = was })
 }
 
-// UseOutside counts bytes as captured outside /workspace.
+// UseOutside adds n bytes to the size captured outside /workspace.
 func (c *Capture) UseOutside(n int64) { c.outsideBytes += n }
 
-// SetMemory sets the memory for manifests, of a tenant and of the server.
+// SetMemory sets the limits of the memory for manifests, for a tenant and for
+// the server.
 func (s *Store) SetMemory(tenant, all int64) { s.memory = newMemory(tenant, all) }
 
-// Memory returns the memory for manifests that is held, and the most that was.
+// Memory returns the memory currently held for manifests, and the peak value.
 func (s *Store) Memory() (held, peak int64) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
@@ -80,24 +82,25 @@ func SetMaxMemoryWait(t interface{ Cleanup(func()) }, d time.Duration) {
 	t.Cleanup(func() { maxMemoryWait = was })
 }
 
-// SetMaxVersions sets the number of versions of a workspace that are kept, and how
-// many more trigger the removal of the oldest, until the test ends.
+// SetMaxVersions sets the number of versions of a workspace to keep, and the
+// number of excess versions that triggers a removal, until the test ends.
 func SetMaxVersions(t interface{ Cleanup(func()) }, n, batch int) {
 	was, had := maxVersions, trimBatch
 	maxVersions, trimBatch = n, batch
 	t.Cleanup(func() { maxVersions, trimBatch = was, had })
 }
 
-// SetStaged sets the bytes that may be staged at the same time, of a tenant and of the
-// server.
+// SetStaged sets the maximum bytes that may be staged at the same time, for a tenant
+// and for the server.
 func (s *Store) SetStaged(tenant, all int64) {
 	s.declared, s.staged = newMemory(tenant, math.MaxInt64), newMemory(tenant, all)
 }
 
-// SetQuota sets the limit of the bytes of all versions.
+// SetQuota sets the maximum bytes of all versions.
 func (c *Capture) SetQuota(n int64) { c.quota = n }
 
-// TakeMemory waits for memory for manifests.
+// TakeMemory reserves n bytes of the memory for manifests, and waits until
+// they are available.
 func (s *Store) TakeMemory(ctx context.Context, tenant string, n int64) (release func(), err error) {
 	u := s.memory.use(tenant)
 	return u.release, u.reserve(ctx, n)

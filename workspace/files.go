@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scanFiles passes the entries of a version to f, with the paths that callers
-// see: those of /workspace, and then those captured outside it. It returns the
-// record, or nil for the empty version.
+// scanFiles passes the entries of a version to f, with the paths shown to
+// callers: first the entries of /workspace, then those captured outside. It
+// returns the version's record, or nil for the empty version.
 func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(at string, e *entry)) (*record, error) {
 	id, version, err := s.Find(ctx, tenant, name, version)
 	if err != nil || version == 0 {
@@ -38,7 +38,7 @@ func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int,
 }
 
 // Files lists a version's files and links at and below a place, by their paths
-// in a sandbox. An empty place means everywhere, and version 0 the newest.
+// in a sandbox. An empty place means everywhere, and version 0 is the newest.
 func (s *Store) Files(ctx context.Context, tenant, name string, version int, place string) ([]brig.WorkspaceFile, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 }
 
 // Read opens a file of a version by a path from Files, and returns its size.
-// The reader verifies the content: it fails at the end if the content was
-// modified. A sweep does not remove the content of an open reader.
+// The reader verifies the content, and returns an error at the end if the
+// content was modified. A sweep does not remove the content of an open reader.
 func (s *Store) Read(ctx context.Context, tenant, name string, version int, at string) (int64, io.ReadCloser, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {

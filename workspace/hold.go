@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// sweepPrecedence is how long a caller that wants to use a tenant's objects
-// waits for a sweep that waits itself. Short commits therefore cannot keep a
-// sweep out, and a long one delays the others only by this time.
+// sweepPrecedence is the maximum time for which a waiting sweep blocks new
+// users of a tenant's objects. It prevents short commits from starving a
+// sweep, and limits how long a sweep that waits for a long commit delays
+// others.
 var sweepPrecedence = 2 * time.Second
 
 // holds are the locks of the keys that this process has held.
 type holds struct{ all sync.Map } // *holdLock by key
 
 // take waits for a lock, and returns the function that releases it.
-func (h *holds) take(ctx context.Context, key string, alone bool) (release func(), err error) {
+func (h *holds) take(ctx context.Context, key string, exclusive bool) (release func(), err error) {
 	v, _ := h.all.LoadOrStore(key, &holdLock{changed: make(chan struct{})})
 	l := v.(*holdLock)
-	if err := l.take(ctx, alone); err != nil {
+	if err := l.take(ctx, exclusive); err != nil {
 		return nil, err
 	}
-	return sync.OnceFunc(func() { l.release(alone) }), nil
+	return sync.OnceFunc(func() { l.release(exclusive) }), nil
 }
 
-// holdLock is a lock that many share, or one has alone. Waiting ends with a
-// context, which a sync.RWMutex does not support.
+// holdLock is a shared or exclusive lock. In contrast to a sync.RWMutex, a
+// wait for the lock ends with the caller's context.
 type holdLock struct {
-	mu      sync.Mutex // guards the fields below
-	shared  int
-	alone   bool
-	waiting int           // callers that wait to be alone
-	changed chan struct{} // closed and replaced at every change
+	mu        sync.Mutex // guards the fields below
+	shared    int
+	exclusive bool
+	waiting   int           // callers that wait for exclusive access
+	changed   chan struct{} // closed and replaced at every change
 }
 
 // wake wakes all waiting callers. The caller holds l.mu.
@@ -40,10 +41,10 @@ func (l *holdLock) wake() {
 	l.changed = make(chan struct{})
 }
 
-func (l *holdLock) take(ctx context.Context, alone bool) error {
+func (l *holdLock) take(ctx context.Context, exclusive bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if alone {
+	if exclusive {
 		l.waiting++
 		defer func() {
 			l.waiting--
@@ -52,11 +53,11 @@ func (l *holdLock) take(ctx context.Context, alone bool) error {
 	}
 	var deadline <-chan time.Time
 	yields := true
-	for l.alone || alone && l.shared > 0 || !alone && yields && l.waiting > 0 {
+	for l.exclusive || exclusive && l.shared > 0 || !exclusive && yields && l.waiting > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if deadline == nil && !alone {
+		if deadline == nil && !exclusive {
 			timer := time.NewTimer(sweepPrecedence)
 			defer timer.Stop()
 			deadline = timer.C
@@ -71,19 +72,19 @@ func (l *holdLock) take(ctx context.Context, alone bool) error {
 		}
 		l.mu.Lock()
 	}
-	if alone {
-		l.alone = true
+	if exclusive {
+		l.exclusive = true
 	} else {
 		l.shared++
 	}
 	return nil
 }
 
-func (l *holdLock) release(alone bool) {
+func (l *holdLock) release(exclusive bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if alone {
-		l.alone = false
+	if exclusive {
+		l.exclusive = false
 	} else {
 		l.shared--
 	}

@@ -17,12 +17,12 @@ func TestHoldIsInterruptible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := workspace.OpenDir(dir) // shares only the lock files with the first
+	process, err := workspace.OpenDir(dir) // shares only lock files with the first Dir
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, alone := range []bool{false, true} {
-		release, err := here.Hold(t.Context(), "t/a", !alone)
+	for _, exclusive := range []bool{false, true} {
+		release, err := here.Hold(t.Context(), "t/a", !exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestHoldIsInterruptible(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			left := make(chan error, 1)
 			go func() {
-				release, err := o.Hold(ctx, "t/a", alone)
+				release, err := o.Hold(ctx, "t/a", exclusive)
 				if err == nil {
 					release()
 				}
@@ -39,23 +39,23 @@ func TestHoldIsInterruptible(t *testing.T) {
 			select {
 			case err := <-left:
 				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s, alone %t: %v", what, alone, err)
+					t.Errorf("%s, alone %t: %v", what, exclusive, err)
 				}
 			case <-time.After(10 * time.Second):
-				t.Fatalf("%s, alone %t: it waits after its context has ended", what, alone)
+				t.Fatalf("%s, alone %t: it waits after its context has ended", what, exclusive)
 			}
 			cancel()
 		}
 		release()
 		if release, err = process.Hold(t.Context(), "t/a", true); err != nil {
-			t.Fatalf("alone %t: what gave up keeps a lock: %v", alone, err)
+			t.Fatalf("alone %t: what gave up keeps a lock: %v", exclusive, err)
 		}
 		release()
 	}
 }
 
-// TestSweepDelaysOthersBriefly checks that other callers of the tenant do not
-// wait for a long commit because a sweep waits for it.
+// TestSweepDelaysOthersBriefly checks that a sweep that waits for a long
+// commit delays other callers of the tenant only briefly.
 func TestSweepDelaysOthersBriefly(t *testing.T) {
 	workspace.SetSweepPrecedence(t, 20*time.Millisecond)
 	o, err := workspace.OpenDir(t.TempDir())

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// forge writes a manifest and a record that names it to the store, like an
-// attacker with write access.
+// forge writes a manifest and a record that references it to the store, like
+// an attacker with write access.
 func forge(t *testing.T, o arena, id, manifest string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(manifest))
@@ -98,8 +98,8 @@ func TestForgedManifests(t *testing.T) {
 	})
 }
 
-// TestForgedManifestsEscapeUnchecked is the control: a program that writes files to the
-// unchecked paths of a manifest writes outside of the root.
+// TestForgedManifestsEscapeUnchecked is the control: without the checks, a program that
+// writes the files of a forged manifest writes outside the root.
 func TestForgedManifestsEscapeUnchecked(t *testing.T) {
 	for _, manifest := range []string{line(`"../x"`), line(`"d/../../x"`)} {
 		var e struct{ Path string }
@@ -120,8 +120,8 @@ func TestForgedManifestsEscapeUnchecked(t *testing.T) {
 	}
 }
 
-// TestTamperedObjects checks that a content of another tenant, or one that was
-// modified in the store, is not returned complete.
+// TestTamperedObjects checks that a version cannot be read if one of its
+// objects was modified in the store.
 func TestTamperedObjects(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)

@@ -9,22 +9,22 @@ import (
 )
 
 // ledger counts the storage that a tenant's versions use: the bytes of every
-// content and manifest that a version names, each once. A commit reserves new
-// bytes before it writes them, so that two concurrent commits cannot both use
-// the last byte. After the commit, it releases the bytes that no version names,
-// or, if they were written, leaves them until the next sweep.
+// referenced content and manifest, each once. A commit reserves new bytes
+// before it writes them, so that two concurrent commits cannot both use the
+// last byte. After the commit, it releases the unreferenced bytes, except those
+// already written, which count until the next sweep.
 type ledger struct {
 	mu            sync.Mutex       // guards the fields below; held while versions are read
 	named         map[string]int64 // bytes by digest; nil if not loaded
 	total         int64            // sum of named
 	reserved      map[string]*reservation
-	reservedBytes int64 // bytes that are reserved and not named
-	unswept       bool  // objects may exist that no version names, and need a sweep
-	trimmed       bool  // old versions were removed, whose contents count until a sweep
+	reservedBytes int64 // bytes that are reserved but not in named
+	unswept       bool  // unreferenced objects may exist, so a sweep is needed
+	trimmed       bool  // old versions were removed, but their contents count until a sweep
 }
 
-// reservation is a content that running commits are going to name, or, without
-// holders, one that failed commits have left in the store.
+// reservation is a content that running commits are going to reference.
+// Without holders, it is a content that failed commits have left in the store.
 type reservation struct {
 	size    int64
 	holders int
@@ -36,15 +36,15 @@ func (s *Store) ledger(tenant string) *ledger {
 	return l.(*ledger)
 }
 
-// forget discards the loaded state. The next use reads it again.
+// forget discards the loaded state, so that the next use reads it again.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.named, l.total = nil, 0
 }
 
-// load reads the contents that versions name, unless they are loaded. The
-// caller holds l.mu.
+// load reads the contents that versions reference, unless they are already
+// loaded. The caller holds l.mu.
 func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 	if l.named != nil {
 		return nil
@@ -57,7 +57,7 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 	l.named, l.total = map[string]int64{}, 0
 	for _, w := range all {
 		if w.ID == "" {
-			continue // its name is damaged
+			continue // the record of the name is damaged
 		}
 		if err = s.loadVersions(ctx, tenant, w.ID, l); err != nil {
 			l.named = nil
@@ -81,7 +81,7 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 	for _, n := range numbers {
 		r, err := s.version(ctx, tenant, id, n)
 		if isDataLoss(err) {
-			l.name(versionKey(tenant, id, n), versionCharge) // its contents are unknown
+			l.name(versionKey(tenant, id, n), versionCharge) // the contents of a damaged version are unknown
 			continue
 		}
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 				return err // without this size, the sum would be wrong until the next sweep
 			}
 			l.name(digest, size)
-			if err != nil { // the named contents are unknown; only their total size is known
+			if err != nil { // the contents are unknown, except for their total size
 				l.name("damaged "+digest, r.Size)
 				continue
 			}
@@ -123,15 +123,15 @@ func (l *ledger) name(digest string, size int64) {
 	}
 }
 
-// versionCharge is what each version takes in addition to its contents: a small
-// file for its record. Versions with the contents of others would be free
-// otherwise.
+// versionCharge is the number of bytes that each version counts in addition to
+// its contents, for the small file of its record. Without this charge, versions
+// that share all their contents would be free.
 const versionCharge = 4 << 10
 
 // versionName returns the name of a version's record in the ledger.
 func versionName(r *record) string { return "version " + r.Mark }
 
-// contents returns the sizes of the contents that a manifest names.
+// contents returns the sizes of the contents that a manifest references.
 func (m manifest) contents() map[string]int64 {
 	out := map[string]int64{}
 	for _, e := range m {
@@ -144,8 +144,8 @@ func (m manifest) contents() map[string]int64 {
 
 // overQuota returns the error for a version that exceeds the quota.
 func overQuota(quota int64) error {
-	told := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
-	return told.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
+	e := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
+	return e.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
 }
 
 // reserve reserves bytes for the contents of a capture.
@@ -153,8 +153,8 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 	return c.s.reserve(ctx, c.tenant, c.quota, contents, c.holds)
 }
 
-// reserve reserves bytes for contents, all of them or none, and adds them to
-// holds. Without a quota it does nothing.
+// reserve reserves bytes for either all contents or none, and adds the
+// contents to holds. Without a quota it does nothing.
 func (s *Store) reserve(ctx context.Context, tenant string, quota int64, contents map[string]int64, holds map[string]bool) error {
 	if quota <= 0 {
 		return nil
@@ -165,13 +165,13 @@ func (s *Store) reserve(ctx context.Context, tenant string, quota int64, content
 	if err := s.load(ctx, tenant, l); err != nil {
 		return err
 	}
-	more := int64(0)
+	added := int64(0)
 	for digest, size := range contents {
 		if _, named := l.named[digest]; !named && l.reserved[digest] == nil {
-			more += size
+			added += size
 		}
 	}
-	if more > 0 && l.total+l.reservedBytes+more > quota {
+	if added > 0 && l.total+l.reservedBytes+added > quota {
 		l.unswept = l.unswept || l.trimmed
 		return overQuota(quota)
 	}
@@ -194,7 +194,7 @@ func (l *ledger) settle(contents map[string]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.named == nil {
-		return // the next use loads it
+		return // the next use loads the contents
 	}
 	for digest, size := range contents {
 		if _, ok := l.named[digest]; !ok && l.reserved[digest] != nil {
@@ -204,8 +204,8 @@ func (l *ledger) settle(contents map[string]int64) {
 	}
 }
 
-// release releases the reservations of a capture, except those of the objects
-// that it may have written and no version names.
+// release releases the reservations of a capture, except those of unreferenced
+// objects that the capture may have written.
 func (l *ledger) release(holds, wrote map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,8 +224,9 @@ func (l *ledger) release(holds, wrote map[string]bool) {
 	clear(holds)
 }
 
-// markTrimmed notes that old versions were removed. Their contents need a sweep
-// when the tenant has no space left, or when they would no longer count.
+// markTrimmed records that old versions were removed. Their contents need a
+// sweep when the tenant has no space left, or when the ledger would no longer
+// count them.
 func (l *ledger) markTrimmed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +234,7 @@ func (l *ledger) markTrimmed() {
 }
 
 // swept resets the ledger after a sweep, which may have removed contents, and has
-// seen those that other processes have written. No capture is open.
+// also covered the writes of other processes. No capture may be open.
 func (l *ledger) swept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,8 +243,8 @@ func (l *ledger) swept() {
 	l.reservedBytes = 0
 }
 
-// NeedsSweep reports whether commits of a tenant have left objects that no
-// version names. Until a sweep removes them, they count against the quota.
+// NeedsSweep reports whether commits of a tenant have left unreferenced
+// objects. These objects count against the quota until a sweep removes them.
 func (s *Store) NeedsSweep(tenant string) bool {
 	l := s.ledger(tenant)
 	l.mu.Lock()

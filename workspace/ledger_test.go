@@ -28,8 +28,7 @@ func commitWithin(ctx context.Context, s *workspace.Store, quota int64, use brig
 	return c.Commit(ctx, "ann")
 }
 
-// taken returns the bytes of a tenant's contents and manifests, summed over the
-// objects.
+// taken returns the total size of a tenant's stored contents and manifests.
 func taken(t *testing.T, o workspace.Objects) (sum int64) {
 	t.Helper()
 	for _, key := range keys(t, o, "t/acme/blobs/") {
@@ -47,8 +46,8 @@ func taken(t *testing.T, o workspace.Objects) (sum int64) {
 	return sum
 }
 
-// wantStored checks that a store reports the actual usage, and that a new store
-// does too.
+// wantStored checks that both this store and a new store report the actual
+// usage.
 func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	t.Helper()
 	if _, err := s.Sweep(t.Context(), "acme"); err != nil {
@@ -107,7 +106,7 @@ func TestQuota(t *testing.T) {
 		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "copy", 0), tree{"other-name": large}); err != nil {
 			t.Error(err)
 		}
-		if v, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); err != nil || v.Number != 1 { // it is the newest already
+		if v, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); err != nil || v.Number != 1 { // already the newest
 			t.Errorf("%+v, %v", v, err)
 		}
 		if got := wantStored(t, s, a); got <= first || got > first+5500 {
@@ -129,8 +128,9 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaRaces runs many concurrent commits of which only some fit the quota.
-// The commits that succeed use it to the byte, and all of them can be read.
+// TestQuotaRaces runs many concurrent commits, only some of which fit into the
+// quota. The successful commits use the quota exactly, and all their versions
+// can be read.
 func TestQuotaRaces(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)

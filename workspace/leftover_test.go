@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestFailedCommitsStayWithinQuota commits conflicting changes again and again,
-// each time with new contents. What they leave counts against the quota until a
-// sweep removes it, and then has its space again.
+// TestFailedCommitsStayWithinQuota repeatedly commits conflicting changes, each
+// time with new contents. The leftover contents count against the quota until a
+// sweep removes them.
 func TestFailedCommitsStayWithinQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
@@ -77,7 +77,8 @@ func TestFailedCommitsStayWithinQuota(t *testing.T) {
 	})
 }
 
-// failingObjects is Objects that cannot write the keys of which is true.
+// failingObjects wraps Objects and fails to write every key for which the
+// function of returns true.
 type failingObjects struct {
 	workspace.Objects
 	of func(key string) bool
@@ -98,7 +99,7 @@ func (o failingObjects) Create(ctx context.Context, key string, data []byte) err
 }
 
 // TestEveryFailureNeedsSweep ends captures in every way that leaves objects.
-// Each must ask for a sweep, with and without a quota, and the sweep must
+// Each way must request a sweep, with and without a quota, and the sweep must
 // remove these objects.
 func TestEveryFailureNeedsSweep(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
@@ -212,8 +213,8 @@ func TestTenantsWithObjects(t *testing.T) {
 	})
 }
 
-// TestAbandonedStagedFiles checks that a sweep removes the staged files of
-// processes that have ended, and no others.
+// TestAbandonedStagedFiles checks that a sweep removes exactly the staged
+// files of processes that have ended.
 func TestAbandonedStagedFiles(t *testing.T) {
 	workspace.SetLockDelay(t, 0)
 	dir := t.TempDir()
@@ -244,9 +245,9 @@ func TestAbandonedStagedFiles(t *testing.T) {
 	}
 }
 
-// TestIncompleteUploadsAreRemoved checks that a sweep removes the parts of
-// uploads that a killed server has left in a bucket, and only those of its
-// tenant.
+// TestIncompleteUploadsAreRemoved checks that a sweep removes the partial
+// uploads that a killed server has left in a bucket, but only those of the
+// sweep's tenant.
 func TestIncompleteUploadsAreRemoved(t *testing.T) {
 	g := startGateway(t)
 	o, err := workspace.OpenS3(t.Context(), g.o)

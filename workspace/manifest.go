@@ -22,7 +22,7 @@ import (
 // entry is one line of a manifest.
 type entry struct {
 	brig.Node
-	digest string // of a regular file's content: sha256 in hex
+	digest string // hex SHA-256 of a regular file's content
 }
 
 // equalContent reports whether two entries are equal except for their
@@ -31,7 +31,7 @@ func (e *entry) equalContent(o *entry) bool {
 	return e.Type == o.Type && e.Mode == o.Mode && e.Size == o.Size && e.Target == o.Target && e.digest == o.digest
 }
 
-// manifest is a version's content by path.
+// manifest maps the paths of a version to its entries.
 type manifest map[string]*entry
 
 // paths returns the paths in byte order: parents come before their children.
@@ -114,12 +114,12 @@ func encodeText(s string) (string, []byte) {
 	return "", []byte(s)
 }
 
-// maxManifest bounds a manifest, in bytes.
+// maxManifest is the maximum size of a stored manifest, in bytes.
 const maxManifest = 128 << 20
 
-// encode writes the stored form of a manifest: one line of JSON for each entry. It
-// returns its size. JSON may take six bytes for a byte of a name, so callers do not
-// keep the whole in memory.
+// encode writes the stored form of a manifest, one line of JSON per entry, and
+// returns its size. Callers do not keep the stored form in memory, because JSON may
+// take six bytes for each byte of a name.
 func (m manifest) encode(w io.Writer) (size int64, err error) {
 	out := &countingWriter{w: w}
 	enc := json.NewEncoder(out)
@@ -142,7 +142,7 @@ func (m manifest) encode(w io.Writer) (size int64, err error) {
 	return out.n, nil
 }
 
-// countingWriter counts what is written to w.
+// countingWriter counts the bytes that are written to w.
 type countingWriter struct {
 	w io.Writer
 	n int64
@@ -176,8 +176,9 @@ func (m manifest) add(e *entry) error {
 // maxPath is the maximum length of a path or a link's target, in bytes.
 const maxPath = 4096
 
-// check returns an error if the manifest is not a valid tree: it rejects paths
-// that lead out of the tree or through files, and values that no commit writes.
+// check returns an error if the manifest is not a valid tree. It rejects paths
+// that lead out of the tree or through files, and values that a commit never
+// writes.
 func (m manifest) check() error {
 	if len(m) > brig.MaxWorkspaceFiles {
 		return fmt.Errorf("manifest: %d entries", len(m))

@@ -9,40 +9,45 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Bounds of the memory for manifests, in bytes. A guest chooses the names in a
-// manifest, and a viewer chooses how many are read at the same time.
+// Limits of the memory for manifests, in bytes. They are necessary because
+// guests control the names in manifests, and viewers control how many
+// manifests are read at the same time.
 const (
 	tenantMemory = 384 << 20
 	serverMemory = 768 << 20
-	// decodedFactor and decodedEntry give upper bounds of the memory of a decoded
-	// manifest: a multiple of its stored size if its entries are long, and the memory
-	// of one entry without its names. minLine is the least size of a stored entry.
+	// decodedFactor and decodedEntry determine an upper bound of the memory of a
+	// decoded manifest. decodedFactor is a multiple of the stored size for long
+	// entries, and decodedEntry is the memory of one entry without its names. minLine
+	// is the minimum size of a stored entry.
 	decodedFactor = 2
 	decodedEntry  = 256
 	minLine       = 40
-	// commitFactor is an estimate for the sandbox's files of a commit, as a multiple
-	// of the stored size of its base version.
+	// commitFactor estimates the memory for the sandbox's files during a commit, as
+	// a multiple of the stored size of the base version.
 	commitFactor = 4
-	// entryMemory and nameFactor are the same for one entry of a commit: without
-	// its names, and as a multiple of their bytes.
+	// entryMemory estimates the memory of one entry of a commit without its
+	// names, and nameFactor that of the names as a multiple of their length.
 	entryMemory = 768
 	nameFactor  = 3
-	// memoryStep is the smallest amount by which a commit asks for more.
+	// memoryStep is the minimum amount of additional memory that a commit
+	// reserves.
 	memoryStep = 256 << 10
 )
 
-// Bounds of the staged bytes of the commits of a tenant and of the server. A
-// commit stages one file at a time, of at most brig.MaxWorkspaceFile, and does
-// not know before the end whether the store has its content already. It reserves
-// the declared size of the tenant's bytes, so that two commits of a tenant do not
-// wait for each other, and of the server's bytes only what it has received.
+// Limits of the staged bytes of all commits of a tenant and of the server. A
+// commit stages one file at a time, of at most brig.MaxWorkspaceFile, even if the
+// store already has the content, because the digest is not known until the end.
+// The commit reserves the file's declared size from the tenant's limit, so that
+// two commits of a tenant do not wait for each other. From the server's limit it
+// reserves only the bytes that it has received.
 const (
 	tenantStaged = 16 << 30
 	serverStaged = 32 << 30
 )
 
-// Two tenants must not take all of a server's bytes: one that would have more than
-// 1/smallPart of them leaves 1/reservedPart to tenants with less.
+// Two tenants must not be able to use all of the server's bytes. A tenant that
+// would exceed 1/smallPart of them must leave 1/reservedPart to tenants below that
+// threshold.
 const (
 	smallPart    = 8
 	reservedPart = 4
@@ -53,28 +58,28 @@ func decodedMemory(size int64) int64 {
 	return max(decodedFactor*size, size+decodedEntry*min(size/minLine, brig.MaxWorkspaceFiles))
 }
 
-// maxMemoryWait is how long an operation that already holds memory waits for
-// more. Two of them may wait for each other.
+// maxMemoryWait is the maximum wait of an operation that already holds memory.
+// The wait must end, because two such operations may wait for each other.
 var maxMemoryWait = 30 * time.Second
 
-// maxOvertake is how long later operations, which may need less, go before an
-// operation that waits.
+// maxOvertake is the maximum time for which later operations may overtake a
+// waiting operation.
 var maxOvertake = 10 * time.Second
 
-// memory bounds the bytes that operations hold, for each tenant and for the
-// server: of manifests in memory, or of staged files.
+// memory limits the bytes that operations hold, for each tenant and for the
+// server. The bytes belong either to manifests in memory or to staged files.
 type memory struct {
-	tenant, all int64 // bounds
+	tenant, all int64 // limits
 
 	mu       sync.Mutex // guards the fields below
 	byTenant map[string]int64
 	held     int64
-	peak     int64           // the most that was held
+	peak     int64           // maximum of the bytes held so far
 	waiters  []*memoryWaiter // in the order of their arrival
 	changed  chan struct{}   // closed and replaced when memory is released
 }
 
-// memoryWaiter is an operation that waits for n bytes more.
+// memoryWaiter is an operation that waits for n more bytes.
 type memoryWaiter struct {
 	u     *memoryUse
 	n     int64
@@ -85,19 +90,21 @@ func newMemory(tenant, all int64) *memory {
 	return &memory{tenant: tenant, all: all, byTenant: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// memoryUse is what one operation holds. One goroutine uses it.
+// memoryUse tracks the bytes that one operation holds. It is not safe for
+// concurrent use.
 type memoryUse struct {
 	m      *memory
 	tenant string
 	held   int64
-	unused int64 // bytes of held that the operation has reserved and not used
+	unused int64 // part of held that the operation has reserved but does not use
 }
 
 // use begins an operation of a tenant.
 func (m *memory) use(tenant string) *memoryUse { return &memoryUse{m: m, tenant: tenant} }
 
-// fits reports whether an operation may have n bytes more. What exceeds a bound
-// by itself is admitted alone. The caller holds m.mu.
+// fits reports whether an operation may hold n more bytes. An operation that
+// exceeds a limit by itself is admitted if no other operation holds bytes
+// under that limit. The caller holds m.mu.
 func (u *memoryUse) fits(n int64) bool {
 	m := u.m
 	all := m.all
@@ -107,16 +114,16 @@ func (u *memoryUse) fits(n int64) bool {
 	return u.fitsTenant(n) && (m.held == u.held || m.held+n <= all)
 }
 
-// fitsTenant is fits for the bound of the tenant.
+// fitsTenant is like fits, for the tenant's limit only.
 func (u *memoryUse) fitsTenant(n int64) bool {
-	its := u.m.byTenant[u.tenant]
-	return its == u.held || its+n <= u.m.tenant
+	tenantHeld := u.m.byTenant[u.tenant]
+	return tenantHeld == u.held || tenantHeld+n <= u.m.tenant
 }
 
-// yields reports whether an operation lets an earlier one go first that has waited
-// for long. An operation that holds memory does not: it would release that later.
-// Others do not wait for a tenant that has used up its own bytes. The caller holds
-// m.mu.
+// yields reports whether the operation of w must let an earlier operation go first
+// that has waited for at least maxOvertake. An operation that holds memory does
+// not yield, because that would delay the release of its memory. No operation
+// yields to a tenant that has exhausted its own limit. The caller holds m.mu.
 func (u *memoryUse) yields(w *memoryWaiter) bool {
 	if u.held > 0 {
 		return false
@@ -132,7 +139,8 @@ func (u *memoryUse) yields(w *memoryWaiter) bool {
 	return false
 }
 
-// grow uses n bytes more: reserved ones, or else others, for which it may wait.
+// grow uses n more bytes. It uses reserved bytes first, and may wait for the
+// others.
 func (u *memoryUse) grow(ctx context.Context, n int64) error {
 	if n <= u.unused {
 		u.unused -= n
@@ -146,11 +154,11 @@ func (u *memoryUse) grow(ctx context.Context, n int64) error {
 // used returns the bytes that the operation uses.
 func (u *memoryUse) used() int64 { return u.held - u.unused }
 
-// reuse makes all but n bytes of the used memory available to the operation
-// again.
+// reuse makes all held bytes except n available to the operation again.
 func (u *memoryUse) reuse(n int64) { u.unused = u.held - n }
 
-// reserve waits for n bytes that the operation is going to use.
+// reserve reserves n bytes for later use by the operation, and waits until
+// they are available.
 func (u *memoryUse) reserve(ctx context.Context, n int64) error {
 	err := u.wait(ctx, n)
 	if err == nil {
@@ -159,7 +167,7 @@ func (u *memoryUse) reserve(ctx context.Context, n int64) error {
 	return err
 }
 
-// wait waits until the operation may hold n bytes more. An operation that holds
+// wait waits until the operation may hold n more bytes. An operation that holds
 // nothing waits until ctx ends.
 func (u *memoryUse) wait(ctx context.Context, n int64) error {
 	m := u.m
@@ -224,6 +232,6 @@ func (m *memory) wake() {
 func (m *memory) leave(w *memoryWaiter) {
 	m.waiters = slices.DeleteFunc(m.waiters, func(e *memoryWaiter) bool { return e == w })
 	if time.Since(w.since) >= maxOvertake {
-		m.wake() // others may have let it go first
+		m.wake() // other operations may have yielded to w
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// liveHeap returns the bytes of reachable objects.
+// liveHeap returns the size of all reachable heap objects.
 func liveHeap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -24,7 +24,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// measuringObjects is Objects that measures the heap while objects are read.
+// measuringObjects wraps Objects and measures the heap during reads and
+// writes.
 type measuringObjects struct {
 	workspace.Objects
 	maxRead *int64
@@ -35,7 +36,7 @@ func (o measuringObjects) Get(ctx context.Context, key string) (io.ReadCloser, e
 	return &measuringReader{ReadCloser: r, maxRead: o.maxRead}, err
 }
 
-// Put measures the heap as well, and so do the writers of stages.
+// Put measures the heap, like the writers of stages.
 func (o measuringObjects) Put(ctx context.Context, key string, data []byte) error {
 	*o.maxRead = max(*o.maxRead, liveHeap())
 	return o.Objects.Put(ctx, key, data)
@@ -43,25 +44,25 @@ func (o measuringObjects) Put(ctx context.Context, key string, data []byte) erro
 
 func (o measuringObjects) Stage(ctx context.Context) (workspace.Stage, error) {
 	s, err := o.Objects.Stage(ctx)
-	return &measuringStage{Stage: s, most: o.maxRead}, err
+	return &measuringStage{Stage: s, maxHeap: o.maxRead}, err
 }
 
 type measuringStage struct {
 	workspace.Stage
-	n    int
-	most *int64
+	n       int
+	maxHeap *int64
 }
 
 func (s *measuringStage) Write(p []byte) (int, error) {
 	if s.n += len(p); s.n > 2<<20 {
 		s.n = 0
-		*s.most = max(*s.most, liveHeap())
+		*s.maxHeap = max(*s.maxHeap, liveHeap())
 	}
 	return s.Stage.Write(p)
 }
 
 func (s *measuringStage) Publish(ctx context.Context, key string) error {
-	*s.most = max(*s.most, liveHeap())
+	*s.maxHeap = max(*s.maxHeap, liveHeap())
 	return s.Stage.Publish(ctx, key)
 }
 
@@ -80,8 +81,8 @@ func (r *measuringReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// longNames returns the nodes of n empty files with long names, and one file
-// that is not empty.
+// longNames returns the nodes of n empty files with long names, and of one
+// file that is not empty.
 func longNames(n int) []brig.Node {
 	dir := strings.Repeat("d", 200)
 	nodes := []brig.Node{{Path: "a", Type: brig.RegularFile, Mode: 0o644, Size: 1}, {Path: dir, Type: brig.Directory, Mode: 0o755}}
@@ -108,15 +109,16 @@ func commitNodes(ctx context.Context, s *workspace.Store, tenant string, use bri
 }
 
 // TestManifestMemory measures the memory of the calls that read a version with a
-// large manifest. Reading a file, listing one and restoring take no more than a
-// line. The others take no more than they are charged for.
+// large manifest. Reading a file, listing a file and restoring a version need
+// only the memory of one line. The other calls need no more memory than they
+// have reserved.
 func TestManifestMemory(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, most := t.Context(), int64(0)
-	s := workspace.New(measuringObjects{o, &most}, nil)
+	ctx, maxHeap := t.Context(), int64(0)
+	s := workspace.New(measuringObjects{o, &maxHeap}, nil)
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
@@ -178,25 +180,25 @@ func TestManifestMemory(t *testing.T) {
 		}},
 	} {
 		s.SetMemory(1<<30, 1<<30)
-		most = 0
+		maxHeap = 0
 		base := liveHeap()
 		if err := f.do(); err != nil {
 			t.Fatalf("%s: %v", f.name, err)
 		}
 		_, charged := s.Memory()
 		bound := line + charged
-		if got := most - base; got > bound {
+		if got := maxHeap - base; got > bound {
 			t.Errorf("%s holds %d bytes, want at most %d", f.name, got, bound)
 		}
-		if decodes := charged > 0; decodes != (f.name == "diff" || f.name == "unpack" || f.name == "commit") || decodes && most-base < line {
-			t.Errorf("%s holds %d bytes and is charged for %d", f.name, most-base, charged)
+		if decodes := charged > 0; decodes != (f.name == "diff" || f.name == "unpack" || f.name == "commit") || decodes && maxHeap-base < line {
+			t.Errorf("%s holds %d bytes and is charged for %d", f.name, maxHeap-base, charged)
 		}
 	}
 }
 
-// TestCommitMemory measures the memory of commits and differences of versions whose
-// names are long in JSON, or whose entries are small in it. They take no more than
-// they are charged for.
+// TestCommitMemory measures the memory of commits and diffs of versions whose names
+// are long in JSON, or whose entries are short in JSON. These operations need no
+// more memory than they have reserved.
 func TestCommitMemory(t *testing.T) {
 	const buffers = 4 << 20
 	control := func(i int) string {
@@ -214,8 +216,8 @@ func TestCommitMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, most := t.Context(), int64(0)
-			s := workspace.New(measuringObjects{o, &most}, nil)
+			ctx, maxHeap := t.Context(), int64(0)
+			s := workspace.New(measuringObjects{o, &maxHeap}, nil)
 			if _, err := s.Create(ctx, "acme", "data"); err != nil {
 				t.Fatal(err)
 			}
@@ -223,14 +225,14 @@ func TestCommitMemory(t *testing.T) {
 			measure := func(what string, do func()) {
 				t.Helper()
 				s.SetMemory(1<<30, 1<<30)
-				most = 0
+				maxHeap = 0
 				base := liveHeap()
 				do()
-				if _, charged := s.Memory(); most-base > charged+buffers {
-					t.Errorf("%s holds %d bytes and is charged for %d", what, most-base, charged)
+				if _, charged := s.Memory(); maxHeap-base > charged+buffers {
+					t.Errorf("%s holds %d bytes and is charged for %d", what, maxHeap-base, charged)
 				}
 			}
-			for round, box := range []brig.ID{"sb1", "sb2"} { // the second has another base, and so a manifest of its own
+			for round, box := range []brig.ID{"sb1", "sb2"} { // the second has another base and its own manifest
 				measure(fmt.Sprint("commit ", round), func() {
 					c, err := s.Begin(ctx, "acme", box, use, 0)
 					if err != nil {
@@ -267,8 +269,8 @@ func TestCommitMemory(t *testing.T) {
 }
 
 // TestManifestMemoryIsShared checks that calls wait for memory, but not for
-// those of another tenant. A call that exceeds the bound by itself is admitted
-// alone.
+// memory that another tenant holds. A call that exceeds the limit by itself is
+// admitted when no other call holds memory.
 func TestManifestMemoryIsShared(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -333,7 +335,7 @@ func TestManifestMemoryIsShared(t *testing.T) {
 	if _, err := unpack(ctx, s, "acme", uses["acme"]); err != nil {
 		t.Errorf("larger than the bound: %v", err)
 	}
-	// Two commits that wait for each other end.
+	// If two commits wait for each other, the wait ends with an error.
 	workspace.SetMaxMemoryWait(t, 20*time.Millisecond)
 	s.SetMemory(4<<20, 4<<20)
 	failed := make(chan error, 2)
@@ -365,8 +367,8 @@ func TestManifestMemoryIsShared(t *testing.T) {
 	}
 }
 
-// TestNamesAreLimited checks that a guest cannot make the server hold names
-// without a limit, inside and outside /workspace.
+// TestNamesAreLimited checks that the server limits the memory for a guest's
+// file names, both inside and outside /workspace.
 func TestNamesAreLimited(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {

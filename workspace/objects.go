@@ -1,16 +1,15 @@
 // Package workspace stores directories that outlive sandboxes. A workspace is a
-// sequence of versions. Each version is an immutable manifest of names over
-// contents. A tenant's contents are deduplicated, regardless of their names and
-// number of uses.
+// sequence of versions. Each version is an immutable manifest that maps names
+// to contents. Contents are deduplicated per tenant.
 //
 // The package stores all data as Objects: in a directory (Dir) or a bucket
 // (S3). It does not trust stored data: it validates a manifest before it uses
 // the names in it, and verifies a content while it reads it.
 //
 // A commit writes contents, then the manifest, then the record of the version.
-// It creates the record only if no record with that number exists. So a version
-// exists or does not, and two versions never have the same number. Only the
-// names of workspaces are modified otherwise. A sweep removes unreferenced
+// It creates the record only if no record with that number exists. Versions are
+// therefore atomic, and two versions never have the same number. The only
+// mutable objects are the names of workspaces. A sweep removes unreferenced
 // objects.
 package workspace
 
@@ -25,7 +24,7 @@ import (
 // letters, digits and "=-", separated by slashes. The methods are safe for
 // concurrent use.
 type Objects interface {
-	// Kind is the storage that a workspace reports: "local" or "s3".
+	// Kind returns the storage kind that a workspace reports: "local" or "s3".
 	Kind() string
 	ObjectReader
 	ObjectWriter
@@ -46,32 +45,32 @@ type ObjectReader interface {
 type ObjectWriter interface {
 	// Put writes an object atomically.
 	Put(ctx context.Context, key string, data []byte) error
-	// Stage starts to write an object that is too large for memory and whose key
-	// is not known yet.
+	// Stage starts to write an object that is too large for memory, and whose
+	// key is not yet known.
 	Stage(ctx context.Context) (Stage, error)
 	// Create writes an object atomically if none exists; otherwise it returns
-	// ErrTaken. When it returns, the object and all earlier writes survive a power
-	// cut.
+	// ErrTaken. When it returns, the object and all earlier writes are durable.
 	Create(ctx context.Context, key string, data []byte) error
-	// Delete deletes an object. It succeeds if there is none.
+	// Delete deletes an object. It succeeds if the object does not exist.
 	Delete(ctx context.Context, key string) error
-	// RemoveAbandoned removes what interrupted writes of objects below a prefix
-	// have left that List does not show, and returns the number. The caller holds
-	// these objects alone.
+	// RemoveAbandoned removes the remains of interrupted writes below a prefix,
+	// which List does not include, and returns their number. The caller must have
+	// an exclusive hold on these objects.
 	RemoveAbandoned(ctx context.Context, prefix string) (int, error)
-	// Hold protects unreferenced objects below a key from the sweep until
-	// release is called. If alone is set, the hold is exclusive for that key.
-	// Other keys are independent. It stops waiting when ctx ends. A caller that
-	// waits to be alone delays others for at most sweepPrecedence.
-	Hold(ctx context.Context, key string, alone bool) (release func(), err error)
+	// Hold protects unreferenced objects below a key from the sweep until release
+	// is called. If exclusive is set, no other caller can hold the same key.
+	// Holds on different keys are independent. Hold stops waiting when ctx ends.
+	// A caller that waits for an exclusive hold delays others for at most
+	// sweepPrecedence.
+	Hold(ctx context.Context, key string, exclusive bool) (release func(), err error)
 }
 
-// Stage is an object that is being written. The caller ends it with Publish or
-// Abort.
+// Stage is an object that is being written. The caller must end the stage with
+// Publish or Abort.
 type Stage interface {
 	io.Writer
 	// Publish stores the object under its key, which is the digest of its content.
-	// It may keep an object that is there only if that one is known to be complete.
+	// It may keep an existing object only if that object is known to be complete.
 	Publish(ctx context.Context, key string) error
 	// Abort discards the object. After Publish it does nothing.
 	Abort()
@@ -83,8 +82,9 @@ var (
 	ErrTaken   = errors.New("the object is there already")
 )
 
-// errBroken means that stored data exists but was modified. Every other error
-// means that the store does not respond and may recover.
+// errBroken means that stored data exists but was modified. All errors other
+// than errBroken and ErrMissing mean that the store does not respond, and may
+// be temporary.
 var errBroken = errors.New("it is not what was written")
 
 // isDataLoss reports whether an error means that stored data is lost.

@@ -85,8 +85,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestObjectsStage checks that a large object is not held in memory, and exists
-// only once it is complete.
+// TestObjectsStage checks that a large object is not kept in memory, and that
+// it does not exist before it is complete.
 func TestObjectsStage(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
@@ -144,9 +144,9 @@ func TestObjectsCreateOnce(t *testing.T) {
 	})
 }
 
-// TestObjectsConfine checks that keys cannot escape from the store (FS-07,
+// TestObjectKeysCannotEscape checks that keys cannot escape from the store (FS-07,
 // FS-08).
-func TestObjectsConfine(t *testing.T) {
+func TestObjectKeysCannotEscape(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		for _, key := range []string{
@@ -198,17 +198,17 @@ func TestSweepExcludesHolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone := make(chan func())
+		exclusive := make(chan func())
 		go func() {
 			release, err := o.Hold(t.Context(), "t/a", true)
 			if err != nil {
 				t.Error(err)
 			}
-			alone <- release
+			exclusive <- release
 		}()
 		one()
 		select {
-		case <-alone:
+		case <-exclusive:
 			t.Fatal("somebody is alone beside another")
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -229,7 +229,7 @@ func TestSweepExcludesHolders(t *testing.T) {
 			t.Error("a tenant waits for another's sweep")
 		}
 		two()
-		(<-alone)()
+		(<-exclusive)()
 	})
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// unreadableObjects is Objects of which some keys cannot be read, either not at
-// all or only in part.
+// unreadableObjects wraps Objects. Some keys cannot be read, or only in part.
 type unreadableObjects struct {
 	workspace.Objects
 	failMidway bool

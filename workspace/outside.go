@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// AddOutside adds a node from outside /workspace, by its path relative to the
-// root: a captured file or link, or a parent directory of one.
+// AddOutside adds a node from outside /workspace: a captured file or link, or
+// a parent directory. The node's path is relative to the root.
 func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) error {
 	at := "/" + n.Path
 	switch {
@@ -68,8 +68,8 @@ func (m manifest) directories() int {
 	return n
 }
 
-// captured lists the captured files. It keeps only the directories that lead to
-// them: it removes empty ones and adds missing ones.
+// captured lists the captured files. It normalizes the directories in
+// c.outside: it removes empty directories and adds missing parents.
 func (c *Capture) captured() []brig.WorkspaceFile {
 	needed := manifest{}
 	for p, e := range c.outside {
@@ -88,15 +88,15 @@ func (c *Capture) captured() []brig.WorkspaceFile {
 	if c.outside != nil {
 		c.outside = needed
 	}
-	told := manifest{}
+	displayed := manifest{}
 	for p, e := range needed {
-		told[Printable("/"+p)] = e
+		displayed[Printable("/"+p)] = e
 	}
-	return listed(told)
+	return listed(displayed)
 }
 
-// listed converts files and links to the API's form. The manifest's keys are
-// the paths that callers see.
+// listed converts files and links to the API's type. The manifest's keys are
+// the paths shown to callers.
 func listed(m manifest) []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, p := range m.paths() {
@@ -107,7 +107,8 @@ func listed(m manifest) []brig.WorkspaceFile {
 	return out
 }
 
-// listedFile returns an entry in the API's form, by the path that callers see.
+// listedFile converts an entry to the API's type. p is the path shown to
+// callers.
 func listedFile(p string, e *entry) brig.WorkspaceFile {
 	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)}
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestReserveAndRelease checks that a capture reserves every content without a
-// version, and that a release frees exactly those without another capture.
+// TestReserveAndRelease checks that a capture reserves every content that no
+// version references, and that a release frees exactly the contents that no
+// other capture holds.
 func TestReserveAndRelease(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")
@@ -43,7 +44,8 @@ func TestReserveAndRelease(t *testing.T) {
 	if len(l.reserved) != 1 || l.reservedBytes != 5 {
 		t.Errorf("when no connection holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
-	// A content that another capture holds does not keep the others reserved.
+	// A content that another capture holds does not prevent the release of the
+	// others.
 	if err := one.reserve(t.Context(), map[string]int64{"more": 5, "d1": 10, "d3": 10, "d5": 10}); err != nil {
 		t.Fatal(err)
 	}

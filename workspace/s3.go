@@ -32,27 +32,28 @@ type S3Options struct {
 	Bucket, Prefix string
 	// AccessKey and SecretKey are the operator's credentials.
 	AccessKey, SecretKey string
-	// Staging is a directory for files that are being uploaded; OpenS3 creates it. It needs room
-	// for serverStaged. Default: the system's directory for temporary files, which may be in
-	// memory.
+	// Staging is a directory for files that are being uploaded; OpenS3 creates it. It needs
+	// space for serverStaged bytes. The default is the system's directory for temporary files,
+	// which may be a tmpfs.
 	Staging string
-	// Transport makes the requests. The default refuses to connect to the
-	// metadata addresses of clouds.
+	// Transport sends the requests. The default does not connect to cloud
+	// metadata addresses.
 	Transport http.RoundTripper
 }
 
-// Limits of a response that is not an object. A page of a list has a thousand
-// keys, each in a dozen elements. Elements are limited because a decoded empty
-// element takes a hundred times its encoded size in memory.
+// Limits of a response that is not an object. A page of a list contains up to
+// 1,000 keys, each with about a dozen elements. The number of elements is
+// limited because a decoded empty element takes a hundred times its encoded
+// size in memory.
 const (
 	maxListing  = 16 << 20 // bytes
-	maxElements = 50_000   // tags, of which an element has at most two
+	maxElements = 50_000   // XML tags; an element has at most two
 )
 
 // errElements means that a response has too many elements.
 var errElements = errors.New("the answer has too many elements")
 
-// elements fails after more than left tags.
+// elements is a reader that fails after left tags.
 type elements struct {
 	io.Reader
 	io.Closer
@@ -89,7 +90,7 @@ func (o *S3Options) transport() (http.RoundTripper, error) {
 		return nil, err
 	}
 	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	return boundedTransport{outbound.NewTransport(base, d, brig.JudgeConfigured)}, nil
+	return boundedTransport{outbound.NewTransport(base, d, brig.CheckConfiguredAddr)}, nil
 }
 
 // S3 stores objects in a bucket.
@@ -132,17 +133,20 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 	return &S3{o: o, client: client}, nil
 }
 
-// errUnconditional means that the server overwrites objects that it must not.
+// errUnconditional means that the server ignores the condition of a
+// conditional write.
 var errUnconditional = errors.New("the S3 server ignores If-None-Match: two commits could create the same version, and one would be lost")
 
-// CheckConditional returns an error if the server ignores If-None-Match, by
-// which a commit creates the record of its version. It creates an object twice.
+// CheckConditional returns an error if the server ignores If-None-Match, which
+// commits use to create the record of a version. It checks this by creating an
+// object twice.
 func (s *S3) CheckConditional(ctx context.Context) error {
 	key := "probe/" + strings.ToLower(rand.Text())
 	defer func() {
 		_ = s.Delete(context.WithoutCancel(ctx), key)
 	}()
-	// ErrTaken: the client has repeated a request without a response.
+	// Ignore ErrTaken: the client may have repeated a request whose response
+	// was lost.
 	if err := s.Create(ctx, key, []byte("first")); err != nil && !errors.Is(err, ErrTaken) {
 		return err
 	}
@@ -165,8 +169,8 @@ func (s *S3) key(key string) (string, error) { return s.o.Prefix + key, checkKey
 
 // status returns the HTTP status of a failed request, or 0.
 func status(err error) int {
-	if told, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return told.StatusCode
+	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return resp.StatusCode
 	}
 	return 0
 }
@@ -210,12 +214,12 @@ func (s *S3) Stage(context.Context) (Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // the open descriptor suffices, and the kernel frees the file when it is closed
+	os.Remove(f.Name()) // the open descriptor suffices, and the kernel frees the file on close
 	return &s3Stage{sparse.File{File: f}, s}, nil
 }
 
-// Publish implements Stage. It does not upload a content that is there, since a
-// bucket has complete objects only.
+// Publish implements Stage. It does not upload a content that already exists,
+// because objects in a bucket are always complete.
 func (g *s3Stage) Publish(ctx context.Context, key string) error {
 	var size int64
 	err := g.Fill()
@@ -298,7 +302,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 }
 
 // RemoveAbandoned implements Objects. It removes the parts of incomplete uploads,
-// which take space and are not listed.
+// which use space but are not listed.
 func (s *S3) RemoveAbandoned(ctx context.Context, prefix string) (n int, err error) {
 	whole, err := s.key(prefix)
 	if err != nil {
@@ -323,9 +327,9 @@ func (s *S3) RemoveAbandoned(ctx context.Context, prefix string) (n int, err err
 
 // Hold implements Objects. It only excludes callers in this process, because a
 // prefix belongs to one server.
-func (s *S3) Hold(ctx context.Context, key string, alone bool) (func(), error) {
+func (s *S3) Hold(ctx context.Context, key string, exclusive bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	return s.holds.take(ctx, key, alone)
+	return s.holds.take(ctx, key, exclusive)
 }

@@ -19,9 +19,9 @@ func TestS3Address(t *testing.T) {
 	}
 }
 
-// TestS3EndlessList checks that the client stops reading a list without an end.
-// The control is the list's first page, which it reads: it has keys.
-func TestS3EndlessList(t *testing.T) {
+// TestS3EndlessListIsAborted checks that the client stops reading an endless list. As a
+// control, the client must have read at least a part of the list.
+func TestS3EndlessListIsAborted(t *testing.T) {
 	var sent atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {

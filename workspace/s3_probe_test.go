@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestUnconditionalS3IsRejected checks that a server that overwrites objects
-// despite If-None-Match is recognized. The control is a server that does not.
-func TestUnconditionalS3IsRejected(t *testing.T) {
+// TestCheckConditionalRejectsUnconditionalS3 checks that CheckConditional rejects a server
+// that ignores If-None-Match. The control is a server that supports it.
+func TestCheckConditionalRejectsUnconditionalS3(t *testing.T) {
 	removed := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

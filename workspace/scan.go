@@ -15,12 +15,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxLine bounds the line of one entry: a path and a target of maxPath bytes,
-// each of which may take six bytes in JSON.
+// maxLine is the maximum length of the line of one entry: a path and a target
+// of maxPath bytes, with up to six bytes of JSON per byte.
 const maxLine = 64 << 10
 
 // scanEntries decodes the entries of an untrusted manifest one after the other,
-// and passes each to f. It holds one line in memory.
+// and passes each to f. It keeps only one line in memory.
 func scanEntries(r io.Reader, f func(*entry) error) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
@@ -45,7 +45,8 @@ func scanEntries(r io.Reader, f func(*entry) error) error {
 	}
 }
 
-// entryType returns the constant of a known type, so that entries share it.
+// entryType returns the constant for a known type, so that entries share its
+// memory.
 func entryType(s string) brig.EntryType {
 	for _, t := range []brig.EntryType{brig.RegularFile, brig.Directory, brig.Symlink} {
 		if s == string(t) {
@@ -55,14 +56,14 @@ func entryType(s string) brig.EntryType {
 	return brig.EntryType(s)
 }
 
-// hashingReader is a reader of a manifest. It computes the digest, and fails if the
-// manifest or one of its lines is too long.
+// hashingReader reads a manifest and computes its digest. It fails if the manifest
+// or one of its lines is too long.
 type hashingReader struct {
 	r    io.Reader
 	hash hash.Hash
 	size int64
 	line int   // bytes since the last line break
-	err  error // any but io.EOF
+	err  error // any error except io.EOF
 }
 
 // Read implements io.Reader.
@@ -90,10 +91,10 @@ func (h *hashingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// scan passes the entries of a stored manifest to f, in their stored order. It
-// returns the stored size. Only when it returns no error, the entries are those
-// that a commit has written; each one is valid before that, but need not be in a
-// directory.
+// scan passes the entries of a stored manifest to f, in their stored order, and
+// returns the stored size. Each entry that f receives is valid by itself, but
+// its parent may not be a directory. The entries are those that a commit has
+// written only if scan returns no error.
 func (s *Store) scan(ctx context.Context, tenant, digest string, f func(*entry) error) (int64, error) {
 	r, err := s.o.Get(ctx, blobKey(tenant, digest))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestTenantsLeaveSharedBytes has two tenants use all of a shared budget that
-// they can. The commits of another tenant do not wait for them.
+// TestTenantsLeaveSharedBytes lets two tenants use as much of a shared budget
+// as they can. The commits of a third tenant must not wait for them.
 func TestTenantsLeaveSharedBytes(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -39,7 +39,7 @@ func TestTenantsLeaveSharedBytes(t *testing.T) {
 	file := func(declared int64) brig.Node {
 		return brig.Node{Path: "f", Type: brig.RegularFile, Mode: 0o644, Size: declared}
 	}
-	// stage begins to stage a file and stops in its middle.
+	// stage begins to stage a file and stops in the middle of it.
 	stage := func(c *workspace.Capture, declared int64, content string) {
 		t.Helper()
 		r, w := io.Pipe()
@@ -68,7 +68,7 @@ func TestTenantsLeaveSharedBytes(t *testing.T) {
 	if err := add(begin("beside-sparse", 0)); err != nil {
 		t.Errorf("two tenants declare large files and send zeros: %v", err)
 	}
-	// A tenant reserves no more than it may store.
+	// A tenant reserves at most as many bytes as it may store.
 	small := begin("small", 0)
 	small.SetQuota(2 * part)
 	stage(small, 1<<40, strings.Repeat("x", part))
@@ -90,8 +90,8 @@ func TestTenantsLeaveSharedBytes(t *testing.T) {
 	}
 }
 
-// TestNamesLeaveSharedMemory has two tenants use all the memory for manifests
-// that they can. The commit of another tenant does not wait for them.
+// TestNamesLeaveSharedMemory lets two tenants use as much memory for manifests
+// as they can. The commit of a third tenant must not wait for them.
 func TestNamesLeaveSharedMemory(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -100,7 +100,7 @@ func TestNamesLeaveSharedMemory(t *testing.T) {
 	workspace.SetMaxMemoryWait(t, 20*time.Millisecond)
 	ctx, s := t.Context(), workspace.New(o, nil)
 	s.SetMemory(4<<20, 8<<20)
-	for _, tenant := range []string{"acme", "rival"} { // what exceeds a bound alone is admitted
+	for _, tenant := range []string{"acme", "rival"} { // a first commit is admitted even if it exceeds a limit
 		end, err := s.TakeMemory(ctx, tenant, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -135,9 +135,9 @@ func TestNamesLeaveSharedMemory(t *testing.T) {
 	}
 }
 
-// TestLargeWaiterHasItsTurn checks that callers that need little do not take the
-// memory again and again for which a large one waits.
-func TestLargeWaiterHasItsTurn(t *testing.T) {
+// TestLargeWaiterIsNotStarved checks that a stream of small callers cannot starve
+// a caller that waits for a large amount of memory.
+func TestLargeWaiterIsNotStarved(t *testing.T) {
 	s := workspace.New(nil, nil)
 	workspace.SetMaxOvertake(t, 20*time.Millisecond)
 	s.SetMemory(1000, 1000)
@@ -147,7 +147,7 @@ func TestLargeWaiterHasItsTurn(t *testing.T) {
 	var work sync.WaitGroup
 	begun := make(chan struct{}, 5)
 	for i := range cap(begun) {
-		work.Go(func() { // at any time some of them hold memory
+		work.Go(func() { // at any time, some of these callers hold memory
 			for n := 0; small.Err() == nil; n++ {
 				if end, err := s.TakeMemory(small, []string{"acme", "rival"}[i%2], 100); err == nil {
 					if n == 0 {

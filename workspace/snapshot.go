@@ -16,7 +16,8 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Snapshot is one version of a workspace, or the empty one before the first.
+// Snapshot is one version of a workspace, or the empty version before the
+// first.
 type Snapshot struct {
 	// ID is the workspace's ID, and Number the version's number.
 	ID     string
@@ -25,7 +26,7 @@ type Snapshot struct {
 	files  manifest
 }
 
-// Record returns the record of the version, or nil for the empty one.
+// Record returns the record of the version, or nil for the empty version.
 func (s *Snapshot) Record() *brig.WorkspaceVersion {
 	if s.rec == nil {
 		return nil
@@ -83,8 +84,9 @@ func (s *Store) open(ctx context.Context, u *memoryUse, name, id string, number 
 	return snap, nil
 }
 
-// damagedError returns the error for a version that was modified in the store.
-// If the store only fails to respond, it returns an Unavailable error.
+// damagedError returns the error for a version that could not be read. If the
+// version was not modified, but the store does not respond, it returns an
+// Unavailable error.
 func damagedError(name string, number int, err error) error {
 	if !isDataLoss(err) {
 		return unavailable(err)
@@ -122,8 +124,9 @@ func (s *Store) manifestSize(ctx context.Context, tenant, digest string) (int64,
 }
 
 // versionSize returns the stored size of a version's manifest: 0 for version 0.
-// Callers reserve the memory for all versions that they are going to open, before
-// they open one. Later, they could wait for each other.
+// Before callers open a version, they reserve the memory for all versions that
+// they need. Otherwise two callers that each hold one version could wait for each
+// other.
 func (s *Store) versionSize(ctx context.Context, tenant, name, id string, number int) (int64, error) {
 	if number == 0 {
 		return 0, nil
@@ -139,8 +142,8 @@ func (s *Store) versionSize(ctx context.Context, tenant, name, id string, number
 	return size, nil
 }
 
-// verify scans a version without keeping it in memory. It passes the entries in
-// their order to f.
+// verify scans a version without keeping it in memory. It passes the entries to
+// f in order.
 func (s *Store) verify(ctx context.Context, tenant, name, id string, r *record, f func(*entry)) error {
 	sum := newTreeDigest()
 	_, err := s.scan(ctx, tenant, r.Manifest, func(e *entry) error {
@@ -157,8 +160,8 @@ func (s *Store) verify(ctx context.Context, tenant, name, id string, r *record, 
 	return nil
 }
 
-// Unpacking is a version that is going to be unpacked. Its objects are held, and
-// the memory for its manifest is available.
+// Unpacking is a version that is about to be unpacked. Its objects are held, and
+// the memory for its manifest is reserved.
 type Unpacking struct {
 	s       *Store
 	use     brig.WorkspaceUse
@@ -166,8 +169,8 @@ type Unpacking struct {
 	memory  *memoryUse
 }
 
-// BeginUnpack waits for a sweep that is in progress and for memory, so that
-// Unpack does not. The caller calls Close.
+// BeginUnpack waits for a sweep in progress and for memory, so that Unpack
+// does not have to wait. The caller must call Close.
 func (s *Store) BeginUnpack(ctx context.Context, tenant string, use brig.WorkspaceUse) (*Unpacking, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
@@ -189,14 +192,14 @@ func (u *Unpacking) reserve(ctx context.Context, tenant string) error {
 	return unavailable(u.memory.reserve(ctx, decodedMemory(size)))
 }
 
-// Close ends the use of the version.
+// Close releases the version's objects and memory.
 func (u *Unpacking) Close() {
 	u.memory.release()
 	u.release()
 }
 
 // Unpack passes all nodes of the version to put, parents first. The readers
-// verify the contents: put gets an error at the end of a modified content.
+// verify the contents: put receives an error at the end of a modified content.
 func (u *Unpacking) Unpack(ctx context.Context, put func(brig.Node, io.Reader) error) error {
 	s, tenant, use := u.s, u.memory.tenant, u.use
 	snap, err := s.open(ctx, u.memory, use.Name, use.ID, use.Version)
@@ -237,7 +240,8 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 	return err
 }
 
-// verifyingReader is a reader that fails if a content was modified.
+// verifyingReader is a reader that returns an error at the end of a content
+// that was modified.
 type verifyingReader struct {
 	r         io.Reader
 	remaining int64
@@ -305,9 +309,9 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	return toChanges(list, len(list)), nil
 }
 
-// Restore creates a new version with the content of an old one. It returns the
-// newest version if that one has the same content. All versions of the tenant
-// together may use quota bytes; 0 means no limit.
+// Restore creates a new version with the content of an old one. If the newest
+// version already has the same content, Restore returns the newest version.
+// All versions of the tenant together may use quota bytes; 0 means no limit.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int, quota int64) (*brig.WorkspaceVersion, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
@@ -360,18 +364,18 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 // MaxVersions is the number of versions of a workspace that are kept.
 const MaxVersions = 10_000
 
-// maxVersions is MaxVersions, except in tests. The oldest versions are removed when
-// there are trimBatch more, so that few commits have that work.
+// maxVersions is MaxVersions, except in tests. The oldest versions are removed in
+// batches of trimBatch, so that few commits have to remove any.
 var (
 	maxVersions = MaxVersions
 	trimBatch   = 500
 )
 
 // trim removes the oldest versions of a workspace beyond MaxVersions, after every
-// trimBatch-th version has been added. It removes at most two batches, if an earlier
-// version of Brig has left more. A later trim tries again what fails. The contents
-// of removed versions stay until the next sweep: a sweep reads all versions, so it
-// does not follow each trim.
+// trimBatch-th version. It removes at most two batches, even if an earlier version
+// of Brig has left more. A later trim retries failed removals. The contents of
+// removed versions remain until the next sweep, because a sweep reads all versions
+// and is too expensive after each trim.
 func (s *Store) trim(ctx context.Context, tenant, id string, newest int) {
 	if newest <= maxVersions || newest%trimBatch != 0 {
 		return
@@ -388,7 +392,7 @@ func (s *Store) trim(ctx context.Context, tenant, id string, newest int) {
 	s.ledger(tenant).markTrimmed()
 }
 
-// newRecord returns the record of a version that is going to be created.
+// newRecord returns a record for a new version.
 func newRecord() *record { return &record{Mark: rand.Text()} }
 
 // append writes the record of a version, unless a record with its number

@@ -15,8 +15,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestS3StagesSparsely checks that large files wait for their upload in the
-// configured directory, and that holes take no space there and are uploaded.
+// TestS3StagesSparsely checks that large files are staged in the configured
+// directory before their upload. Holes use no space there, but are part of the
+// upload.
 func TestS3StagesSparsely(t *testing.T) {
 	g := startGateway(t)
 	g.o.Staging = filepath.Join(t.TempDir(), "new", "staging")
@@ -57,8 +58,8 @@ func TestS3StagesSparsely(t *testing.T) {
 }
 
 // TestStagedBytesAreBounded checks that commits with large files wait for each
-// other, but not for those of another tenant. The size declared by a sandbox is
-// not trusted.
+// other, but not for commits of another tenant. The size declared by a sandbox
+// is not trusted.
 func TestStagedBytesAreBounded(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -91,7 +92,7 @@ func TestStagedBytesAreBounded(t *testing.T) {
 	rest, w := io.Pipe()
 	added := make(chan error, 1)
 	go func() { added <- one.Add(ctx, file(size), io.MultiReader(strings.NewReader(content), rest)) }()
-	if _, err := w.Write([]byte("y")); err != nil { // the first part is staged now
+	if _, err := w.Write([]byte("y")); err != nil { // now the first part is staged
 		t.Fatal(err)
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)

@@ -21,22 +21,22 @@ import (
 
 // Store stores workspaces in Objects.
 type Store struct {
-	// MaxWorkspaces is the maximum number of workspaces of a tenant. It is
-	// needed because an empty workspace uses no quota. New sets it to 10,000.
-	// Create checks it before it writes, so callers must serialize the creation
-	// of workspaces.
+	// MaxWorkspaces is the maximum number of workspaces of a tenant. The limit
+	// is needed because an empty workspace does not count against the quota.
+	// New sets it to 10,000. Create checks the limit before it writes, so
+	// callers must serialize the creation of workspaces.
 	MaxWorkspaces int
 
 	o       Objects
 	now     func() time.Time
 	memory  *memory
-	ledgers sync.Map // *ledger by tenant
-	// declared are the sizes of staged files, by tenant, and staged are the bytes
-	// that they take.
+	ledgers sync.Map // maps tenants to *ledger
+	// declared limits the declared sizes of staged files, and staged limits the
+	// bytes that these files use.
 	declared, staged *memory
 }
 
-// New returns a store. The clock may be nil.
+// New returns a store. If now is nil, the store uses the system clock.
 func New(o Objects, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
@@ -45,8 +45,8 @@ func New(o Objects, now func() time.Time) *Store {
 		declared: newMemory(tenantStaged, math.MaxInt64), staged: newMemory(tenantStaged, serverStaged)}
 }
 
-// hold keeps all objects of a tenant until release is called: no sweep removes
-// any. It waits for a sweep that is in progress, until ctx ends.
+// hold protects all objects of a tenant from sweeps until release is called.
+// It waits for a sweep in progress, until ctx ends.
 func (s *Store) hold(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = s.o.Hold(ctx, tenantKey(tenant), false)
 	return release, unavailable(err)
@@ -79,9 +79,10 @@ type nameRecord struct {
 // record is the stored state of a version.
 type record struct {
 	brig.WorkspaceVersion
-	Manifest string // the digest under which it is stored
+	Manifest string // the digest of the stored manifest
 	// Own is the manifest of the sandbox's own files if the version also has
-	// changes of other sandboxes. The sandbox's next commit is compared with it.
+	// changes of other sandboxes. The sandbox's next commit is compared with
+	// this manifest.
 	Own string `json:",omitempty"`
 	// Outside is the manifest of the files captured outside /workspace, by
 	// paths relative to the root.
@@ -96,12 +97,13 @@ func (r *record) manifests() []string {
 	return slices.DeleteFunc([]string{r.Manifest, r.Own, r.Outside}, func(d string) bool { return d == "" })
 }
 
-// valid reports whether all digests in the record are well-formed.
+// valid reports whether all digests in the record are valid.
 func (r *record) valid() bool {
 	return !slices.ContainsFunc(r.manifests(), func(d string) bool { return !isDigest(d) })
 }
 
-// maxRecord limits the bytes that are read of a name or a version.
+// maxRecord is the maximum size of the record of a name or a version, in
+// bytes.
 const maxRecord = 64 << 10
 
 func (s *Store) readJSON(ctx context.Context, key string, v any) error {
@@ -116,12 +118,12 @@ func (s *Store) readJSON(ctx context.Context, key string, v any) error {
 }
 
 // create creates an object with unique content. An S3 client repeats a request
-// when it gets no response, and may then find the object that it has created
-// itself.
+// without a response, and may then find the object that its first attempt has
+// created.
 func (s *Store) create(ctx context.Context, key string, data []byte) error {
 	err := s.o.Create(ctx, key, data)
 	if errors.Is(err, ErrTaken) {
-		if there, lost := readAll(ctx, s.o, key, maxRecord); lost == nil && bytes.Equal(there, data) {
+		if stored, readErr := readAll(ctx, s.o, key, maxRecord); readErr == nil && bytes.Equal(stored, data) {
 			return nil
 		}
 	}
@@ -130,7 +132,7 @@ func (s *Store) create(ctx context.Context, key string, data []byte) error {
 
 // unavailable returns the error that callers see when the store fails.
 func unavailable(err error) error {
-	if _, told := errors.AsType[*brig.Error](err); told || err == nil || errors.Is(err, context.Canceled) {
+	if _, classified := errors.AsType[*brig.Error](err); classified || err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return brig.Errorf(brig.Unavailable, "the store of workspaces is not consistent").
@@ -162,7 +164,7 @@ func (s *Store) find(ctx context.Context, tenant, name string) (*nameRecord, err
 
 func validID(id string) bool { return len(id) > 8 && brig.ValidName(id) }
 
-// Create makes an empty workspace.
+// Create creates an empty workspace.
 func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspace, error) {
 	if !brig.ValidName(name) {
 		return nil, brig.InvalidField("name", "%q is not a name", Printable(name[:min(len(name), 80)])).
@@ -204,8 +206,9 @@ func (s *Store) checkCount(ctx context.Context, tenant string) error {
 	return err
 }
 
-// List returns a tenant's workspaces by name. One whose newest version is
-// damaged has no Head, and one whose name is damaged has no ID, too.
+// List returns a tenant's workspaces, sorted by name. If the newest version of
+// a workspace is damaged, its Head is nil. If the record of its name is
+// damaged, its ID is also empty.
 func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {

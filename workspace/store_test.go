@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestStore runs through the life cycle of a workspace, on each implementation
-// of Objects.
+// TestStore tests the life cycle of a workspace on each implementation of
+// Objects.
 func TestStore(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -42,8 +42,8 @@ func TestStore(t *testing.T) {
 		if c.Changes[1].Path != `bad\xff\x01name` {
 			t.Errorf("a name that is no text is told as %q", c.Changes[1].Path)
 		}
-		again := workspace.New(o.reopen(), nil)
-		if got, err := unpack(ctx, again, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
+		reopened := workspace.New(o.reopen(), nil)
+		if got, err := unpack(ctx, reopened, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
 			t.Errorf("version 1 is %.200v, %v", got, err)
 		}
 		two := tree{"a": "changed", "d/": "", "d/b": one["d/b"], "link": "-> a", "bad\xff\x01name": "3", "empty": ""}
@@ -190,8 +190,8 @@ func TestStoreMerge(t *testing.T) {
 	})
 }
 
-// dyingObjects is Objects of a server that dies: after a number of writes, all later
-// ones fail.
+// dyingObjects simulates a server that dies: after a given number of writes, all
+// further writes fail.
 type dyingObjects struct {
 	workspace.Objects
 	mu   sync.Mutex
@@ -224,7 +224,7 @@ func (d *dyingObjects) Create(ctx context.Context, key string, data []byte) erro
 }
 
 // TestStoreCrashAtEveryWrite checks that a crash after any write of a commit leaves
-// the old or the new version, and garbage that a sweep removes.
+// either the old or the new version, and only garbage that a sweep removes.
 func TestStoreCrashAtEveryWrite(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -262,10 +262,10 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-// TestCommitAfterLostVersion checks a server that dies right after a commit,
-// before it stores the new version in the sandbox's record. The record then
-// names the old version, but the sandbox's next commit is still compared with
-// its last commit.
+// TestCommitAfterLostVersion simulates a server that dies right after a
+// commit, before it stores the new version in the sandbox's record. The record
+// then contains the old version, but the sandbox's next commit is still
+// compared with its last commit.
 func TestCommitAfterLostVersion(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -310,8 +310,8 @@ func TestCommitAfterLostVersion(t *testing.T) {
 	})
 }
 
-// TestSkippedPathsAreCheap checks that a skipped path does not cost a scan of the whole
-// version, because a sandbox can have any number of such paths.
+// TestSkippedPathsAreCheap checks that a skipped path does not cause a scan of the
+// whole version, because a sandbox can have any number of skipped paths.
 func TestSkippedPathsAreCheap(t *testing.T) {
 	ctx := t.Context()
 	o, err := workspace.OpenDir(t.TempDir())

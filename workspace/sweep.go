@@ -11,9 +11,9 @@ import (
 )
 
 // Sweep removes the unreferenced objects of a tenant: versions of removed
-// workspaces, and contents that no version names. It waits for exclusive access
-// and returns the number of removed objects. If a version cannot be read, it
-// removes no contents, because those that the version names are unknown.
+// workspaces, and contents that no version references. It waits for exclusive
+// access and returns the number of removed objects. If a version cannot be
+// read, Sweep removes no contents, because the version may reference them.
 func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	release, err := s.o.Hold(ctx, tenantKey(tenant), true)
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	return n + abandoned, errors.Join(err, lost)
 }
 
-// Tenants lists the tenants that have objects, among them those that were
-// removed and not swept.
+// Tenants lists the tenants that have objects, including tenants that were
+// removed but not swept.
 func (s *Store) Tenants(ctx context.Context) ([]string, error) {
 	found := map[string]bool{}
 	err := s.o.List(ctx, "t/", func(key string) error {
@@ -70,12 +70,12 @@ func (s *Store) Tenants(ctx context.Context) ([]string, error) {
 // workspaces.
 func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) (int, error) {
 	needed := map[string]bool{}
-	var gone []string
+	var unreferenced []string
 	var unreadable error
 	versions := tenantKey(tenant) + "/versions/"
 	err := s.o.List(ctx, versions, func(key string) error {
 		if id, _, _ := strings.Cut(strings.TrimPrefix(key, versions), "/"); !live[id] {
-			gone = append(gone, key)
+			unreferenced = append(unreferenced, key)
 		} else if unreadable == nil {
 			unreadable = s.markReferenced(ctx, tenant, key, needed)
 		}
@@ -87,18 +87,18 @@ func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) 
 	if err = unreadable; err == nil {
 		err = s.o.List(ctx, tenantKey(tenant)+"/blobs/", func(key string) error {
 			if !needed[path.Base(key)] {
-				gone = append(gone, key)
+				unreferenced = append(unreferenced, key)
 			}
 			return nil
 		})
 	}
-	for _, key := range gone {
+	for _, key := range unreferenced {
 		err = errors.Join(err, s.o.Delete(ctx, key))
 	}
-	return len(gone), err
+	return len(unreferenced), err
 }
 
-// markReferenced marks the objects that a version names.
+// markReferenced marks the objects that a version references.
 func (s *Store) markReferenced(ctx context.Context, tenant, key string, needed map[string]bool) error {
 	var r record
 	if err := s.readJSON(ctx, key, &r); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestTornContentIsReplaced simulates a power failure during a commit: the name
-// of a content is durable, and the content is not. A later commit of the same
-// content must store it again.
+// TestTornContentIsReplaced simulates a power failure during a commit, after
+// which the name of a content is durable but its bytes are not. A later commit
+// of the same content must store the bytes again.
 func TestTornContentIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	o, err := workspace.OpenDir(dir)
@@ -54,9 +54,9 @@ func TestTornContentIsReplaced(t *testing.T) {
 	}
 }
 
-// TestConcurrentPublishes has commits publish the same new content at once. A version
-// may name the first one as soon as it has its name, so each later one must be
-// durable before it takes that name.
+// TestConcurrentPublishes lets several commits publish the same new content
+// concurrently. A version may reference the first object immediately, so each later
+// object must be durable before it replaces the first.
 func TestConcurrentPublishes(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -97,8 +97,9 @@ func TestConcurrentPublishes(t *testing.T) {
 	}
 }
 
-// TestPutKeepsEqualObject checks that a content that is there is not replaced,
-// since a power failure could tear the new one, and versions name the old one.
+// TestPutKeepsEqualObject checks that Put does not replace an equal object. A
+// power failure could tear the new object, while versions already reference
+// the old one.
 func TestPutKeepsEqualObject(t *testing.T) {
 	dir := t.TempDir()
 	o, err := workspace.OpenDir(dir)

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestVersionsCountAgainstQuota restores two versions in turn. Each new version
-// takes a part of the quota, although its content exists, and a restore of
-// the newest version makes none.
+// TestVersionsCountAgainstQuota restores two versions alternately. Each new
+// version uses a part of the quota, although its content already exists. A
+// restore of the newest version creates no version.
 func TestVersionsCountAgainstQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
@@ -31,7 +31,7 @@ func TestVersionsCountAgainstQuota(t *testing.T) {
 		quota := wantStored(t, s, a) + 3*4096 + 100
 		made := 0
 		for i := range 6 {
-			old := 2 // another one than the newest
+			old := 2 // not the newest
 			if i < 3 {
 				old = 1 + i%2
 			}
@@ -52,12 +52,12 @@ func TestVersionsCountAgainstQuota(t *testing.T) {
 	})
 }
 
-// TestOldestVersionsAreRemoved checks that a workspace keeps its newest versions,
-// that older ones are removed some at a time, without a sweep for each, and that a
-// sweep removes what only they name.
+// TestOldestVersionsAreRemoved checks that a workspace keeps its newest versions.
+// Older versions are removed in batches, without a sweep after each, and a sweep
+// removes the contents that only they referenced.
 func TestOldestVersionsAreRemoved(t *testing.T) {
-	const most, batch = 5, 3
-	workspace.SetMaxVersions(t, most, batch)
+	const limit, batch = 5, 3
+	workspace.SetMaxVersions(t, limit, batch)
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +66,14 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Stored(ctx, "acme"); err != nil { // it is counted from now on
+	if _, err := s.Stored(ctx, "acme"); err != nil { // from now on, the ledger counts the versions
 		t.Fatal(err)
 	}
 	for i := range 8 {
 		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
-		want := []int{1, 2, 3, 4, 5, 5, 6, 7}[i] // the commits of versions 6 and 9 remove others
+		want := []int{1, 2, 3, 4, 5, 5, 6, 7}[i] // the commits of versions 6 and 9 remove old versions
 		if n := len(keys(t, o, "t/acme/versions/")); n != want {
 			t.Errorf("after %d commits there are %d versions, want %d", i+1, n, want)
 		}
@@ -85,7 +85,7 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	vs, err := s.Versions(ctx, "acme", "data")
-	if err != nil || len(vs) != most || vs[0].Number != 9 || vs[most-1].Number != 5 {
+	if err != nil || len(vs) != limit || vs[0].Number != 9 || vs[limit-1].Number != 5 {
 		t.Errorf("%+v, %v", vs, err)
 	}
 	if _, err := s.Restore(ctx, "acme", "ann", "data", 4, 0); brig.KindOf(err) != brig.NotFound || !strings.Contains(err.Error(), "no version 4") {
@@ -106,7 +106,7 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if _, err := s.Sweep(ctx, "acme"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(keys(t, o, "t/acme/blobs/")); n != 2*most { // version 9 names those of version 4
-		t.Errorf("%d contents and manifests are left of %d versions", n, most)
+	if n := len(keys(t, o, "t/acme/blobs/")); n != 2*limit { // version 9 shares the objects of version 4
+		t.Errorf("%d contents and manifests are left of %d versions", n, limit)
 	}
 }

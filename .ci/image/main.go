@@ -192,7 +192,7 @@ func folder(w *tar.Writer, name string, mode int64, made time.Time) error {
 	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode, ModTime: made})
 }
 
-// home adds the home of the user brig, whose data folder is below it.
+// home adds the home directory of the user brig, which contains the data folder.
 func home(w *tar.Writer, made time.Time) error {
 	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "home/brig/", Mode: 0o700, Uid: 65532, Gid: 65532, ModTime: made})
 }
@@ -205,7 +205,7 @@ func text(w *tar.Writer, name, body string, made time.Time) error {
 	return err
 }
 
-// file adds the file at the path from. It follows links.
+// file adds the file at the path from. Symbolic links are followed.
 func file(w *tar.Writer, from, as string, mode int64, made time.Time) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

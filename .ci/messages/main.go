@@ -64,11 +64,11 @@ type found struct {
 }
 
 var (
-	// fields are the fields of composite literals that have a text.
+	// fields lists the fields of composite literals that contain texts.
 	fields = []string{"Hint", "Message", "Short", "Long", "Meaning", "Causes", "Fixes", "Description", "Help"}
 	// flags matches the functions of pflag that define a flag.
 	flags = regexp.MustCompile(`^(String|Bool|Int|Int64|Float64|Duration|StringSlice|StringArray|Count)?VarP?F?$`)
-	// tags are the tags of struct fields that have a text.
+	// tags lists the struct tags that contain texts.
 	tags = []string{"doc", "jsonschema"}
 )
 
@@ -111,7 +111,7 @@ func texts(pkg string, n ast.Node) (all []found) {
 	return all
 }
 
-// callee returns the name of a called function, and that of its package or value.
+// callee returns the name of a called function, and the name of its package or value.
 func callee(e ast.Expr) (owner, name string) {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -125,7 +125,7 @@ func callee(e ast.Expr) (owner, name string) {
 	return "", ""
 }
 
-// literal returns the text of a string literal, or of a sum of those.
+// literal returns the text of a string literal, or of a concatenation of literals.
 func literal(e ast.Expr) []found {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// endToEnd runs the end-to-end tests on the mutants that have survived so far.
-// It builds one program with all survivors and runs every test. If tests fail,
-// it tries each mutant alone with those tests. It repeats this without the
-// killed mutants, until no test fails or no remaining mutant is killed alone.
+// endToEnd runs the end-to-end tests on the mutants that have survived so far. It builds one
+// program with all survivors and runs every test. If tests fail, it runs those tests with each
+// mutant alone. It repeats this without the killed mutants, until no test fails or no remaining
+// mutant is killed alone.
 func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 	before := map[mutants.Stage]mutants.Stage{mutants.Small: mutants.Packages, mutants.Full: mutants.Small}[stage]
 	for {
@@ -70,8 +70,8 @@ func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 	return out
 }
 
-// tryEach tries each mutant with the tests that failed with all of them, and
-// returns the number of killed mutants.
+// tryEach runs the tests that failed with all mutants for each mutant alone, and returns the number
+// of killed mutants.
 func (r *run) tryEach(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, failing []suite.Test) (killed int, err error) {
 	for _, m := range batch {
 		by, err := r.suite(ctx, stage, []*mutants.Mutant{m}, failing, true)
@@ -86,8 +86,8 @@ func (r *run) tryEach(ctx context.Context, stage mutants.Stage, batch []*mutants
 	return killed, nil
 }
 
-// suite builds the programs with some mutants, runs tests, and returns those
-// that failed: all of them, or only the first.
+// suite builds the programs with some mutants, runs tests, and returns the failed tests, or only
+// the first of them.
 func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mutant, tests []suite.Test, first bool) (failing []suite.Test, err error) {
 	dir, err := os.MkdirTemp("", "brig-mutant-")
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command mutants injects small faults into security-relevant code and reports
-// which tests detect them: the package's tests, make test, only make test-all,
-// or none. The Makefile calls it. It records the results in .ci/mutants.json,
-// and writes docs/mutants.md from that.
+// Command mutants injects small faults into security-relevant code and reports which tests detect
+// them: the package's tests, make test, only make test-all, or none. The Makefile calls it. It
+// records the results in .ci/mutants.json, and generates docs/mutants.md from them.
 package main
 
 import (
@@ -274,7 +273,7 @@ func (r *run) goRun(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// decide records the result of a stage for a mutant.
+// decide records the result of a stage in a mutant's record.
 func (r *run) decide(m *mutants.Mutant, stage, killed mutants.Stage, by string) {
 	r.mu.Lock()
 	m.Killed, m.By = killed, by

@@ -16,7 +16,8 @@ var columns = []func(*mutants.Mutant) bool{
 	untried,
 }
 
-// survives reports whether no test detects a mutant, or no test needs to.
+// survives reports whether no test detects a mutant after all stages, or no test needs to detect
+// it.
 func survives(m *mutants.Mutant) bool {
 	return m.Killed == "" && (m.Survived == mutants.Full || m.Why != "")
 }

@@ -6,7 +6,7 @@
 //	suite steady    make test-steady: make test again and again, beside busy loops
 //	suite list      prints the part of each test
 //
-// In each, a test that failed runs again, alone, when all else has ended.
+// In every mode, a failed test is run again, alone, after all other tests have ended.
 package main
 
 import (
@@ -56,7 +56,7 @@ type session struct {
 	notes      []string
 }
 
-// Files of the checkout that a session reads and writes.
+// A session reads and writes these files of the checkout.
 const (
 	greenFile = ".ci/green.json"
 	timesFile = "bin/test-times.json"
@@ -82,8 +82,8 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 		return false, fmt.Errorf("suite %s takes no -run", args[0])
 	}
 	if *slots == 0 {
-		// At small size, a test uses a third of a processor on average. At full size, and with
-		// the race detector, a test uses more processor time and memory.
+		// At small size, a test uses a third of a CPU on average. At full size, and with the race
+		// detector, a test uses more CPU time and memory.
 		if *slots = 3; args[0] == "test" || args[0] == "steady" {
 			*slots = 4
 		}
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	if err := s.occupy(); err != nil {
 		return false, err
 	}
-	defer s.leave() // after an error
+	defer s.leave() // in case of an error
 	s.newRunner = func() *suite.Runner {
 		return &suite.Runner{
 			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), LedgerDir: filepath.Join(s.ground.Dir, "attacks"),
@@ -139,8 +139,8 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	return ctx.Err() == nil && (green || args[0] == "changed" && s.runner.Idle()), nil
 }
 
-// must counts an error of the suite itself as a failure, so that the results of the tests
-// are reported all the same.
+// must counts an error of the suite itself as a failure instead of returning it, so that the
+// results of the tests are still reported.
 func (s *session) must(what string, err error) {
 	if err != nil {
 		s.runner.Fail("suite", what, err.Error()+"\n")
@@ -157,7 +157,7 @@ func open(count int) (*session, error) {
 	if s.tests, s.flakyTests, s.quarantine, err = suite.Tests("."); err != nil {
 		return nil, err
 	}
-	if s.green, err = suite.ReadGreen(greenFile); err != nil {
+	if s.green, err = suite.ReadPassRecords(greenFile); err != nil {
 		return nil, err
 	}
 	s.options = suite.Options{Count: count, Detector: race.Options, Rotation: os.Getenv("ROTATION")}
@@ -191,7 +191,8 @@ func (s *session) occupy() error {
 	return os.Setenv("TMPDIR", ground.Dir)
 }
 
-// leave removes that directory. Resources that the tests did not remove become notes.
+// leave removes the directory for temporary files. Resources that the tests did not remove become
+// notes.
 func (s *session) leave() {
 	if s.ground == nil { // already removed
 		return
@@ -302,7 +303,7 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	return nil
 }
 
-// finish runs failed tests again, and decides on the attacks and on the parts that passed.
+// finish runs failed tests again, checks the recorded attacks, and records the parts that passed.
 // In a whole run, each class of attacks must have a case and a control.
 func (s *session) finish(ctx context.Context, whole bool) {
 	if len(s.runner.Failures()) > 0 {
@@ -313,7 +314,7 @@ func (s *session) finish(ctx context.Context, whole bool) {
 	s.runner.SecondLook(ctx)
 	s.must("read the reports of races", s.races("second look"))
 	s.must("read the records of attacks", s.attacks(whole && s.complete(ctx)))
-	// A failure that belongs to no part may be a fault of any part.
+	// A failure that belongs to no part may have been caused by any part.
 	failed := func(name string) bool {
 		return slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool {
 			return f.Part == name || !slices.Contains(s.parts, f.Part)
@@ -400,7 +401,7 @@ func (s *session) record(parts []string) error {
 	for _, part := range parts {
 		s.green.Parts[part] = suite.PassRecord{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
 	}
-	s.green.Times = s.runner.Times.OfParts()
+	s.green.Times = s.runner.Times.PartTimes()
 	s.notes = append(s.notes, fmt.Sprintf("Recorded as passed in %s, which you should commit: %s.", greenFile, names))
 	return s.green.Write(greenFile)
 }

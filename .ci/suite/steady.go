@@ -49,7 +49,7 @@ func (s *session) runSteady(ctx context.Context, runs, busy int) (bool, error) {
 	return green && ctx.Err() == nil, nil
 }
 
-// printRuns prints in which runs each test had a result.
+// printRuns prints the runs in which each test had the given result.
 func printRuns(what string, runs map[string][]string) {
 	fmt.Printf("\n%s: %d\n", what, len(runs))
 	for _, name := range slices.Sorted(maps.Keys(runs)) {

@@ -1,7 +1,7 @@
-// Package admin is the API for administrators who come from RAGFlow. It serves
-// RAGFlow's sandbox settings in two dialects, each with its own format of
-// responses: on the routes that RAGFlow ships (/api/v1/admin/sandbox), and on
-// the routes of its specification (/api/admin/sandbox). Both use
+// Package admin is the API for administrators who migrate from RAGFlow. It
+// serves RAGFlow's sandbox settings in two dialects, each with its own response
+// format: on the routes that RAGFlow ships (/api/v1/admin/sandbox), and on the
+// routes of its specification (/api/admin/sandbox). Both use
 // brig.ProviderService. Brig's own routes are /v1/providers.
 //
 // The API follows RAGFlow's source, api/apps/admin and agent/sandbox, and its

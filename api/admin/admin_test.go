@@ -17,7 +17,7 @@ import (
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// The keys of these tests: an operator's key and a member's key.
+// The keys of these tests belong to an operator and to a member.
 const (
 	operatorKey = "brig_0123456789abcdefghijklmnopqrstuvwxyzABCDEF"
 	memberKey   = "brig_memberabcdefghijklmnopqrstuvwxyzABCDEF0123"
@@ -121,7 +121,7 @@ func TestTranscripts(t *testing.T) {
 			return srv.URL
 		},
 		Do: func(t *testing.T, req *http.Request) (*http.Response, string) {
-			if _, said := req.Header["Authorization"]; !said {
+			if _, present := req.Header["Authorization"]; !present {
 				req.Header.Set("Authorization", "Bearer "+operatorKey)
 			}
 			return transcript.Fetch(t, req)

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// problem is an error in the JSON form that E2B clients expect.
+// problem is an error in the JSON format that E2B clients expect.
 type problem struct {
 	Code      int    `json:"code"`
 	Message   string `json:"message"`
@@ -80,7 +80,7 @@ func writeEmpty(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answer records whether the response has begun.
+// answer is a response writer that records whether the response has begun.
 type answer struct {
 	http.ResponseWriter
 	begun bool

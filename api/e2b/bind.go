@@ -11,18 +11,18 @@ import (
 
 type boundTo struct{}
 
-// sourceIn returns the token source to which the request is bound. It is empty
-// if tokens belong to the sandbox itself.
+// sourceIn returns the token source to which the request is bound. The source
+// is empty if tokens belong to the sandbox itself.
 func (k *tokens) sourceIn(r *http.Request) string {
 	source, _ := r.Context().Value(boundTo{}).(string)
 	return source
 }
 
-// bind finds the source of the token in r for a tenant's sandbox, which is a key or a grant. The
-// returned request has the rights of that source, and its context ends when the
-// source becomes invalid. A request without such a token keeps the rights of
-// the sandbox, and the handlers that need a token reject it. The caller must
-// call done.
+// bind finds the source of the token in r for a tenant's sandbox. A source is a
+// key or a grant. The returned request has the rights of that source, and its
+// context ends when the source becomes invalid. A request without such a token
+// keeps the rights of the sandbox, and the handlers that need a token reject
+// it. The caller must call done.
 func (k *tokens) bind(w http.ResponseWriter, r *http.Request, t target, tenant string) (_ *http.Request, done func(), err error) {
 	nothing := func() {}
 	if k.Options.KeyActor == nil {

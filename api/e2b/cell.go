@@ -37,7 +37,7 @@ func (l *lines) event(e brig.CodeEvent) error {
 	return nil
 }
 
-// sendPending sends the exception that event has kept.
+// sendPending sends the exception that event has postponed.
 func (l *lines) sendPending() error {
 	e := l.pending
 	if e == nil {

@@ -38,7 +38,7 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 			_ = on(e)
 		}
 	}
-	if c.Source == "stuck" { // waits until its sandbox ends and never runs
+	if c.Source == "stuck" { // waits until its sandbox ends, and never runs
 		s.ended <- nil
 		for {
 			if b, err := s.Get(ctx, name); err != nil || b.State == brig.Ended || ctx.Err() != nil {
@@ -72,8 +72,8 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 				"application/vnd.brig.frame+json": map[string]any{"a": []int{1}}, "image/gif": "R0lG",
 			})}})
 	case "progress":
-		shown, update := brig.Rich{DisplayID: "bar", Data: raw(map[string]any{"text/plain": "0"})}, brig.Rich{DisplayID: "bar", Update: true, Data: raw(map[string]any{"text/plain": "1"})}
-		say(brig.CodeEvent{Output: &shown}, brig.CodeEvent{Output: &update}, brig.CodeEvent{Cleared: &brig.ClearRequest{}}, brig.CodeEvent{Output: &update})
+		displayed, update := brig.Rich{DisplayID: "bar", Data: raw(map[string]any{"text/plain": "0"})}, brig.Rich{DisplayID: "bar", Update: true, Data: raw(map[string]any{"text/plain": "1"})}
+		say(brig.CodeEvent{Output: &displayed}, brig.CodeEvent{Output: &update}, brig.CodeEvent{Cleared: &brig.ClearRequest{}}, brig.CodeEvent{Output: &update})
 	case "raise":
 		res.Error = &brig.CodeError{Name: "ValueError", Value: "bad", Traceback: "Traceback…"}
 		say(brig.CodeEvent{Stdout: []byte("one\n")}, brig.CodeEvent{Error: res.Error})

@@ -109,11 +109,11 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 		return err
 	}
 	spec := n.spec(t, ttl)
-	asked := n.Network
-	if asked == nil {
-		asked = &network{}
+	requested := n.Network
+	if requested == nil {
+		requested = &network{}
 	}
-	if spec.Egress, err = asked.egress(sb.internet(n.AllowInternetAccess)); err != nil {
+	if spec.Egress, err = requested.egress(sb.internet(n.AllowInternetAccess)); err != nil {
 		return err
 	}
 	if sb.Unsecured && (n.Secure == nil || !*n.Secure) {
@@ -160,7 +160,7 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 	return spec
 }
 
-// newLease is like lease, for a new sandbox, whose lease cannot be over.
+// newLease is like lease, but for a new sandbox, whose lease cannot have ended.
 func (sb *sandboxes) newLease(seconds int64) (time.Duration, error) {
 	if seconds <= 0 {
 		return 0, brig.Errorf(brig.InvalidArgument, "Timeout must be greater than 0")
@@ -171,8 +171,8 @@ func (sb *sandboxes) newLease(seconds int64) (time.Duration, error) {
 // lease converts a number of seconds to a duration and checks that it is in the
 // allowed range.
 func (sb *sandboxes) lease(seconds int64) (time.Duration, error) {
-	if most := sb.LimitRange.MaxTTL; seconds > int64(most/time.Second) {
-		return 0, brig.Errorf(brig.InvalidArgument, "Timeout cannot be greater than %g hours", math.Round(100*most.Hours())/100)
+	if maxTTL := sb.LimitRange.MaxTTL; seconds > int64(maxTTL/time.Second) {
+		return 0, brig.Errorf(brig.InvalidArgument, "Timeout cannot be greater than %g hours", math.Round(100*maxTTL.Hours())/100)
 	}
 	return time.Duration(max(seconds, math.MinInt32)) * time.Second, nil
 }

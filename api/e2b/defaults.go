@@ -7,11 +7,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// defaultPrefix begins the ids of the default contexts, one for each language.
-// Code runs in a default context if its request names no context. As in E2B, a
-// default context starts in the user's home directory. The default contexts of
-// the Service do not. So the API creates its own contexts and recognizes them
-// by an environment variable.
+// defaultPrefix is the prefix of the ids of the default contexts, of which
+// there is one per language. Code runs in a default context if its request
+// names no context. As in E2B, a default context starts in the user's home
+// directory, unlike the default contexts of the Service. The API therefore
+// creates its own contexts and identifies them by an environment variable.
 const defaultPrefix = "default-"
 
 // envDefault is the environment variable that marks the default contexts.

@@ -36,8 +36,8 @@ func (hostOnly) Resolve(_ context.Context, ref string) (*brig.Image, error) {
 
 func (hostOnly) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 
-// engineServer is the API on top of an engine. Tests call it without a network,
-// so that the test's clock is the clock of all parts.
+// engineServer serves the API on top of an engine. Tests call it without a network, so that all
+// parts use the clock of the test.
 type engineServer struct {
 	*engine.Engine
 	door    *e2b.API
@@ -151,7 +151,7 @@ func (x *engineServer) describe(t *testing.T, method, path, body, secret string)
 // closed is a request for a sandbox whose ports need a token.
 const closed = `{"templateID":"base","timeout":3600,"network":{"allowPublicTraffic":false}}`
 
-// key creates a key and returns it with a context whose actor is the key's.
+// key creates a key and returns it with a context that contains the key's actor.
 func (x *engineServer) key(t *testing.T, spec brig.KeySpec) (*brig.NewKey, context.Context) {
 	t.Helper()
 	spec.Name = "sdk"
@@ -175,8 +175,8 @@ func (x *engineServer) grant(t *testing.T, of context.Context, spec brig.GrantSp
 	return g.Secret
 }
 
-// accessMethods lists every request that a client can make with a sandbox's
-// tokens, and the Service operation that each request needs.
+// accessMethods lists every request that a client can make with the tokens of a sandbox, with
+// the Service operation that each request requires.
 var accessMethods = []struct {
 	op   string
 	do   func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder
@@ -220,9 +220,8 @@ func (x *engineServer) use(t *testing.T, when string, b box, allowed ...string) 
 	}
 }
 
-// A sandbox token that was given to a grant has the rights of that grant, and
-// becomes invalid with the grant or its key. A token that was given to the key
-// remains valid.
+// A sandbox token that was issued to a grant has the rights of the grant, and becomes invalid
+// with the grant or its key. A token that was issued to the key remains valid.
 func TestGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEngineServer(t)
@@ -244,28 +243,28 @@ func TestGrantTokens(t *testing.T) {
 		narrow := brig.GrantSpec{TTL: 15 * time.Second, Scopes: []string{"sandbox.get", "file.read", "file.stat"}, Sandboxes: []string{s.Spec.Name}}
 		ports := brig.GrantSpec{TTL: 15 * time.Second, Scopes: []string{"sandbox.", "port."}, Sandboxes: []string{s.Spec.Name}}
 		secrets := []string{x.grant(t, holder, short), x.grant(t, holder, narrow), x.grant(t, holder, ports)}
-		var told []box
+		var received []box
 		for _, secret := range secrets {
 			b := x.describe(t, "GET", get, "", secret)
 			if b.EnvdAccessToken == "" || b.EnvdAccessToken == full.EnvdAccessToken {
-				t.Fatalf("told %+v, and the key's holder %+v", b, full)
+				t.Fatalf("got %+v, and the key's holder %+v", b, full)
 			}
-			told = append(told, b)
+			received = append(received, b)
 		}
-		told[2] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[2])
-		told[0] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[0])
+		received[2] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[2])
+		received[0] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[0])
 		x.use(t, "before the end, the key", full)
-		x.use(t, "before the end, a short grant", told[0])
-		x.use(t, "before the end, a narrow grant", told[1], "file.read")
-		x.use(t, "before the end, a grant for ports", told[2], "port.")
-		beside := told[0]
+		x.use(t, "before the end, a short grant", received[0])
+		x.use(t, "before the end, a narrow grant", received[1], "file.read")
+		x.use(t, "before the end, a grant for ports", received[2], "port.")
+		beside := received[0]
 		beside.SandboxID = other.SandboxID
 		x.use(t, "at another sandbox", beside, none)
 		for what, token := range map[string]string{
-			"a token's source": strings.SplitN(told[1].EnvdAccessToken, ".", 2)[0] + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
-			"its key alone":    k.ID + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
-			"no signature":     strings.SplitN(told[0].EnvdAccessToken, ".", 2)[0] + ".",
-			"wider terms":      forgeRights(t, told[1].EnvdAccessToken),
+			"a token's source": strings.SplitN(received[1].EnvdAccessToken, ".", 2)[0] + "." + strings.SplitN(received[0].EnvdAccessToken, ".", 2)[1],
+			"its key alone":    k.ID + "." + strings.SplitN(received[0].EnvdAccessToken, ".", 2)[1],
+			"no signature":     strings.SplitN(received[0].EnvdAccessToken, ".", 2)[0] + ".",
+			"wider terms":      forgeRights(t, received[1].EnvdAccessToken),
 		} {
 			x.use(t, "with "+what, box{full.SandboxID, token, token}, none)
 		}
@@ -275,7 +274,7 @@ func TestGrantTokens(t *testing.T) {
 		}
 		time.Sleep(15 * time.Second)
 		x.use(t, "at the end, the key", full)
-		for _, b := range append(told, made) {
+		for _, b := range append(received, made) {
 			x.use(t, "at the end, a grant", b, none)
 		}
 		later := x.describe(t, "GET", get, "", x.grant(t, holder, brig.GrantSpec{TTL: time.Hour}))
@@ -308,7 +307,7 @@ func forgeRights(t *testing.T, token string) string {
 	return key + "~" + base64.RawURLEncoding.EncodeToString(data) + "." + mac
 }
 
-// Only a key's token can sign a URL, and the URL becomes invalid with the key.
+// Only a key's token can sign a URL, and the URL becomes invalid when the key is revoked.
 func TestGrantsCannotSignURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEngineServer(t)
@@ -360,7 +359,7 @@ func TestStreamsEndWithGrant(t *testing.T) {
 				goOn := func(b box, language string) chan time.Duration {
 					done := make(chan time.Duration, 1)
 					go func() {
-						defer func() { _ = recover(); done <- time.Since(begin) }() // an aborted connection is a panic here
+						defer func() { _ = recover(); done <- time.Since(begin) }() // here, an aborted connection is a panic
 						x.servePort(t.Context(), b, 49999, "POST", "/execute", `{"code":"sleep 300","language":"`+language+`"}`)
 					}()
 					return done

@@ -45,8 +45,8 @@ type Options struct {
 	// invalid with it. Default: tokens belong to the sandbox, and only actors
 	// with all rights of a member receive one.
 	KeyActor func(ctx context.Context, id string) (brig.Actor, error)
-	// TenantKeys lists the ids of a tenant's keys. Default: the API knows only
-	// the keys that have sent requests to it.
+	// TenantKeys lists the ids of a tenant's keys. Default: only the keys that
+	// have sent requests to the API.
 	TenantKeys func(ctx context.Context, tenant string) ([]string, error)
 	// Seed is the secret from which the API derives the sandboxes' tokens. If
 	// the seed changes, all earlier tokens become invalid.
@@ -77,10 +77,11 @@ type Options struct {
 	// the API has cached.
 	Live func() []string
 	// Existing lists the ids of all sandboxes of all tenants that run or are
-	// paused. It is read once, for signed URLs from before the start. Default:
-	// only Live.
+	// paused. It is called once, for URLs that were signed before the server
+	// started. Default: only the sandboxes that Live lists.
 	Existing func(ctx context.Context) ([]string, error)
-	// Clock decides whether the tokens of grants have ended. Default time.Now.
+	// Clock determines whether the tokens of grants have expired. Default:
+	// time.Now.
 	Clock brig.Clock
 	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
@@ -93,8 +94,8 @@ type Options struct {
 	LimitRange brig.LimitRange
 }
 
-// API serves the E2B API. It consists of parts. Each part has fields for the
-// parts below it that it uses; newParts connects them.
+// API serves the E2B API. It consists of parts, each of which has fields for
+// the lower parts that it uses. newParts connects the parts.
 type API struct {
 	*env
 	*parts

@@ -74,7 +74,8 @@ func isAll(cidr string) bool {
 // setEgress converts a sandbox's egress rules to E2B's fields. A client that
 // sends these fields back does not change the rules. The rules for the whole
 // internet are left out, because in allowOut they would override denyOut. If a
-// sandbox has no such rules, denyOut contains all other addresses.
+// sandbox has no rules for the whole internet, denyOut contains all other
+// addresses.
 func (n *network) setEgress(e brig.Egress) {
 	open := mayConnect(e)
 	for _, r := range e.Rules {
@@ -130,5 +131,7 @@ func (sb *sandboxes) setNetwork(w http.ResponseWriter, r *http.Request) error {
 }
 
 // internet reports whether a sandbox may connect to every address that its
-// request does not deny. asked is the option of the request.
-func (sb *sandboxes) internet(asked *bool) bool { return sb.Internet && (asked == nil || *asked) }
+// request does not deny. requested is the option in the request.
+func (sb *sandboxes) internet(requested *bool) bool {
+	return sb.Internet && (requested == nil || *requested)
+}

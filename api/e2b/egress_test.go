@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A client that reads a sandbox's network rules and sends them back unchanged
-// does not change a rule. If denyOut did not deny all other addresses, the same
-// request would open a closed sandbox on a server with Internet.
+// A client that reads a sandbox's network rules and sends them back unchanged does not change
+// any rule. If denyOut did not deny all other addresses, the same request would give a closed
+// sandbox access to the Internet.
 func TestNetworkRoundTrip(t *testing.T) {
 	everything := []string{"0.0.0.0/0"}
 	for name, c := range map[string]struct {
@@ -32,11 +32,11 @@ func TestNetworkRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			box := &brig.Sandbox{Spec: brig.Spec{Egress: first}}
-			told := networkOf(box, c.internet)
-			if !slices.Equal(told.AllowOut, c.allow) || !slices.Equal(told.DenyOut, c.deny) {
-				t.Fatalf("answered allowOut %q and denyOut %q, want %q and %q", told.AllowOut, told.DenyOut, c.allow, c.deny)
+			rules := networkOf(box, c.internet)
+			if !slices.Equal(rules.AllowOut, c.allow) || !slices.Equal(rules.DenyOut, c.deny) {
+				t.Fatalf("got allowOut %q and denyOut %q, want %q and %q", rules.AllowOut, rules.DenyOut, c.allow, c.deny)
 			}
-			second, err := told.egress(c.internet)
+			second, err := rules.egress(c.internet)
 			if err != nil || !reflect.DeepEqual(first, second) {
 				t.Errorf("sent back, they are %+v, %v, and were %+v", second, err, first)
 			}

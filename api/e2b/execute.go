@@ -35,14 +35,14 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 	if code.Source == "" {
 		code.Source = "\n" // E2B allows empty code
 	}
-	wanted := in.Language
+	name := in.Language
 	if l, ok := strings.CutPrefix(in.ContextID, defaultPrefix); ok {
-		code.Context, wanted = "", l
+		code.Context, name = "", l
 	}
 	var l brig.Language
 	if code.Context == "" {
 		var err error
-		if l, err = language(wanted); err != nil {
+		if l, err = language(name); err != nil {
 			return err
 		}
 	}
@@ -78,9 +78,9 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 }
 
 // abandon ends the response to code that ended with its sandbox. The client
-// receives the output of the code and then loses the connection, as from E2B's
-// service: it asks whether the sandbox runs, and raises its own error. A normal
-// end of the stream would look like finished code.
+// receives the output of the code and then loses the connection, as with E2B's
+// service. It then requests the state of the sandbox and raises its own error.
+// A normal end of the stream would look like finished code.
 func (i *interpreter) abandon(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, lines *lines, stop func()) {
 	_ = lines.flushText() // fails if the client has disconnected
 	stop()                // from here on, no timer begins the response

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// run starts code and returns the response. The caller reads its body.
+// run starts code and returns the response. The caller must read the body.
 func run(t *testing.T, ctx context.Context, url, code string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/execute", strings.NewReader(`{"code":"`+code+`"}`))
@@ -53,10 +53,9 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// The server sends the response header before the code begins to run, because
-// clients time out on a server that sends no header. If the sandbox is killed
-// while the code waits, the response is aborted, so that the client learns of
-// the kill.
+// The server sends the response header before the code begins to run, because clients time out
+// if they receive no header. If the sandbox is killed while the code waits, the server aborts
+// the response to report the kill to the client.
 func TestHeaderPrecedesExecution(t *testing.T) {
 	s, d, srv := serve(t)
 	d.SetKeepaliveInterval(time.Hour)
@@ -72,9 +71,9 @@ func TestHeaderPrecedesExecution(t *testing.T) {
 	}
 }
 
-// If the sandbox ends while code runs, the client receives the output of the code
-// and loses the connection, or gets 502 if the response had not begun. A stream
-// that ends normally would be the result of finished code.
+// If the sandbox ends while code runs, the client receives the output of the code and then
+// loses the connection, or gets status 502 if the response had not begun. A stream with a
+// normal end would indicate that the code had finished.
 func TestSandboxEndAbortsExecution(t *testing.T) {
 	_, d, srv := serve(t)
 	d.SetFlushDelay(time.Hour)
@@ -88,8 +87,7 @@ func TestSandboxEndAbortsExecution(t *testing.T) {
 	}
 }
 
-// Output is reported while the code runs. Output that is written in short
-// succession is one message.
+// Output is sent while the code runs. Writes in short succession are combined into one message.
 func TestOutputIsBuffered(t *testing.T) {
 	_, d, srv := serve(t)
 	d.SetFlushDelay(100 * time.Millisecond)
@@ -127,8 +125,8 @@ func TestDisconnectInterruptsCode(t *testing.T) {
 	}
 }
 
-// Code without a context runs in the user's home directory, with the sandbox's
-// id in its environment. Another server uses the same context.
+// Code without a context runs in the user's home directory, with the sandbox's ID in its
+// environment. A server uses the context that another server created.
 func TestDefaultContexts(t *testing.T) {
 	s, d, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
@@ -151,9 +149,8 @@ func TestDefaultContexts(t *testing.T) {
 	}
 }
 
-// A language that is missing in the sandbox's image has the status of E2B's
-// server, on both routes, even if it takes long to find out. The control is a
-// language that the image contains.
+// If the sandbox's image lacks a language, both routes respond with the status of E2B's server,
+// even if the check takes long. Control: a language that the image contains.
 func TestUnknownLanguage(t *testing.T) {
 	s, d, srv := serve(t)
 	s.slow = 400 * time.Millisecond // longer than the time until the header of running code

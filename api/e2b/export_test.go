@@ -18,7 +18,7 @@ func (a *API) SetKeepaliveInterval(keepaliveInterval time.Duration) {
 	a.interpreter.keepaliveInterval = keepaliveInterval
 }
 
-// Functions that tests call.
+// These functions are exported for the tests.
 var (
 	ParseMetadata = parseMetadata
 )
@@ -40,8 +40,8 @@ func (a *API) Scan(ctx context.Context, o brig.ListOptions) ([]*brig.Sandbox, er
 	return a.ports.scan(ctx, o)
 }
 
-// OtherKeys returns the keys of a tenant whose tokens a search compares after those of a
-// sandbox's receivers.
+// OtherKeys returns the keys of a tenant whose tokens a search compares after the keys that
+// received the sandbox's token.
 func (a *API) OtherKeys(ctx context.Context, id, tenant string) []string {
 	return a.ports.tokens.otherKeys(ctx, id, tenant)
 }

@@ -47,7 +47,7 @@ type cursor struct {
 	asc     bool
 }
 
-// orderMark ends the cursors of lists that are sorted oldest first.
+// orderMark is the suffix of the cursors of lists that are sorted oldest first.
 const orderMark = "__asc"
 
 func (c cursor) String() string {

@@ -75,7 +75,7 @@ func (f *forwarder) dial(ctx context.Context, _, addr string) (net.Conn, error) 
 
 // forward forwards a request to a port of a sandbox.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) {
-	httpapi.OpenBody(r)
+	httpapi.AllowOpenBody(r)
 	// The program in the sandbox sets its own caching headers.
 	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", httpapi.RequestID} {
 		w.Header().Del(name)

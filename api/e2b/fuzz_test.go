@@ -33,8 +33,7 @@ func FuzzMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A parsed filter can be escaped in the same way as clients do, and
-		// parsed again.
+		// A parsed filter can be escaped in the clients' way and parsed again.
 		inner := url.Values{}
 		for k, v := range m {
 			if strings.HasPrefix(k, "brig.e2b/") {

@@ -17,8 +17,8 @@ func (oneSandbox) Get(_ context.Context, id string) (*brig.Sandbox, error) {
 	return &brig.Sandbox{ID: brig.ID(id), Tenant: "acme", State: brig.Running, Spec: brig.Spec{Labels: map[string]string{labelAPI: "v2"}}}, nil
 }
 
-// No route reads a body before the caller is authorized. A route that is
-// missing in the map bodies does not read a body.
+// No route reads a body before the caller has been authorized. A route that is missing in the
+// map bodies does not read a body.
 func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 	d := New(Options{Service: oneSandbox{}, Keys: transcript.RoleKeys{}, Seed: []byte("seed")})
 	var all []transcript.AuthorizedRequest
@@ -39,8 +39,8 @@ func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 	transcript.CheckAuthorization(t, d, all)
 }
 
-// The code interpreter authorizes a request before it reads the body, too. The
-// token may belong to a grant with scopes.
+// The code interpreter also authorizes a request before it reads the body. The token may belong
+// to a grant with scopes.
 func TestInterpreterAuthorizesBeforeReading(t *testing.T) {
 	for _, path := range []string{"/execute", "/contexts"} {
 		for scope, may := range map[string]bool{"context.": true, "file.": false} {

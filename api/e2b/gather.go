@@ -7,10 +7,11 @@ import (
 )
 
 // defaultFlushDelay is how long output is buffered to combine it with later
-// output of its stream, and maxBuffered is how much is buffered. A program that
-// prints ten lines writes ten times, and clients put a line break between two
-// messages. The kernels behind E2B's own service buffer output for the same
-// time (ipykernel, OutStream.flush_interval).
+// output of the same stream. maxBuffered is the maximum amount of buffered
+// output. A program that prints ten lines may write ten times, and clients
+// insert a line break between two messages. The kernels behind E2B's own
+// service buffer output for the same time (ipykernel,
+// OutStream.flush_interval).
 const (
 	defaultFlushDelay = 200 * time.Millisecond
 	maxBuffered       = 16 << 10

@@ -12,7 +12,7 @@ import (
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// timestamps matches times, which differ in every run.
+// timestamps matches the times in responses, which differ in every run.
 var timestamps = regexp.MustCompile(`"timestamp":"20[0-9]{2}-[^"]*\+00:00"`)
 
 // TestTranscripts replays recorded client requests. See package transcript.

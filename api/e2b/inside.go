@@ -32,18 +32,18 @@ type ports struct {
 	// signatureLimit limits the rate of wrong signatures from one client
 	// address. Each signature is compared with the signatures of all sandboxes.
 	signatureLimit *httpapi.Limit
-	// limitedSearches are the searches for addresses that signatureLimit has limited.
+	// limitedSearches admits the searches of addresses that signatureLimit has
+	// limited.
 	limitedSearches *httpapi.Second
-	// searching admits one request at a time that compares the signatures of all
-	// keys.
+	// searching admits one search at a time among the signatures of all keys.
 	searching chan struct{}
 }
 
 // serve serves a request to a port of a sandbox.
 func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
-	own := t.port == portEnvd || t.port == portCode
+	builtIn := t.port == portEnvd || t.port == portCode
 	switch {
-	case own && p.fromSandbox(r):
+	case builtIn && p.fromSandbox(r):
 		p.fail(w, r, errForeignPage())
 		return
 	case t.port == portEnvd && allowPages(w, r):
@@ -58,7 +58,8 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	lacksToken := p.tokens.lacksToken(r, t) // before the cached ids are removed
 	if lacksToken && !p.mayBeOpen(r, t) {
-		// Such requests must cost the tenant nothing, not even one call of its rate.
+		// Such requests must not use any resources of the tenant, not even its
+		// rate limit.
 		p.deny(w, r, t)
 		return
 	}
@@ -69,8 +70,9 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	var s *brig.Sandbox
 	if exists {
-		// A token that has become invalid must cost the tenant nothing either, so it is
-		// checked before lookUp, which is a call.
+		// A request with a token that has become invalid must not use the
+		// tenant's rate limit either, so the token is checked before lookUp,
+		// which counts as a call.
 		bound, done, err := p.tokens.bind(w, r.WithContext(brig.WithActor(r.Context(), actor)), t, actor.Tenant)
 		if err != nil {
 			p.fail(w, r, err)
@@ -123,9 +125,10 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
-// owner returns the actor as which the API looks at a sandbox: the sandbox's tenant, because
-// the request has no API key. visitor means that it has no token of the sandbox either.
-// exists is false if no tenant has such a sandbox.
+// owner returns the actor on whose behalf the API looks up a sandbox: the
+// sandbox's tenant, because the request has no API key. visitor means that the
+// request has no token of the sandbox either. exists is false if no tenant has
+// such a sandbox.
 func (f *finder) owner(r *http.Request, id string, visitor bool) (a brig.Actor, exists bool, err error) {
 	tenant, err := f.Owner(r.Context(), id)
 	if brig.KindOf(err) == brig.NotFound {
@@ -192,9 +195,9 @@ func (k *tokens) lacksToken(r *http.Request, t target) bool {
 	return !signed
 }
 
-// mayResume reports whether a request to a paused sandbox may resume it, if its
-// traffic does. A health check needs no token, but without one it must not cost
-// the tenant processor time.
+// mayResume reports whether a request may resume a paused sandbox whose traffic
+// resumes it. A health check needs no token, but without a token it must not
+// use the tenant's CPU time.
 func (k *tokens) mayResume(r *http.Request, t target) bool {
 	return !isHealthCheck(r, t) || k.hasAnyToken(r, t.id)
 }

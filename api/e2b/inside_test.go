@@ -31,7 +31,7 @@ func createSandbox(t testing.TB, url, body string) string {
 	return got
 }
 
-// app returns the server that runs in the sandboxes of these tests.
+// app starts the HTTP server that represents a server in a sandbox.
 func app(t testing.TB) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func TestEnvd(t *testing.T) {
 			t.Errorf("%v: %d %s", c.headers, resp.StatusCode, got)
 		}
 	}
-	// A client with the sandbox's token learns that the sandbox has ended.
+	// A client with the sandbox's token gets a response that the sandbox has ended.
 	var ended struct{ SandboxID, EnvdAccessToken string }
 	if err := json.Unmarshal([]byte(createSandbox(t, srv.URL, `{"templateID":"base"}`)), &ended); err != nil {
 		t.Fatal(err)
@@ -194,9 +194,9 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A server in a sandbox receives no token of a sandbox, its own or another, in
-// whatever header it is. A token of the application in the same header is
-// forwarded, and opens the ports of a closed sandbox no less than its absence.
+// A server in a sandbox receives no sandbox token in any header, neither its own nor that of
+// another sandbox. A token of the application in the same header is forwarded. It opens the
+// ports of a closed sandbox no less than a missing header.
 func TestForwardRemovesTokens(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
@@ -209,7 +209,7 @@ func TestForwardRemovesTokens(t *testing.T) {
 	}
 }
 
-// keyed is the actor of the one key of keyedKeys.
+// keyed is the actor of every key that keyedKeys accepts.
 var keyed = brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Member, Key: "k" + strings.Repeat("a", 26)}
 
 // keyedKeys accepts every key.
@@ -217,11 +217,11 @@ type keyedKeys struct{}
 
 func (keyedKeys) KeyActor(context.Context, [32]byte) (brig.Actor, error) { return keyed, nil }
 
-// The application in a closed sandbox may use the header X-Access-Token itself.
-// The traffic token opens the port, and the application receives its own token,
-// even if the client sends Brig's in the same header. Control: its own token
-// alone does not open the port.
-func TestClosedPortsKeepTheApplicationsToken(t *testing.T) {
+// The application in a closed sandbox may use the header X-Access-Token itself. The traffic
+// token opens the port, and the application receives its own token, even if the client also
+// sends Brig's token in the same header. Control: the application's token alone does not open
+// the port.
+func TestClosedPortsForwardApplicationToken(t *testing.T) {
 	s, _, srv := serve(t, func(o *e2b.Options) {
 		o.Keys = keyedKeys{}
 		o.KeyActor = func(context.Context, string) (brig.Actor, error) { return keyed, nil }
@@ -349,7 +349,7 @@ func TestSignedURLs(t *testing.T) {
 			t.Errorf("%s %s: %s", c.method, c.url, got)
 		}
 	}
-	// Another process has not cached the sandbox and finds it through Live.
+	// Another process has not cached the sandbox and looks it up through Live.
 	for _, live := range []func() []string{nil, func() []string { return []string{"sb2", "sb1"} }} {
 		o := d.Options
 		o.Live = live
@@ -369,8 +369,8 @@ func TestSignedURLs(t *testing.T) {
 	}
 }
 
-// On every route to it, a server in a sandbox receives no cookie, token or key
-// of this server, and cannot set this server's cookies.
+// A server in a sandbox receives no cookie, token or key of this server and cannot set this
+// server's cookies, regardless of the route to the sandbox.
 func TestForwardIsolatesConsole(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
@@ -402,9 +402,8 @@ func TestForwardIsolatesConsole(t *testing.T) {
 	}
 }
 
-// A client that knows only the id cannot list, create, restart or remove
-// contexts of the interpreter. A page of another site cannot do so either.
-// Clients send the traffic token.
+// A client that has only the ID of a sandbox cannot list, create, restart or remove contexts of
+// the interpreter, and neither can a page of another site. Clients must send the traffic token.
 func TestInterpreterRequiresToken(t *testing.T) {
 	s, _, srv := serve(t)
 	answer := createSandbox(t, srv.URL, `{"templateID":"base"}`)
@@ -439,14 +438,14 @@ func TestInterpreterRequiresToken(t *testing.T) {
 		if n := contexts(); n != before {
 			t.Errorf("%s: there were %d contexts and are %d", what, before, n)
 		}
-		// Control: the same request as clients send it.
+		// Control: the same request, as real clients send it.
 		resp, got := doRequest(t, c.method, srv.URL+c.path, c.body, append([]string{"E2b-Traffic-Access-Token", traffic, "Content-Type", "application/json"}, to...)...)
 		if resp.StatusCode != c.good {
 			t.Errorf("%s with the traffic token: %d %s", what, resp.StatusCode, got)
 		}
 	}
-	// The traffic token does not permit running code, and a body that a form
-	// can send is rejected.
+	// The traffic token does not permit running code, and the server rejects a body that an
+	// HTML form can send.
 	if resp, got := doRequest(t, "POST", srv.URL+"/execute", `{"code":"1"}`, append([]string{"E2b-Traffic-Access-Token", traffic, "Content-Type", "application/json"}, to...)...); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("code with the traffic token: %d %s", resp.StatusCode, got)
 	}
@@ -462,10 +461,9 @@ func TestInterpreterRequiresToken(t *testing.T) {
 	}
 }
 
-// Unsecured opens the interpreter of those sandboxes that were created without
-// the option secure, and of no others. Control: without Unsecured no
-// interpreter is open. A wrong token and a body that another site's page can
-// send are always rejected.
+// Unsecured opens the interpreter only of sandboxes that were created without the option
+// secure. Control: without Unsecured, no interpreter is open. The server always rejects a wrong
+// token, and a body that a page of another site can send.
 func TestUnsecuredInterpreter(t *testing.T) {
 	for _, unsecured := range []bool{false, true} {
 		for body, open := range map[string]bool{

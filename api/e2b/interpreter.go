@@ -153,7 +153,7 @@ func (i *interpreter) failCode(w http.ResponseWriter, r *http.Request, s *brig.S
 	}
 }
 
-// hasEnded reports whether s has ended and caused err.
+// hasEnded reports whether s has ended and whether this caused err.
 func (f *finder) hasEnded(r *http.Request, s *brig.Sandbox, err error) bool {
 	switch brig.KindOf(err) {
 	case brig.NotFound, brig.FailedPrecondition, brig.ConnectionFailed, brig.Unavailable, brig.Internal:
@@ -174,8 +174,8 @@ func (i *interpreter) listContexts(w http.ResponseWriter, r *http.Request, s *br
 		return err
 	}
 	out := []codeContext{}
-	// E2B creates these two contexts at start. Here they are created on first
-	// use.
+	// E2B creates these two contexts when a sandbox starts. This API creates
+	// them on first use.
 	for _, l := range []brig.Language{brig.Python, brig.JavaScript} {
 		out = append(out, codeContext{ID: defaultPrefix + string(l), Language: string(l), Cwd: home})
 	}
@@ -269,8 +269,8 @@ func errNoContext(id string) error {
 	return brig.Errorf(brig.NotFound, "Context %s not found", strings.ToValidUTF8(id[:min(len(id), 80)], ""))
 }
 
-// language returns the language of a request. As E2B's server, it responds with
-// 500 to an unknown language.
+// language returns the language of a request. Like E2B's server, it responds
+// with 500 to an unknown language.
 func language(s string) (brig.Language, error) {
 	if s == "" {
 		return brig.Python, nil

@@ -55,7 +55,7 @@ func (k *sandboxCache) recordKey(id, tenant, key string) {
 }
 
 // addKeysLocked adds keys of a tenant. If there are too many, it drops the
-// others, which are loaded again.
+// earlier ones, which are loaded again when needed.
 func (k *sandboxCache) addKeysLocked(tenant string, keys ...string) *tenantKeys {
 	if k.keys == nil {
 		k.keys = map[string]*tenantKeys{}
@@ -91,7 +91,8 @@ func (k *sandboxCache) keysOf(tenant string) (keys []string, loaded bool) {
 }
 
 // receivers returns the ids of the keys that received a sandbox's token from
-// this API, and the empty id, which represents tokens that belong to no key.
+// this API. It also returns the empty id, which represents tokens that belong
+// to no key.
 func (k *sandboxCache) receivers(id string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,7 +110,7 @@ func (k *sandboxCache) addLocked(id, tenant string) {
 	if k.ids == nil {
 		k.ids = map[string]string{}
 	}
-	known, cached := k.ids[id]
+	cachedTenant, cached := k.ids[id]
 	if !cached && len(k.ids) >= maxCachedSandboxes {
 		for old := range k.ids {
 			delete(k.by, old)
@@ -117,10 +118,10 @@ func (k *sandboxCache) addLocked(id, tenant string) {
 			break
 		}
 	}
-	k.ids[id] = cmp.Or(tenant, known)
+	k.ids[id] = cmp.Or(tenant, cachedTenant)
 }
 
-// load adds the ids that existing returns, once.
+// load calls existing once and adds the ids that it returns.
 func (k *sandboxCache) load(existing func() ([]string, error)) error {
 	k.mu.Lock()
 	loaded := k.loaded

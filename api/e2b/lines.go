@@ -19,10 +19,10 @@ import (
 // clients' timeout covers the time until the header.
 const headerTimeout = 250 * time.Millisecond
 
-// resolveTimeout is the longest time that a client waits for the response header
-// while the context of a language is created. Only that shows whether the image
-// has the language, and without it the request fails. It is less than the
-// clients' timeout.
+// resolveTimeout is the longest time that a client waits for the response
+// header while the context of a language is created. Only the creation of the
+// context shows whether the image supports the language. If it does not, the
+// request fails. resolveTimeout is less than the clients' timeout.
 const resolveTimeout = 20 * time.Second
 
 // lines streams the events of running code. The response begins with its first
@@ -103,7 +103,8 @@ func (l *lines) isPostponed() bool {
 	return l.resolving
 }
 
-// resolved starts the time until the response header: the code has a context.
+// resolved starts the timer for the response header, because the code now has a
+// context.
 func (l *lines) resolved() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

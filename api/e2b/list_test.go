@@ -129,7 +129,7 @@ func TestCreateSpec(t *testing.T) {
 	}
 }
 
-// connect and refreshes never shorten a lifetime, but timeout may.
+// Neither connect nor refreshes shorten a lifetime, but timeout may.
 func TestLeases(t *testing.T) {
 	s, _, srv := serve(t)
 	s.begin = time.Now()
@@ -178,8 +178,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestListsDropLargeFields verifies that a list, which reads all sandboxes, keeps neither their
-// environments nor their commands, and leaves the sandboxes of the service as they are.
+// TestListsDropLargeFields verifies that a list, which reads all sandboxes, retains neither the
+// environments nor the commands of the sandboxes, and does not modify the service's own copies.
 func TestListsDropLargeFields(t *testing.T) {
 	s, d, _ := serve(t)
 	for range 20 { // several pages
@@ -200,7 +200,7 @@ func TestListsDropLargeFields(t *testing.T) {
 	}
 }
 
-// waitingLists is a stub whose lists wait.
+// waitingLists is a stub whose List calls block.
 type waitingLists struct {
 	*stub
 	waiting atomic.Int32
@@ -213,8 +213,7 @@ func (w *waitingLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page
 	return w.stub.List(ctx, o)
 }
 
-// TestListsTakeTurns verifies that few lists of a key are made at the same
-// time.
+// TestListsTakeTurns verifies that only a few lists of a key are built at the same time.
 func TestListsTakeTurns(t *testing.T) {
 	const requests = 20
 	for _, at := range []string{"/sandboxes", "/v2/sandboxes", "/snapshots"} {

@@ -160,7 +160,7 @@ func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
-	from, given, err := millis(q, "cursor")
+	from, hasCursor, err := millis(q, "cursor")
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
 		return brig.InvalidField("level", "give debug, info, warn or error")
 	}
 	all, err := tm.entries(r.Context(), s, limit, backward, func(e logEntry) bool {
-		outside := given && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
+		outside := hasCursor && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
 		// All entries have the level info.
 		return !outside && level != "warn" && level != "error" && strings.Contains(e.Message, q.Get("search"))
 	})

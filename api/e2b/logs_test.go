@@ -19,8 +19,8 @@ func timedLines(n int) io.Reader {
 	return strings.NewReader(strings.Repeat(brig.LogTime(epoch)+"\n", n))
 }
 
-// TestLogsUseLittleMemory checks that reading a part of a log takes memory independent of the
-// log's length. A program can print a line for each byte.
+// TestLogsUseLittleMemory verifies that the memory for reading a part of a log does not depend
+// on the length of the log. A program can print a line for each byte.
 func TestLogsUseLittleMemory(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
@@ -51,7 +51,7 @@ func TestLogsUseLittleMemory(t *testing.T) {
 	}
 }
 
-// TestLogParts compares parts of a log with the whole log.
+// TestLogParts verifies that parts of a log match the whole log.
 func TestLogParts(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)

@@ -15,7 +15,7 @@ import (
 type Metric struct {
 	At                  time.Time
 	CPUs                int
-	CPUPercent          float64 // percentage of one processor
+	CPUPercent          float64 // percentage of one CPU
 	Memory, MemoryCache int64
 	MemoryTotal         int64
 	DiskUsed, DiskTotal int64

@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// allowPages lets pages of all sites read the response, as E2B does. This is
-// safe because the client sends its key or token in a header, and browsers do
-// not add that header automatically. allowPages reports whether r was only a
+// allowPages allows pages of all sites to read the response, as E2B does. This
+// is safe because the client sends its key or token in a header, and browsers
+// do not add that header automatically. allowPages reports whether r was only a
 // CORS preflight, which it has then answered.
 func allowPages(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()

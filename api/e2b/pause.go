@@ -55,18 +55,18 @@ func (l *sandboxHandlers) pauseSandbox(ctx context.Context, s *brig.Sandbox, o b
 		return nil, errNoSandbox(string(s.ID))
 	}
 	// With the usual status 409, clients would report that the sandbox is
-	// paused already.
+	// already paused.
 	e := brig.AsError(err)
 	return nil, errStatus(http.StatusBadRequest, brig.Errorf(e.Kind, "Error pausing sandbox - %s (%s)", e.Message, e.Hint).Because(err))
 }
 
-// resumed resumes a paused sandbox and sets its lifetime.
-func (l *sandboxHandlers) resumed(r *http.Request, s *brig.Sandbox, seconds int64) (*brig.Sandbox, error) {
+// resumeSandbox resumes a paused sandbox and sets its lifetime.
+func (l *sandboxHandlers) resumeSandbox(r *http.Request, s *brig.Sandbox, seconds int64) (*brig.Sandbox, error) {
 	ctx := r.Context()
 	if _, err := l.sandboxes.lease(seconds); err != nil {
 		return nil, err
 	}
-	if err := httpapi.Check(r, l.Service, string(s.ID), brig.OpExtend); err != nil { // before the resume, which stays
+	if err := httpapi.Check(r, l.Service, string(s.ID), brig.OpExtend); err != nil { // a resume is not undone
 		return nil, err
 	}
 	now, err := l.Service.Resume(ctx, string(s.ID))
@@ -100,16 +100,16 @@ func (l *sandboxHandlers) resume(w http.ResponseWriter, r *http.Request) error {
 	case s.State != brig.Paused:
 		return errStatus(http.StatusConflict, brig.Errorf(brig.FailedPrecondition, "Sandbox %s is already running", s.ID))
 	}
-	if s, err = l.resumed(r, s, in.Timeout); err != nil {
+	if s, err = l.resumeSandbox(r, s, in.Timeout); err != nil {
 		return err
 	}
 	l.write(w, r, http.StatusCreated, l.sandboxes.connected(r.Context(), s))
 	return nil
 }
 
-// connect returns the connection data of a sandbox. It resumes a paused sandbox,
-// and answers 201 then. It extends the lifetime of a running one to at least the
-// given timeout.
+// connect returns the connection data of a sandbox. It resumes a paused sandbox
+// and then responds with 201. It extends the lifetime of a running sandbox to
+// at least the given timeout.
 func (l *sandboxHandlers) connect(w http.ResponseWriter, r *http.Request) error {
 	in := struct {
 		Timeout int64 `json:"timeout"`
@@ -130,7 +130,7 @@ func (l *sandboxHandlers) connect(w http.ResponseWriter, r *http.Request) error 
 		err = errUnsupported("a resume without the memory of a sandbox that was paused with it")
 	default:
 		status = http.StatusCreated
-		s, err = l.resumed(r, s, max(in.Timeout, 1))
+		s, err = l.resumeSandbox(r, s, max(in.Timeout, 1))
 	}
 	if err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	dataplane "github.com/brig-run/brig/api/e2b/envd"
 )
 
-// TestRevokedTokensCostNothing checks that requests with the tokens of a revoked key, and of
-// its grants, do not use up the rate of the tenant. The control is the same requests while
-// the key is valid.
-func TestRevokedTokensCostNothing(t *testing.T) {
+// TestRevokedTokensDoNotUseRateLimit verifies that requests with the tokens of a revoked key, and of
+// its grants, do not count towards the tenant's rate limit. Control: the same requests count
+// while the key is valid.
+func TestRevokedTokensDoNotUseRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEngineServer(t)
 		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
@@ -41,7 +41,7 @@ func TestRevokedTokensCostNothing(t *testing.T) {
 			n[x.doRequest(t.Context(), "GET", "/files?"+q.Encode(), "").Code]++
 			return n
 		}
-		// left uses up the rate, and returns the number of calls that it allowed.
+		// left uses up the rate limit and returns the number of calls that were allowed.
 		left := func() (n int) {
 			for {
 				if _, err := x.List(other, brig.ListOptions{}); err != nil {
@@ -64,6 +64,6 @@ func TestRevokedTokensCostNothing(t *testing.T) {
 		if n := left(); n != 10 {
 			t.Errorf("%d calls of another key are allowed then, want two seconds' worth", n)
 		}
-		time.Sleep(2 * time.Second) // for the calls that remove the sandbox
+		time.Sleep(2 * time.Second) // allow the calls that remove the sandbox
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Values that E2B's format requires and that have no meaning here.
+// Values that E2B's format requires but that have no meaning in this API.
 const (
 	clientID    = "6532622b" // old clients append it to the id
 	envdVersion = "0.6.13"   // the envd version whose features the data plane supports
@@ -77,7 +77,7 @@ func listed(s *brig.Sandbox) listedSandbox {
 	state, end := stateRunning, s.Expires
 	if s.State == brig.Paused {
 		state = statePaused
-		if s.Pause != nil { // Expires is the end of the save
+		if s.Pause != nil { // Expires is the end of the saved state
 			end = s.Pause.At
 		}
 	}
@@ -109,7 +109,7 @@ type lifecycle struct {
 	AutoResume bool   `json:"autoResume"`
 }
 
-// finder finds the sandboxes that this API created, and caches data of them.
+// finder finds the sandboxes that this API created, and caches data about them.
 type finder struct {
 	*env
 	contexts defaultContexts
@@ -133,8 +133,8 @@ func (f *finder) find(r *http.Request) (*brig.Sandbox, error) {
 	return s, nil
 }
 
-// findAndRead is like find, and then reads the body, so that a missing sandbox is
-// reported before the body is.
+// findAndRead is like find, and then reads the body, so that a missing sandbox
+// is reported before an invalid body.
 func (f *finder) findAndRead(w http.ResponseWriter, r *http.Request, in any) (*brig.Sandbox, error) {
 	s, err := f.find(r)
 	if err != nil {

@@ -22,9 +22,9 @@ func (personKeys) AcceptsToken(token string) bool {
 	return brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig"}}.Accepts(token)
 }
 
-// A server in a sandbox receives no credential that Brig accepts. This holds
-// whether the request names the port by host or by headers, and also for an
-// upgrade. The headers for the program itself are forwarded.
+// A server in a sandbox receives no credential that Brig accepts, whether the request selects
+// the port by host or by headers, and also in an upgrade request. Headers for the program
+// itself are forwarded.
 func TestPortsReceiveNoCredentials(t *testing.T) {
 	enc := base64.RawURLEncoding.EncodeToString
 	token := enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(`{"iss":"https://idp.test","aud":"brig"}`)) + "." + enc([]byte("x"))
@@ -105,8 +105,8 @@ func TestPortsReceiveNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	// Control: without an identity provider the server does not treat the token
-	// as a credential, and the guest receives it.
+	// Control: without an identity provider, the server does not treat the token as a
+	// credential, so the guest receives it.
 	if got := seen(start(), byHost); !strings.Contains(got, "Bearer "+token) {
 		t.Errorf("the control: %s", got)
 	}

@@ -35,7 +35,7 @@ func newURLSignature(r *http.Request) urlSignature {
 	u := urlSignature{got: q.Get("signature")}
 	exp := q.Get("signature_expiration")
 	// The data plane rejects these URLs as ambiguous, so no signature matches
-	// them. No expiration is longer than a number.
+	// them. A valid expiration has at most maxExpiration digits.
 	if strings.ContainsRune(q.Get("username"), ':') || len(q["path"]) > 1 || len(q["username"]) > 1 || len(exp) > maxExpiration {
 		return u
 	}
@@ -70,8 +70,8 @@ const (
 
 // signer returns the key with whose token a URL was signed for a sandbox of a
 // tenant. The key is empty if the token belongs to the sandbox itself. Every
-// key of the tenant may have received the token, perhaps from an earlier
-// server, and whichever keys have connected since.
+// key of the tenant may have received the token, possibly from an earlier
+// server process, regardless of the keys that have connected since.
 func (k *tokens) signer(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
 	if key, ok = k.signerAmong(k.cache.receivers(id), id, u); ok {
 		return key, true
@@ -88,8 +88,8 @@ func (k *tokens) otherSigner(ctx context.Context, id, tenant string, u urlSignat
 	return k.signerAmong(keys, id, u)
 }
 
-// otherKeys returns the keys of a tenant that did not receive a sandbox's token from this
-// API. Those that did have been compared.
+// otherKeys returns the keys of a tenant that did not receive a sandbox's token
+// from this API. The keys that did have already been compared.
 func (k *tokens) otherKeys(ctx context.Context, id, tenant string) []string {
 	compared := map[string]bool{}
 	for _, key := range k.cache.receivers(id) {
@@ -98,7 +98,7 @@ func (k *tokens) otherKeys(ctx context.Context, id, tenant string) []string {
 	return slices.DeleteFunc(k.tenantKeys(ctx, tenant), func(key string) bool { return compared[key] })
 }
 
-// signerAmong returns that of some keys whose token has signed a URL.
+// signerAmong returns the key in keys whose token signed a URL.
 func (k *tokens) signerAmong(keys []string, id string, u urlSignature) (key string, ok bool) {
 	for _, key := range keys {
 		if u.isOf(k.token(id, key)) {
@@ -139,10 +139,10 @@ func (p *ports) serveSigned(w http.ResponseWriter, r *http.Request) {
 	p.serve(w, r, target{id: id, port: portEnvd})
 }
 
-// signedSandbox returns the id of the sandbox whose token signed r's URL. A signature
-// that is good is always found: only wrong ones count as guesses and are answered with
-// RateLimited. If the address has guessed before, the search waits for its turn, so
-// that guesses cost little.
+// signedSandbox returns the id of the sandbox whose token signed r's URL. A
+// valid signature is always found. Only wrong signatures count as guesses and
+// are answered with RateLimited. If the address has guessed before, the search
+// waits for its turn, so that guesses use little CPU time.
 func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
 	if len(r.URL.RawQuery) > maxSignedText {
 		return "", errWrongSignature()
@@ -234,7 +234,7 @@ func (p *ports) signedByOther(ctx context.Context, u urlSignature) (id string, e
 			tenant, err = p.Owner(ctx, id)
 			resume()
 			if err != nil {
-				continue // it has just ended
+				continue // the sandbox has just ended
 			}
 			p.cache.add(id, tenant)
 		}

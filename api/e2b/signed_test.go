@@ -17,28 +17,28 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// After a few wrong signatures from one address, further wrong ones get 429 with the time
-// to wait.
+// After a few wrong signatures from one address, further wrong signatures get status 429 with
+// the time to wait.
 func TestSignatureRateLimit(t *testing.T) {
 	_, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
-	told := map[int]int{}
+	byStatus := map[int]int{}
 	for range 500 {
 		resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", "")
-		told[resp.StatusCode]++
+		byStatus[resp.StatusCode]++
 		if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
 			t.Fatal("it does not say when to try again")
 		}
 	}
-	if told[http.StatusUnauthorized] < 20 || told[http.StatusTooManyRequests] < 300 {
-		t.Errorf("it is told %v", told)
+	if byStatus[http.StatusUnauthorized] < 20 || byStatus[http.StatusTooManyRequests] < 300 {
+		t.Errorf("responses by status: %v", byStatus)
 	}
 }
 
-// A good signature is served although its address has guessed, even if a key signed that
-// received its token from an earlier server. Control: wrong signatures from the address get
-// 429.
-func TestGoodSignatureFromGuessingAddress(t *testing.T) {
+// A valid signature is served even if its address has sent wrong signatures, and even if the
+// signing key received its token from an earlier server. Control: wrong signatures from the
+// address get status 429.
+func TestValidSignatureFromGuessingAddress(t *testing.T) {
 	_, d, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return []string{"earlier"}, nil }
@@ -61,9 +61,9 @@ func TestGoodSignatureFromGuessingAddress(t *testing.T) {
 	}
 }
 
-// A search that waits for the store does not keep a good signature of the same address from
-// its turn.
-func TestWaitingSearchNeedsNoRest(t *testing.T) {
+// A search that waits for the store does not delay the turn of a valid signature from the same
+// address.
+func TestWaitingSearchDoesNotDelayGoodSignature(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub()
 		var load time.Duration
@@ -95,7 +95,7 @@ func TestWaitingSearchNeedsNoRest(t *testing.T) {
 		load = 2 * time.Second
 		get("v1_x")
 		load = 0
-		for range 4 { // as many as became free while the load was high
+		for range 4 { // the number of turns that became free under high load
 			get("v1_x")
 		}
 		begin := time.Now()
@@ -105,8 +105,8 @@ func TestWaitingSearchNeedsNoRest(t *testing.T) {
 	})
 }
 
-// A search for a signer compares each key once.
-func TestSignerIsSearchedOnce(t *testing.T) {
+// The search for a signer compares each key only once.
+func TestSignerSearchComparesKeysOnce(t *testing.T) {
 	_, d, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return []string{"k1", "k2", "k3"}, nil }
@@ -119,8 +119,8 @@ func TestSignerIsSearchedOnce(t *testing.T) {
 	}
 }
 
-// A burst of wrong signatures from one address is limited before the search for their
-// keys, which serves one request at a time.
+// The number of wrong signatures in a burst from one address is limited before the search for
+// their keys, because the search serves one request at a time.
 func TestSignatureBurst(t *testing.T) {
 	_, d, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)

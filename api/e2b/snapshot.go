@@ -38,8 +38,9 @@ func (sn *snapshots) all(ctx context.Context, labels map[string]string) ([]*brig
 	return all, err
 }
 
-// find returns the snapshot with an ID, or else the newest one with a name,
-// which may have the default tag. It returns nil if there is none.
+// find returns the snapshot with the ID ref, or else the newest snapshot with
+// the name ref, which may have the default tag. It returns nil if there is no
+// such snapshot.
 func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error) {
 	s, err := sn.Service.Get(ctx, ref)
 	switch {
@@ -48,7 +49,8 @@ func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error
 	case err != nil && brig.KindOf(err) != brig.NotFound && brig.KindOf(err) != brig.InvalidArgument:
 		return nil, err
 	}
-	// The name is compared with a whole list, which takes the memory of a large response.
+	// The name is compared with a whole list, which takes as much memory as a
+	// large response.
 	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +179,7 @@ func (sb *sandboxes) fromSnapshot(ctx context.Context, n *newSandbox, snapshot *
 		return nil, errUnsupported("another autoPauseMemory for a sandbox from a snapshot")
 	}
 	labels := maps.Clone(spec.Labels)
-	for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // they belong to the network rules
+	for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // these labels belong to the network rules
 		if v, ok := snapshot.Spec.Labels[k]; ok {
 			labels[k] = v
 		}

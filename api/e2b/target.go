@@ -46,7 +46,7 @@ func (a *API) target(r *http.Request) (target, bool, error) {
 }
 
 // parseHost parses a host like "8080-ID.domain". Under a foreign domain it
-// accepts only ids in the form of this server's ids.
+// accepts only ids in the format of this server's ids.
 func parseHost(host, domain string) (target, bool, error) {
 	label, parent, ok := strings.Cut(hostname(host), ".")
 	if !ok || parent == "" {

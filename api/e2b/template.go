@@ -22,7 +22,7 @@ type template struct {
 	imageMissing bool           // the image does not exist, or does not exist yet
 }
 
-// templates serves the templates, and finds the one that a request names.
+// templates serves the templates and finds the template that a request names.
 type templates struct {
 	*env
 	snapshots *snapshots
@@ -53,7 +53,7 @@ func (ts *templates) name(ref string) string {
 	return strings.TrimSuffix(ref, ":"+defaultTag)
 }
 
-// find returns the template with a name, or else the image with that
+// find returns the template with the given name, or else the image with that
 // name.
 func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 	name := ts.name(ref)
@@ -248,8 +248,8 @@ func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// teams lists the team of the key, of which there is one. The command line
-// stores the key that it finds in the response.
+// teams lists the only team of the key. The command line stores the key that it
+// finds in the response.
 func (c *controlPlane) teams(w http.ResponseWriter, r *http.Request) error {
 	tenant := brig.ActorFrom(r.Context()).Tenant
 	c.write(w, r, http.StatusOK, []struct {

@@ -31,9 +31,9 @@ func (s *heldService) Logs(ctx context.Context, name string, o brig.LogOptions) 
 	return s.stub.Logs(ctx, name, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
-// whatever the number of its requests.
-func TestLargeAnswersTakeTurns(t *testing.T) {
+// TestLargeResponsesTakeTurns verifies that a key can receive at most four large responses at the
+// same time, however many requests it sends.
+func TestLargeResponsesTakeTurns(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -47,7 +47,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 		{http.MethodPost, "/sandboxes", `{"templateID":"none"}`, http.StatusNotFound},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
-			s := &heldService{held: transcript.NewHeld()}
+			s := &heldService{held: transcript.NewHeldCalls()}
 			_, d, plain := serve(t, func(o *e2b.Options) {
 				s.stub, _ = o.Service.(*stub)
 				o.Service = s

@@ -9,24 +9,24 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The holder of a sandbox's token acts as a member, so an actor with a lower
-// role receives no token.
+// The holder of a sandbox's token acts as a member. Therefore, an actor with a lower role
+// receives no token.
 func TestTokensRequireMember(t *testing.T) {
 	d := New(Options{Seed: []byte("seed")})
 	box := &brig.Sandbox{ID: "sbx", Spec: brig.Spec{Labels: map[string]string{labelPublic: "false"}}}
 	if !isClosed(box) {
 		t.Fatal("the sandbox is open to the public")
 	}
-	for role, told := range map[brig.Role]bool{brig.Viewer: false, brig.Member: true, brig.Admin: true} {
+	for role, permitted := range map[brig.Role]bool{brig.Viewer: false, brig.Member: true, brig.Admin: true} {
 		c := d.sandboxes.connected(brig.WithActor(t.Context(), brig.Actor{Role: role}), box)
-		if (c.EnvdAccessToken != "") != told || (c.TrafficAccessToken != nil) != told {
-			t.Errorf("a %s is told %+v", role, c)
+		if (c.EnvdAccessToken != "") != permitted || (c.TrafficAccessToken != nil) != permitted {
+			t.Errorf("a %s received %+v", role, c)
 		}
 	}
 }
 
-// An actor with fewer rights or a shorter lifetime than its key receives a
-// token that is restricted in the same way, or no token.
+// An actor with fewer rights or a shorter lifetime than its key receives a token with the same
+// restrictions, or no token.
 func TestTokensCarryRestrictions(t *testing.T) {
 	end := time.Now().Add(time.Minute)
 	ofKeys := New(Options{Seed: []byte("seed"), KeyActor: func(context.Context, string) (brig.Actor, error) { return brig.Actor{}, nil }})
@@ -47,13 +47,13 @@ func TestTokensCarryRestrictions(t *testing.T) {
 		"nobody in particular": {brig.Actor{Role: brig.Member}, "", "own"},
 	} {
 		for d, begins := range map[*API]string{ofKeys: c.keyed, ofNone: c.plain} {
-			told := d.sandboxes.connected(brig.WithActor(t.Context(), c.actor), box)
-			got := []string{told.EnvdAccessToken}
-			if told.TrafficAccessToken != nil {
-				got = append(got, *told.TrafficAccessToken)
+			described := d.sandboxes.connected(brig.WithActor(t.Context(), c.actor), box)
+			got := []string{described.EnvdAccessToken}
+			if described.TrafficAccessToken != nil {
+				got = append(got, *described.TrafficAccessToken)
 			}
 			if begins == "" && (got[0] != "" || len(got) != 1) {
-				t.Errorf("%s is told %q", name, got)
+				t.Errorf("%s received %q", name, got)
 			}
 			if begins == "own" {
 				begins = ""
@@ -61,11 +61,11 @@ func TestTokensCarryRestrictions(t *testing.T) {
 				continue
 			}
 			if len(got) != 2 || got[0] == got[1] {
-				t.Errorf("%s is told %q", name, got)
+				t.Errorf("%s received %q", name, got)
 			}
 			for _, token := range got {
 				if !strings.HasPrefix(token, begins) || begins == "" && strings.Contains(token, ".") {
-					t.Errorf("%s is told %q", name, token)
+					t.Errorf("%s received %q", name, token)
 				}
 			}
 		}

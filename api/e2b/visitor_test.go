@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// actorLog records the actors of the calls that look for a sandbox or connect to a port.
+// actorLog records the actors of the calls that look up a sandbox or connect to a port.
 type actorLog struct {
 	*stub
 	mu     sync.Mutex // guards the field below
@@ -44,16 +44,16 @@ func (l *actorLog) Dial(ctx context.Context, name string, port int) (net.Conn, e
 	return l.stub.Dial(ctx, name, port)
 }
 
-// TestVisitorsCallsAreMarked checks that a request without its token to envd or to the
-// interpreter makes no call as the tenant. All calls of requests without a token are a visitor's,
-// and do not use up the tenant's rate. The control is the same request with a token.
-func TestVisitorsCallsAreMarked(t *testing.T) {
+// TestUnauthenticatedCallsAreMarked verifies that a request to envd or to the interpreter without a
+// token makes no call as the tenant. All calls of such a request have a visitor as their actor,
+// and do not count towards the tenant's rate limit. Control: the same request with a token.
+func TestUnauthenticatedCallsAreMarked(t *testing.T) {
 	var log *actorLog
 	_, d, srv := serve(t, func(o *e2b.Options) {
 		log = &actorLog{stub: o.Service.(*stub)}
 		o.Service = log
 	})
-	d.Unsecured = true // the sandbox's interpreter is open while it is set
+	d.Unsecured = true // opens the sandbox's interpreter
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	access := []string{"X-Access-Token", token1}
 	for _, c := range []struct {
@@ -93,9 +93,9 @@ func TestVisitorsCallsAreMarked(t *testing.T) {
 	}
 }
 
-// TestVisitorsHealthCheckDoesNotResume checks that no spelling of a health check without a
-// token resumes a paused sandbox.
-func TestVisitorsHealthCheckDoesNotResume(t *testing.T) {
+// TestUnauthenticatedHealthCheckDoesNotResume verifies that a health check without a token does not
+// resume a paused sandbox, regardless of the spelling of the path.
+func TestUnauthenticatedHealthCheckDoesNotResume(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base","autoPause":true,"autoResume":{"enabled":true}}`)
 	if _, err := s.change("sb1", func(b *brig.Sandbox) { b.State, b.Pause = brig.Paused, &brig.Pause{} }); err != nil {

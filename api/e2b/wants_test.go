@@ -91,7 +91,7 @@ func TestHosts(t *testing.T) {
 
 // Without a seed, the API creates tokens that cannot be guessed. Without a data
 // plane, the API responds with an error.
-func TestAPIWithoutOptions(t *testing.T) {
+func TestNewWithoutOptions(t *testing.T) {
 	s, _, srv := serve(t, func(o *e2b.Options) { o.Seed, o.Envd, o.Domain = nil, nil, "" })
 	first := createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	_, _, other := serve(t, func(o *e2b.Options) { o.Seed = nil })

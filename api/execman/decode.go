@@ -28,12 +28,12 @@ func reject(kind, message string, at ...string) *validationError {
 // decode converts a request to a program. It ignores unknown fields.
 func decode(body []byte) (brig.Program, *validationError) {
 	var p brig.Program
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(body, &given); err != nil || given == nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
 		return p, reject("json_invalid", "the body is not a JSON object")
 	}
 	var text string
-	switch raw, ok := given["code_b64"]; {
+	switch raw, ok := fields["code_b64"]; {
 	case !ok:
 		return p, reject("missing", "Field required", "code_b64")
 	case string(raw) == "null" || json.Unmarshal(raw, &text) != nil:
@@ -47,11 +47,11 @@ func decode(body []byte) (brig.Program, *validationError) {
 		return p, reject("value_error", "Value error, the code is not UTF-8", "code_b64")
 	}
 	language := v1.ExecmanPython // the default language is Python
-	if raw, ok := given["language"]; ok && (string(raw) == "null" || json.Unmarshal(raw, &language) != nil || language != v1.ExecmanPython && language != v1.ExecmanNode) {
+	if raw, ok := fields["language"]; ok && (string(raw) == "null" || json.Unmarshal(raw, &language) != nil || language != v1.ExecmanPython && language != v1.ExecmanNode) {
 		return p, reject("enum", "Input should be 'python' or 'nodejs'", "language")
 	}
 	p.Arguments, p.Artifacts = json.RawMessage("{}"), true
-	if raw, ok := given["arguments"]; ok && string(raw) != "null" {
+	if raw, ok := fields["arguments"]; ok && string(raw) != "null" {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(raw, &object) != nil {
 			return p, reject("dict_type", "Input should be a valid dictionary", "arguments")

@@ -65,8 +65,8 @@ const (
 	queueTimeout   = 10 * time.Second
 )
 
-// grace is how long a program may take to end after it was asked to end at its
-// timeout. Then the manager kills it.
+// grace is how long a program may take to end after the request to end at its
+// timeout. After that, the manager kills the program.
 const grace = 5 * time.Second
 
 // hostName is the manager's host name in RAGFlow deployments.
@@ -167,7 +167,7 @@ func loopResult() *v1.ExecmanResult {
 }
 
 func (d *API) run(w http.ResponseWriter, r *http.Request) {
-	if brig.CameBack(viaHeader(r), d.Server) {
+	if brig.IsForwardingLoop(viaHeader(r), d.Server) {
 		d.answer(w, r, http.StatusOK, loopResult())
 		return
 	}

@@ -202,9 +202,8 @@ func TestEveryErrorKind(t *testing.T) {
 	}
 }
 
-// In a pool of one, the second program waits for the first. A program that
-// waits too long receives the response that the pool is busy. Languages have
-// separate pools.
+// In a pool of one, the second program waits for the first. If a program waits too long, the
+// response reports that the pool is busy. Each language has its own pool.
 func TestPool(t *testing.T) {
 	srv, s := serve(t, func(o *execman.Options) { o.Pool, o.Queue = 1, 300*time.Millisecond })
 	first := make(chan *v1.ExecmanResult, 1)
@@ -230,7 +229,7 @@ func TestPool(t *testing.T) {
 
 // A client whose address is not allowed is rejected before its request is read.
 // Control: from an allowed address, the same request is served.
-func TestAllow(t *testing.T) {
+func TestAllowedAddresses(t *testing.T) {
 	for _, c := range []struct {
 		allow string
 		from  string

@@ -11,9 +11,8 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// An error that only the operator can fix is not reported as a busy pool,
-// because clients retry after that response. Control: a lack of capacity is
-// reported as a busy pool.
+// An error that only the operator can fix is not reported as a busy pool, because clients retry
+// when the pool is busy. Control: a lack of capacity is reported as a busy pool.
 func TestOperatorErrorsAreNotBusy(t *testing.T) {
 	srv, _ := serve(t, nil)
 	for kind, room := range map[brig.Kind]bool{
@@ -40,8 +39,7 @@ func (k *lastProgram) Run(_ context.Context, p brig.Program, _ brig.IO) (*brig.O
 	return o, nil
 }
 
-// Programs have the configured egress rules. Without a configuration, they
-// cannot connect.
+// Programs get the configured egress rules. Without configured rules, programs cannot connect.
 func TestConfiguredEgress(t *testing.T) {
 	for name, want := range map[string]brig.Egress{"set": {Rules: []brig.EgressRule{{Host: "pypi.org"}}}, "not set": {}} {
 		k := &lastProgram{}

@@ -27,8 +27,8 @@ func result(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
 	}
 	switch {
 	case o.TimedOut && o.Signal != "":
-		// The program did not end after it was asked to.
-		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, v1.ExecmanDeaf)
+		// The program did not end after it was requested to end.
+		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, v1.ExecmanTimeoutStderr)
 	case o.TimedOut:
 		return exceeded(v1.ExecmanTime, v1.ExecmanTimeout, "Execution timeout")
 	case o.OOMKilled:

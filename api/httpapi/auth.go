@@ -8,17 +8,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// KeyPrefix begins every API key, so that people and scanners recognize one.
+// KeyPrefix is the prefix of every API key. It lets people and secret scanners
+// recognize keys.
 const KeyPrefix = "brig_"
 
-// E2B clients require keys of another form: the prefix e2b_ and 40 hexadecimal
-// digits. They are valid for every API.
+// E2B clients require keys in another format: the prefix e2b_ and 40
+// hexadecimal digits. Such keys are valid for every API.
 const (
 	e2bPrefix = "e2b_"
 	e2bDigits = 40
 )
 
-// Lengths after the prefix: the minimum makes guessing hopeless, and the
+// Lengths after the prefix: the minimum makes guessing infeasible, and the
 // maximum limits the bytes that are hashed.
 const (
 	minKey = 40
@@ -60,15 +61,15 @@ func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 	return proof, err
 }
 
-// isToken reports whether a key has the form of a token that another server
-// signed, a JSON Web Token.
+// isToken reports whether a key has the format of a JSON Web Token, which
+// another server signed.
 func isToken(key string) bool {
 	return !strings.HasPrefix(key, KeyPrefix) && strings.HasPrefix(key, "eyJ") && strings.Count(key, ".") == 2 && len(key) <= maxGrant
 }
 
-// Auth passes a request on with its actor in the context, which is canceled
-// when the key becomes invalid. It responds with 401 to a request without a
-// valid key.
+// Auth returns a handler that calls next with the actor in the request's
+// context. The context is canceled when the key becomes invalid. It responds
+// with 401 to a request without a valid key.
 func Auth(keys Keys, next http.Handler) http.Handler { return AuthOr(keys, fail, next) }
 
 // AuthOr is like Auth, but writes error responses with fail.
@@ -113,7 +114,7 @@ func (k *Keyring) Keyed(
 	}
 }
 
-// isPlausible reports whether key has the form of a key. Other texts are
+// isPlausible reports whether key has the format of a key. Other strings are
 // rejected without a lookup in the store.
 func isPlausible(key string) bool {
 	if digits, ok := strings.CutPrefix(key, e2bPrefix); ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-func TestEveryKindHasAStatus(t *testing.T) {
+func TestEveryErrorKindHasStatus(t *testing.T) {
 	for _, k := range brig.Kinds {
 		status, ok := statuses[k]
 		if !ok || status < 400 || status > 599 {

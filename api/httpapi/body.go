@@ -34,8 +34,8 @@ const anonymousTimeout = 3 * time.Second
 type timedBody struct {
 	io.ReadCloser
 	rc *http.ResponseController
-	// each is how long the client may pause while the body is read. It is zero
-	// if the limit applies to the whole body or there is no limit.
+	// each is the time limit of each read of the body. It is zero if the limit
+	// applies to the whole body or there is no limit.
 	each time.Duration
 	done bool
 }
@@ -53,7 +53,7 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// deadline sets the read deadline d from now. Zero removes it.
+// deadline sets the read deadline to d from now, or removes it if d is zero.
 func (t *timedBody) deadline(d time.Duration) {
 	var at time.Time
 	if d > 0 {
@@ -73,7 +73,7 @@ func restrictBody(w http.ResponseWriter, r *http.Request) {
 	t.deadline(anonymousTimeout)
 }
 
-// extendBody limits the time for r's body to d in total, and to each for every
+// extendBody limits the time for reading r's body to d in total and to each per
 // read.
 func extendBody(r *http.Request, d, each time.Duration) {
 	if t, ok := r.Body.(*timedBody); ok && !t.done {
@@ -86,22 +86,22 @@ func extendBody(r *http.Request, d, each time.Duration) {
 // before reading the body.
 func AllowBody(r *http.Request) { extendBody(r, bodyTimeout, 0) }
 
-// LongBody is for a streamed body of any duration. It limits only the pauses
+// AllowLongBody permits a streamed body of any duration. It limits only the pauses
 // between reads.
-func LongBody(r *http.Request) { extendBody(r, 0, bodyTimeout) }
+func AllowLongBody(r *http.Request) { extendBody(r, 0, bodyTimeout) }
 
-// OpenBody removes all time limits of r's body. It is for a body that may pause
+// AllowOpenBody removes all time limits of r's body. It is for a body that may pause
 // for hours, such as the input of a terminal.
-func OpenBody(r *http.Request) { extendBody(r, 0, 0) }
+func AllowOpenBody(r *http.Request) { extendBody(r, 0, 0) }
 
 // ReadBody reads r's body into memory, where it stays until the request has
 // been answered. The body counts towards the memory budget of the tenant.
-func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	if r.ContentLength > most {
-		return nil, BodyError(&http.MaxBytesError{Limit: most}) // before any part of the body is read
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, BodyError(&http.MaxBytesError{Limit: limit}) // before any part of the body is read
 	}
 	lease, tenant := LeaseOf(r.Context()), brig.ActorFrom(r.Context()).Tenant
-	from := http.MaxBytesReader(w, r.Body, most)
+	from := http.MaxBytesReader(w, r.Body, limit)
 	var body []byte
 	for {
 		if len(body) == cap(body) {
@@ -109,7 +109,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 			if n := r.ContentLength + 1; n > 0 { // one more byte, to detect the end
 				size = min(size, n)
 			}
-			if size = min(size, most+1); size <= int64(cap(body)) {
+			if size = min(size, limit+1); size <= int64(cap(body)) {
 				size = int64(cap(body)) + 512
 			}
 			if err := lease.Reserve(tenant, size-int64(cap(body))); err != nil {
@@ -128,10 +128,10 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	}
 }
 
-// ReadDocument is like ReadBody, for a JSON body, which may be empty. It rejects a
-// document that exceeds the limits of CheckShape.
-func ReadDocument(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	body, err := ReadBody(w, r, most)
+// ReadDocument is like ReadBody for a JSON body. The body may be empty. It
+// rejects a document that exceeds the limits of CheckShape.
+func ReadDocument(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := ReadBody(w, r, limit)
 	if err == nil {
 		err = CheckShape(body)
 	}
@@ -176,14 +176,14 @@ func readJSONBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte
 type maxBodyKey struct{}
 
 // WithMaxBody returns a copy of r with a limit for its body, in bytes.
-func WithMaxBody(r *http.Request, most int64) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), maxBodyKey{}, most))
+func WithMaxBody(r *http.Request, limit int64) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), maxBodyKey{}, limit))
 }
 
 // maxBodyOf returns the limit of r's body, in bytes.
 func maxBodyOf(r *http.Request) int64 {
-	if most, ok := r.Context().Value(maxBodyKey{}).(int64); ok {
-		return most
+	if limit, ok := r.Context().Value(maxBodyKey{}).(int64); ok {
+		return limit
 	}
 	return SmallBody
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// sendSlowly sends a request with an endless body, one byte at a time, and returns
-// when the server ends it. It returns the status, and whether the server still
-// accepted bytes after patience.
+// sendSlowly sends a request with an endless body, one byte at a time, until the server closes
+// the connection. It returns the status and whether the server still accepted bytes after
+// patience.
 func sendSlowly(addr, headers string, patience time.Duration) (status int, listening bool) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -45,7 +45,7 @@ func sendSlowly(addr, headers string, patience time.Duration) (status int, liste
 
 // A client without a valid key cannot keep a connection open with an endless
 // body. A client with a valid key may send its body slowly.
-func TestEndlessBody(t *testing.T) {
+func TestEndlessBodyTimesOut(t *testing.T) {
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var late net.Error
 		if _, err := io.Copy(io.Discard, r.Body); errors.As(err, &late) && late.Timeout() {

@@ -91,12 +91,12 @@ func send(t *testing.T, url string, size int) (int, string, string) {
 		return 0, "", ""
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body) // the part that arrives
+	body, _ := io.ReadAll(resp.Body) // the part that arrived
 	return resp.StatusCode, resp.Header.Get("Retry-After"), string(body)
 }
 
-// The memory of request bodies is limited per tenant (429) and for the server
-// (503), and is released after the response.
+// The memory of request bodies is limited per tenant (429) and for the whole server (503). It
+// is released after the response.
 func TestBodyMemoryLimit(t *testing.T) {
 	for what, c := range map[string]struct {
 		limits httpapi.Limits
@@ -157,7 +157,7 @@ func TestStalledBodyTimesOut(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		body, _ := io.ReadAll(resp.Body) // the part that arrives
+		body, _ := io.ReadAll(resp.Body) // the part that arrived
 		if resp.StatusCode != http.StatusRequestTimeout || !bytes.Contains(body, []byte(brig.InvalidArgument.Code())) {
 			t.Errorf("%s: %d %s", what, resp.StatusCode, body)
 		}

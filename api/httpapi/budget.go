@@ -69,7 +69,7 @@ func NewLimiter(l Limits) *Limiter {
 	return &Limiter{limits: l, tenants: map[string]int64{}, open: map[string]int{}, turns: map[string]*turns{}}
 }
 
-// Handler wraps next with f.
+// Handler returns next with the limits of f applied to each request.
 func (f *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l := &Lease{limiter: f, work: isWork(r)}
@@ -170,11 +170,11 @@ func (l *Lease) Reserve(tenant string, n int64) error {
 	return nil
 }
 
-// shedShare is how many bytes may be reserved even when memory is short.
-// Requests that stop or remove an object are smaller.
+// shedShare is the number of bytes that may be reserved even when memory is
+// short. The bodies of requests that stop or remove an object are smaller.
 const shedShare = 16 << 10
 
-// retryBudget is the Retry-After of a request that exceeds a budget.
+// retryBudget is the Retry-After value for a request that exceeds a budget.
 const retryBudget = 2 * time.Second
 
 // Release releases n bytes of l.

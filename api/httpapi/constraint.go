@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// Constraint is the set of allowed values of a field of a wire type, from its
-// tags. The OpenAPI document uses the same tags:
+// Constraint is the set of allowed values of a field of a wire type, as
+// declared by the field's tags. The OpenAPI document uses the same tags:
 //
 //	minimum, maximum     of a number
 //	minLength, maxLength of a text, in characters
@@ -91,8 +91,8 @@ func pattern(f reflect.StructField, tag string) *regexp.Regexp {
 	return nil
 }
 
-// Zero returns an error if the value is zero, c does not allow zero, and
-// handlers cannot distinguish it from a missing field: an empty text, list or
+// Zero returns an error for a zero value that c does not allow and that
+// handlers cannot distinguish from a missing field: an empty string, list or
 // map, or 0. raw is JSON of the field's type. The handlers and the engine check
 // all other values, with more specific errors.
 func (c *Constraint) Zero(raw []byte) *brig.Error {
@@ -121,8 +121,8 @@ func (c *Constraint) Zero(raw []byte) *brig.Error {
 	return nil
 }
 
-// zeroSize rejects a size of 0 that is written as a string, as Zero rejects the
-// number.
+// zeroSize rejects a size of 0 that is encoded as a string, just as Zero
+// rejects the number 0.
 func (c *Constraint) zeroSize(raw []byte) *brig.Error {
 	if c.Minimum == nil || *c.Minimum <= 0 {
 		return nil

@@ -53,7 +53,7 @@ func TestDecodeDescribed(t *testing.T) {
 			t.Errorf("%s: %v, not about %s", doc, err, field)
 		}
 		if strings.Contains(doc, ".0") || strings.Contains(doc, "1]") {
-			continue // both reject it
+			continue // both functions reject the value
 		}
 		if err := httpapi.Decode([]byte(doc), &constrainedBody{}); err != nil {
 			t.Errorf("%s: Decode refuses it, too: %v", doc, err)

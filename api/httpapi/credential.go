@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// The forms of the credentials that a Shield removes.
+// Patterns of the credentials that a Shield removes.
 var (
 	// credential matches the credentials that Brig issues: keys, grants,
-	// sessions, keys in E2B's form, sandbox tokens, and signatures of E2B's URLs.
-	// A sandbox token begins with the id of the key from which it was derived.
+	// sessions, keys in E2B's format, sandbox tokens, and signatures of E2B's
+	// URLs. A sandbox token begins with the id of the key from which it was
+	// derived.
 	credential = regexp.MustCompile(`brig_(?:session_)?[A-Za-z0-9]{40}|brig_grant_[A-Za-z0-9_-]{40}|e2b_[0-9A-Fa-f]{40}|k(?:[0-9a-f]{20}|[a-z2-7]{26})(?:~[A-Za-z0-9_-]+)?\.[0-9a-f]{64}` +
 		`|(?:^|[^A-Za-z0-9_-])signature["']?[=:]["']?v1_[A-Za-z0-9+/_ -]{43}`)
 	// webToken matches a JSON Web Token.
@@ -20,14 +21,15 @@ var (
 	digits = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 )
 
-// maxEscapes is how often a text may be percent-encoded. Every program in a
-// chain may decode it once. The limit keeps the time in proportion to the text.
+// maxEscapes is the maximum number of levels of percent-encoding in a text.
+// Each program in a chain may decode one level. The limit keeps the running
+// time proportional to the length of the text.
 const maxEscapes = 8
 
 // hasCredential reports whether a text contains a credential that Brig accepts,
-// as it is, percent-encoded, or in Base64. It also
-// returns true for a text with more than maxEscapes levels of percent-encoding,
-// which it does not decode completely.
+// in plain, percent-encoded or Base64 form. It also returns true for a text
+// with more than maxEscapes levels of percent-encoding, which it does not
+// decode completely.
 func (s Shield) hasCredential(text string) bool {
 	for level := 0; ; level++ {
 		if s.matches(text) || slices.ContainsFunc(strings.FieldsFunc(text, isNotBase64), s.encodes) {
@@ -44,7 +46,7 @@ func (s Shield) hasCredential(text string) bool {
 	}
 }
 
-// matches reports whether a text contains a credential as it is.
+// matches reports whether a text contains a credential in plain form.
 func (s Shield) matches(text string) bool {
 	return strings.ContainsAny(text, "_.") && credential.MatchString(text) ||
 		s.Accepts != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Accepts) ||
@@ -54,7 +56,8 @@ func (s Shield) matches(text string) bool {
 // minEncoded is the length of the shortest credential in Base64.
 const minEncoded = 56
 
-// isNotBase64 reports whether a character is in neither alphabet of Base64.
+// isNotBase64 reports whether a character is in neither of the Base64
+// alphabets.
 func isNotBase64(c rune) bool {
 	switch {
 	case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '+', c == '/', c == '_', c == '-':
@@ -63,8 +66,9 @@ func isNotBase64(c rune) bool {
 	return true
 }
 
-// encodes reports whether a text in Base64, of either alphabet, contains a
-// credential. Characters of the alphabet may precede the Base64.
+// encodes reports whether a text contains a credential in Base64, in either
+// alphabet. Other characters of the alphabet may precede the encoded
+// credential.
 func (s Shield) encodes(text string) bool {
 	if len(text) < minEncoded {
 		return false
@@ -73,7 +77,7 @@ func (s Shield) encodes(text string) bool {
 	for i := range 4 {
 		part := text[i:]
 		if len(part)%4 == 1 {
-			part = part[:len(part)-1] // it belongs to what follows
+			part = part[:len(part)-1] // a single trailing character encodes no byte
 		}
 		b, err := base64.RawStdEncoding.DecodeString(part)
 		if err == nil && s.matches(string(b)) {
@@ -111,8 +115,8 @@ func hexDigit(c byte) int {
 }
 
 // carriesKey reports whether the value of a credential header contains a Brig
-// key, or as the user or password of Basic authentication. Here the prefix of a
-// key is sufficient, because even a truncated key must stay secret.
+// key, either directly or as the user or password of Basic authentication. The
+// prefix of a key is sufficient, because even a truncated key must stay secret.
 func (s Shield) carriesKey(value string) bool {
 	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
 	if !found {

@@ -19,14 +19,14 @@ import (
 // maxDepth limits the nesting of a document with named fields.
 const maxDepth = 64
 
-// shaper is implemented by wire values with their own formats. Shape returns a
+// shaper is implemented by wire types with custom JSON formats. Shape returns a
 // value of the expected type for a value that begins with first.
 type shaper interface{ Shape(first byte) any }
 
 // Decode strictly decodes the JSON document data into v, a pointer to a struct.
 // Unknown and repeated fields, values of another type or out of range, invalid
 // Unicode and data after the document are errors. Each error names the field by
-// its path in the document ("command[2]"). It never repeats a value, because
+// its path in the document ("command[2]"). It never contains a value, because
 // the value may be a secret. A field may be null, which is the same as a
 // missing field.
 func Decode(data []byte, v any) error { return decode(data, v, false) }
@@ -51,7 +51,7 @@ func decode(data []byte, v any, described bool) error {
 		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		// The check above should find every error first.
+		// The check above should already have found every error.
 		return brig.Errorf(brig.InvalidArgument, "the body does not match the request").Because(err)
 	}
 	return nil
@@ -204,11 +204,11 @@ func prependPath(step string, err *brig.Error) *brig.Error {
 
 // clip shortens a key for use in an error.
 func clip(key string) string {
-	const most = 64
-	if len(key) <= most {
+	const limit = 64
+	if len(key) <= limit {
 		return key
 	}
-	end := most
+	end := limit
 	for !utf8.RuneStart(key[end]) {
 		end--
 	}

@@ -2,12 +2,12 @@ package httpapi
 
 import "time"
 
-// SetBodyTimeout changes the time limit of bodies until back is called.
+// SetBodyTimeout sets the time limit of request bodies and returns a function that restores it.
 func SetBodyTimeout(d time.Duration) (back func()) {
 	former := bodyTimeout
 	bodyTimeout = d
 	return func() { bodyTimeout = former }
 }
 
-// Limited returns the number of addresses that a limit tracks.
+// Limited returns the number of addresses that l tracks.
 func Limited(l *Limit) int { return len(l.of) }

@@ -14,8 +14,9 @@ import (
 // request for a foreign host name (DNS rebinding, 421) and a request from
 // another site's page (403). hosts are allowed in addition to the loopback
 // names, with or without a port. Other sites may only navigate a browser to the
-// page landing. If landing ends with an asterisk, it stands for all pages below that
-// path, which must be the same for every caller and have no effects.
+// page landing. If landing ends with an asterisk, it matches all pages below
+// that path. These pages must be the same for every caller and must have no
+// side effects.
 func Guard(hosts []string, landing string, next http.Handler) http.Handler {
 	allowed := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
 	for _, h := range hosts {
@@ -39,7 +40,8 @@ func Guard(hosts []string, landing string, next http.Handler) http.Handler {
 	})
 }
 
-// sameSite reports whether r comes from a program or from our own page.
+// sameSite reports whether r comes from a program or from a page of this
+// server.
 func sameSite(r *http.Request) bool {
 	for _, v := range r.Header.Values("Sec-Fetch-Site") {
 		if v != "same-origin" && v != "none" && v != "" {
@@ -55,8 +57,8 @@ func sameSite(r *http.Request) bool {
 	return true
 }
 
-// isLanding reports whether path is the page landing, or one of the pages for which
-// it stands.
+// isLanding reports whether path matches landing, which may end with an
+// asterisk.
 func isLanding(path, landing string) bool {
 	folder, all := strings.CutSuffix(landing, "*")
 	if !all {
@@ -90,10 +92,11 @@ func hostname(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// Check asks the gate whether r's actor may call one of ops on the named
-// sandbox, before r's body is read. So the body of a rejected request is never
-// read. Check skips a request without a body, because the call itself checks
-// it. If no operation is allowed, Check returns the error for the first one.
+// Check verifies with the gate that r's actor may call one of ops on the named
+// sandbox. It runs before r's body is read, so the body of a rejected request
+// is never read. Check skips a request without a body, because the call itself
+// checks it. If no operation is allowed, Check returns the error for the first
+// one.
 func Check(r *http.Request, service any, name string, ops ...brig.Op) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -109,9 +112,9 @@ func Check(r *http.Request, service any, name string, ops ...brig.Op) error {
 	return CheckCall(r.Context(), service, name, may)
 }
 
-// CheckCall asks the gate whether the actor of ctx may call op on the named
-// sandbox. If the service is not a brig.Gate, as in tests, only the actor's
-// role and scopes are checked.
+// CheckCall verifies with the gate that the actor of ctx may call op on the
+// named sandbox. If the service is not a brig.Gate, as in tests, only the
+// actor's role and scopes are checked.
 func CheckCall(ctx context.Context, service any, name string, op brig.Op) error {
 	if gate, ok := service.(brig.Gate); ok {
 		return gate.Check(ctx, op, name)

@@ -28,7 +28,7 @@ type hijackedConn struct {
 	net.Conn
 	r *recorder
 
-	mu sync.Mutex // one write at a time, because each sets a deadline
+	mu sync.Mutex // serializes writes, because each write sets a deadline
 }
 
 // Write implements io.Writer.
@@ -41,11 +41,12 @@ func (t *hijackedConn) Write(p []byte) (int, error) {
 	})
 }
 
-// CloseWrite ends the sending direction.
+// CloseWrite closes the write side of the connection.
 func (t *hijackedConn) CloseWrite() error { return closeWrite(t.Conn) }
 
-// Bounded returns c with a time limit for each write: the limit that ctx's
-// server applies to its clients. Within that time the peer must read data.
+// Bounded returns c with a time limit for each write, within which the peer
+// must read data. The limit is the one that the server of ctx applies to its
+// clients.
 func Bounded(ctx context.Context, c net.Conn) net.Conn {
 	return &boundedConn{Conn: c, unread: LeaseOf(ctx).unread()}
 }
@@ -62,19 +63,19 @@ func (b *boundedConn) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return writeInParts(p, func(part []byte) (int, error) {
-		_ = b.SetWriteDeadline(time.Now().Add(b.unread)) // fails on a connection without deadlines, which has no limit then
+		_ = b.SetWriteDeadline(time.Now().Add(b.unread)) // fails if c has no deadlines
 		n, err := b.Conn.Write(part)
 		if err == nil {
-			_ = b.SetWriteDeadline(time.Time{}) // remove the deadline again
+			_ = b.SetWriteDeadline(time.Time{}) // remove the deadline
 		}
 		return n, err
 	})
 }
 
-// CloseWrite ends the sending direction.
+// CloseWrite closes the write side of the connection.
 func (b *boundedConn) CloseWrite() error { return closeWrite(b.Conn) }
 
-// closeWrite ends the sending direction if the connection supports that.
+// closeWrite closes the write side of c if the connection supports it.
 func closeWrite(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {

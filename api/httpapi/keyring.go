@@ -12,26 +12,26 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Keys returns the actor of a key by the key's SHA-256. It returns
+// Keys looks up the actor of a key by the key's SHA-256. It returns
 // Unauthenticated for an unknown or revoked key.
 type Keys interface {
 	KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
 }
 
-// Grants returns the actor of a grant. Keys that implement it also accept
-// grants.
+// Grants looks up the actor of a grant. An implementation of Keys that also
+// implements Grants accepts grants.
 type Grants interface {
 	GrantActor(ctx context.Context, grant string) (brig.Actor, error)
 }
 
-// People returns the person of an identity provider's token. Keys that
-// implement it also accept such tokens.
+// People looks up the person of an identity provider's token. An implementation
+// of Keys that also implements People accepts such tokens.
 type People interface {
 	PersonActor(ctx context.Context, token string) (brig.Actor, error)
 }
 
-// Sessions returns the actor of a session by the SHA-256 of its secret. Keys
-// that implement it also accept session cookies.
+// Sessions looks up the actor of a session by the SHA-256 of its secret. An
+// implementation of Keys that also implements Sessions accepts session cookies.
 type Sessions interface {
 	SessionActor(ctx context.Context, hash [32]byte) (brig.Actor, error)
 	// SessionCSRF returns the SHA-256 of the session's CSRF token, which
@@ -54,12 +54,12 @@ type Keyring struct {
 	// Cookie reads and writes the session cookies of browsers. Set it before
 	// use.
 	Cookie Cookie
-	// Clock decides whether cached credentials have ended. Default time.Now. Set
-	// it before use.
+	// Clock determines whether cached credentials have expired. Default:
+	// time.Now. Set it before use.
 	Clock brig.Clock
-	// Owner returns the current actor of programs that connect over the server's
-	// Unix socket (see FromOwner). Default: they need a credential like all
-	// others. Set it before use.
+	// Owner returns the current actor of programs that connect over the
+	// server's Unix socket (see FromOwner). Default: such programs need a
+	// credential, like all other clients. Set it before use.
 	Owner func(context.Context) (brig.Actor, error)
 
 	mu            sync.Mutex // guards the fields below
@@ -122,11 +122,12 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 		p.Actor = s.actor
 		return p, nil
 	}
-	// Credentials are checked before wrong ones are counted. So wrong
-	// credentials from an address never delay a valid one from the same
-	// address. A credential has at least 160 random bits, so guessing cannot
-	// succeed. An expired credential is not a guess: its holder would otherwise
-	// delay the error messages of others at the address.
+	// The credential is checked before failures of its address are considered,
+	// so wrong credentials from an address never delay a valid one from the
+	// same address. A credential has at least 160 random bits, so guessing
+	// cannot succeed. An expired credential does not count as a guess, because
+	// its holder would otherwise delay the error responses of other clients at
+	// the address.
 	var err error
 	p.Actor, err = p.check(r.Context())
 	k.mu.Lock()

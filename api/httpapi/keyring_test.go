@@ -19,8 +19,8 @@ type revocableKey struct {
 	calls   int
 }
 
-// take revokes the key.
-func (r *revocableKey) take() {
+// revoke revokes the key.
+func (r *revocableKey) revoke() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.revoked = true

@@ -48,8 +48,8 @@ func (l *Limit) Reserve(r *http.Request) error {
 	return nil
 }
 
-// Hold is like Reserve, but release gives the request back, if it did not have to be
-// limited.
+// Hold is like Reserve, but release undoes the count if the request did not
+// need to be limited.
 func (l *Limit) Hold(r *http.Request) (release func(), err error) {
 	now := time.Now()
 	x := l.limiter(client(r))
@@ -71,13 +71,13 @@ func (l *Limit) Check(r *http.Request) error {
 	return nil
 }
 
-// Second gives another chance to requests whose address a Limit has limited, because a
-// good credential must not suffer from wrong ones of the same address. It lets one
-// request at a time do its work, and then waits for restFactor times as long, but at most
-// for maxRest. So the requests of all limited addresses together use a small part of one
-// processor.
+// Second gives another chance to requests whose address was limited by a Limit,
+// so that wrong credentials from an address do not block a valid one. It admits
+// one request at a time, and then rests for restFactor times as long as the
+// request worked, but at most for maxRest. The requests of all limited
+// addresses together thus use a small part of one CPU.
 type Second struct {
-	turn chan struct{} // holds a value while a request works, or while the processor rests
+	turn chan struct{} // holds a value while a request works or while the Second rests
 	wait time.Duration
 
 	mu   sync.Mutex     // guards the fields below
@@ -86,12 +86,12 @@ type Second struct {
 }
 
 const (
-	restFactor = 9 // 10 % of one processor
-	// maxRest bounds the rest, so that a slow machine does not keep good credentials from
-	// their turn.
+	restFactor = 9 // 10 % of one CPU
+	// maxRest limits the rest, so that valid credentials get their turn even on
+	// a slow machine.
 	maxRest = 2 * time.Second
-	// maxSecond and maxSeconds are the maximum numbers of waiting requests of one
-	// address and of all.
+	// maxSecond and maxSeconds are the maximum numbers of waiting requests of
+	// one address and of all addresses.
 	maxSecond  = 16
 	maxSeconds = 256
 )
@@ -101,8 +101,8 @@ func NewSecond(wait time.Duration) *Second {
 	return &Second{turn: make(chan struct{}, 1), wait: wait, of: map[string]int{}}
 }
 
-// Begin waits for the turn of r, and returns false if it does not come in time. The caller
-// calls End after its work.
+// Begin waits for r's turn and returns false if the turn does not come in time.
+// The caller calls End after its work.
 func (s *Second) Begin(r *http.Request) (_ *SecondTurn, ok bool) {
 	addr := client(r)
 	s.mu.Lock()
@@ -136,12 +136,12 @@ func (s *Second) Begin(r *http.Request) (_ *SecondTurn, ok bool) {
 type SecondTurn struct {
 	second *Second
 	since  time.Time     // when the current work began; zero while the request waits
-	worked time.Duration // before since
+	worked time.Duration // work time before since
 	ended  bool
 }
 
-// Wait excludes the time until the caller calls resume from the work of the request. The request
-// uses no processor in that time, so no rest must follow it.
+// Wait excludes the time until the caller calls resume from the request's work.
+// The request uses no CPU during that time, so no rest needs to follow.
 func (t *SecondTurn) Wait() (resume func()) {
 	if t == nil {
 		return func() {}

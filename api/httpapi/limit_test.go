@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// Each address has its own rate, and a limit for 100,000 addresses uses no more
-// memory than a limit for 10,000.
+// Each address has its own rate, and a limit with 100,000 addresses uses no more memory than
+// one with 10,000.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := httpapi.NewLimit(2, 5)
@@ -58,8 +58,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// The requests of a Second work one at a time, for a tenth of the time, and few wait: 16 of
-// an address, for a limited time. Another address gets its turn.
+// A Second serves one request at a time, for at most a tenth of the time. At most 16 requests
+// of an address wait, and only for a limited time. Requests of another address get their turn.
 func TestSecondLimitsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := httpapi.NewSecond(10 * time.Second)
@@ -84,7 +84,7 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 			turn.End()
 		}
 		all.Go(work)
-		synctest.Wait() // it has the turn, and waits no more
+		synctest.Wait() // the request has its turn and no longer waits
 		for range 99 {
 			all.Go(work)
 		}
@@ -104,7 +104,8 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 		if n := done.Load(); most.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
 			t.Errorf("%d at a time, %d in %v", most.Load(), n, time.Since(begin))
 		}
-		// The turn of the other address comes after those that waited before it, if it does in time.
+		// The other address gets its turn after the requests that waited before, if it does not
+		// time out.
 		<-other
 		time.Sleep(time.Minute)
 		turn, ok := s.Begin(request("192.0.2.1:1"))
@@ -115,9 +116,9 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 	})
 }
 
-// TestSecondRestsForWork checks that the rest after a turn depends on the work and not on what
-// the request waited for, and that it is bounded.
-func TestSecondRestsForWork(t *testing.T) {
+// TestSecondRestDependsOnWork verifies that the rest after a turn depends only on the time of the
+// work, not on the time that the request spent waiting, and that the rest is bounded.
+func TestSecondRestDependsOnWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		work, wait, rest time.Duration
 		abandon          bool // the turn ends while the request waits

@@ -27,9 +27,10 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 }
 
 // rejectPeers rejects connections over a Unix socket from other users, whatever
-// credentials they send. The mode of the socket rejects them first, unless
-// the mode was changed. It also rejects requests that a reverse proxy sends
-// over the socket, because its clients would have the owner's rights.
+// credentials they send. The file mode of the socket already excludes these
+// users unless the mode was changed. It also rejects requests that a reverse
+// proxy sends over the socket, because its clients would have the owner's
+// rights.
 func rejectPeers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		trusted, local := r.Context().Value(peerKey{}).(bool)
@@ -44,10 +45,10 @@ func rejectPeers(next http.Handler) http.Handler {
 	})
 }
 
-// FromOwner reports whether a program of the server's own user or of root sent r
-// over the server's Unix socket, without a credential: a key in the request wins. A
-// request of a browser never does, although a program can forward connections to the
-// socket.
+// FromOwner reports whether a program of the server's own user or of root sent
+// r over the server's Unix socket without a credential. A key in the request
+// takes precedence. For a browser's request, FromOwner always returns false,
+// because a program may forward connections to the socket.
 func FromOwner(r *http.Request) bool {
 	trusted, _ := r.Context().Value(peerKey{}).(bool)
 	for _, name := range []string{"Authorization", "Origin", "Sec-Fetch-Site", "Cookie"} {

@@ -24,7 +24,7 @@ const (
 	ownersKey   = "brig_0123456789012345678901234567890123456789"
 )
 
-// oneKey knows ownersKey.
+// oneKey accepts only ownersKey.
 type oneKey struct{}
 
 func (oneKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
@@ -34,8 +34,8 @@ func (oneKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "holder", Role: brig.Viewer}, nil
 }
 
-// serveOwner serves the name of the caller on the socket of a directory and on
-// TCP.
+// serveOwner serves a handler that returns the caller's name, on the socket of a directory and
+// over TCP.
 func serveOwner(t *testing.T, dir string) (tcp string) {
 	t.Helper()
 	ring := httpapi.NewKeyring(oneKey{})
@@ -65,8 +65,9 @@ func serveBoth(t *testing.T, srv *http.Server, dir string) (tcp string) {
 	return ln.Addr().String()
 }
 
-// askOwner sends a request over a connection, and returns status and body.
-func askOwner(t *testing.T, dial func() (net.Conn, error), header http.Header) (int, string) {
+// requestOver sends a request over a connection and returns the status and the body of the
+// response.
+func requestOver(t *testing.T, dial func() (net.Conn, error), header http.Header) (int, string) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -92,9 +93,8 @@ func askOwner(t *testing.T, dial func() (net.Conn, error), header http.Header) (
 	return resp.StatusCode, string(b)
 }
 
-// TestOwnerNeedsNoKey checks who a request over the socket comes from: from the
-// owner, unless it has a credential of its own or is a browser's. Over TCP, it
-// never comes from the owner.
+// TestOwnerNeedsNoKey verifies that a request over the socket comes from the owner, unless it
+// carries a credential or was sent by a browser. A request over TCP never comes from the owner.
 func TestOwnerNeedsNoKey(t *testing.T) {
 	dir := t.TempDir()
 	tcp := serveOwner(t, dir)
@@ -123,7 +123,7 @@ func TestOwnerNeedsNoKey(t *testing.T) {
 			"socket": {func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }, c.local},
 			"TCP":    {func() (net.Conn, error) { return net.Dial("tcp", tcp) }, c.over},
 		} {
-			status, body := askOwner(t, x.dial, c.header)
+			status, body := requestOver(t, x.dial, c.header)
 			if x.want == "" && status < 400 || x.want != "" && (status != 200 || body != x.want) {
 				t.Errorf("%s over %s: %d %s, want %q", name, way, status, body, x.want)
 			}
@@ -131,9 +131,9 @@ func TestOwnerNeedsNoKey(t *testing.T) {
 	}
 }
 
-// TestSocketRejectsOtherUsers checks that a process of another user is rejected,
-// whatever credential it has, although the socket's mode lets it connect. The
-// controls are the same requests of the server's own user.
+// TestSocketRejectsOtherUsers verifies that a process of another user is rejected with any
+// credential, although the socket's mode lets the process connect. Control: the same requests
+// from the server's own user are served.
 func TestSocketRejectsOtherUsers(t *testing.T) {
 	dir := testenv.OpenDir(t)
 	serveOwner(t, dir)
@@ -152,17 +152,17 @@ func TestSocketRejectsOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, header := range map[string]http.Header{"no credential": {}, "a key": {"Authorization": {"Bearer " + ownersKey}}} {
-		if status, body := askOwner(t, dialAs(testenv.OtherUser), header); status != 403 || !strings.Contains(body, "only for programs of the user who runs the server") {
+		if status, body := requestOver(t, dialAs(testenv.OtherUser), header); status != 403 || !strings.Contains(body, "only for programs of the user who runs the server") {
 			t.Errorf("another user with %s: %d %s", name, status, body)
 		}
-		if status, body := askOwner(t, dialAs(0), header); status != 200 {
+		if status, body := requestOver(t, dialAs(0), header); status != 200 {
 			t.Errorf("the control with %s: %d %s", name, status, body)
 		}
 	}
 }
 
-// TestSocketSharesLimits checks that requests over the socket count together
-// with those over TCP, because they are requests of the same key.
+// TestSocketSharesLimits verifies that requests over the socket and requests over TCP count
+// towards the same limit if they use the same key.
 func TestSocketSharesLimits(t *testing.T) {
 	ring := httpapi.NewKeyring(oneKey{})
 	ring.Owner = func(ctx context.Context) (brig.Actor, error) {
@@ -184,13 +184,13 @@ func TestSocketSharesLimits(t *testing.T) {
 	key := http.Header{"Authorization": {"Bearer " + ownersKey}}
 	waited := make(chan int)
 	go func() {
-		status, _ := askOwner(t, socket, http.Header{"X-Wait": {"1"}})
+		status, _ := requestOver(t, socket, http.Header{"X-Wait": {"1"}})
 		waited <- status
 	}()
 	<-begun
 	for way, got := range map[string]func() (int, string){
-		"socket": func() (int, string) { return askOwner(t, socket, http.Header{}) },
-		"TCP":    func() (int, string) { return askOwner(t, tcp, key) },
+		"socket": func() (int, string) { return requestOver(t, socket, http.Header{}) },
+		"TCP":    func() (int, string) { return requestOver(t, tcp, key) },
 	} {
 		if status, body := got(); status != http.StatusTooManyRequests {
 			t.Errorf("a second request over %s: %d %s", way, status, body)
@@ -200,7 +200,7 @@ func TestSocketSharesLimits(t *testing.T) {
 	if status := <-waited; status != http.StatusOK {
 		t.Errorf("the first request: %d", status)
 	}
-	if status, body := askOwner(t, tcp, key); status != http.StatusOK {
+	if status, body := requestOver(t, tcp, key); status != http.StatusOK {
 		t.Errorf("the control: %d %s", status, body)
 	}
 }

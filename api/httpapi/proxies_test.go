@@ -57,7 +57,7 @@ func TestProxies(t *testing.T) {
 
 // Behind a reverse proxy, wrong keys of one client do not delay other clients,
 // even if the other clients send wrong keys too.
-func TestWrongKeysBehindAProxy(t *testing.T) {
+func TestProxyClientsAreDelayedSeparately(t *testing.T) {
 	trusted, err := httpapi.ParseProxies([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)

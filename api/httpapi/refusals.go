@@ -9,8 +9,8 @@ import (
 
 // Clients that retry immediately after a 429 response would exhaust the
 // server's CPU with thousands of such responses a second. Above
-// rejectionsPerSecond each 429 response is delayed, at most by
-// maxRejectionDelay. While a client waits, it sends no other request.
+// rejectionsPerSecond, each 429 response is delayed by at most
+// maxRejectionDelay. A client that waits for a response sends no other request.
 const (
 	rejectionsPerSecond = 200
 	maxRejectionDelay   = time.Second

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Sixteen clients that retry immediately receive about 200 responses with
-// status 429 a second together, and no client waits long. Control: other
-// responses do not wait.
+// Sixteen clients that retry immediately together receive about 200 responses with status 429
+// per second, and no client waits long. Control: other responses are not delayed.
 func TestRejectionsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var status atomic.Int64
@@ -58,11 +57,11 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 				}
 			})
 		}
-		gone, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		synctest.Wait()
 		cancel()
-		if took := ask(gone); took > 0 {
-			t.Errorf("a client that has gone was waited for %v", took)
+		if took := ask(canceled); took > 0 {
+			t.Errorf("a disconnected client was waited for %v", took)
 		}
 		status.Store(http.StatusOK)
 		for range 1000 {

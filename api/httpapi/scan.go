@@ -7,7 +7,7 @@ import (
 )
 
 // scanner iterates over valid JSON. It does not check the syntax, because
-// json.Valid has checked it before.
+// json.Valid has already done so.
 type scanner struct {
 	data []byte
 	pos  int

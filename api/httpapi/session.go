@@ -20,9 +20,9 @@ import (
 // make the browser send the cookie but cannot send this header.
 const CSRF = "X-Brig-CSRF"
 
-// Cookie reads and writes the cookies of browsers. On an https server the
-// cookies are sent only over https, and their name prefix binds them to this
-// host, so that no other host of the domain can replace them.
+// Cookie reads and writes the cookies of browsers. On an https server, the
+// cookies are sent only over https. Their name prefix binds them to this host,
+// so that no other host of the domain can replace them.
 type Cookie struct {
 	Secure bool
 }
@@ -79,11 +79,11 @@ func (c Cookie) set(w http.ResponseWriter, base, value string, expires time.Time
 }
 
 // WriteSignedIn writes the page that a browser gets together with a new
-// session's cookie. Browsers would attribute a redirect to the site that sent
-// them here, and would not send the cookie. They do send it from a page of this
-// server. The page also stores the session's CSRF token in the storage of this
-// origin: unlike a cookie, servers on other ports cannot read it. next is the
-// path to continue with.
+// session's cookie. After a redirect, browsers would attribute the next request
+// to the referring site and would not send the cookie. They do send the cookie
+// from a page of this server. The page also stores the session's CSRF token in
+// the storage of this origin, which, unlike a cookie, servers on other ports
+// cannot read. next is the path to continue with.
 func WriteSignedIn(w http.ResponseWriter, csrf, next string) error {
 	nonce := rand.Text()
 	h := w.Header()
@@ -153,9 +153,9 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 		WithHint("send the header %s with the csrf that POST /v1/auth/session answered; sign in again if it is lost", CSRF)
 }
 
-// onlyReads reports whether a request cannot change state. A connection that is
-// upgraded can carry anything, for example to a port in a sandbox. The console
-// upgrades none.
+// onlyReads reports whether a request cannot change state. An upgraded
+// connection can carry arbitrary data, for example to a port in a sandbox. The
+// console does not upgrade connections.
 func onlyReads(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -40,7 +40,7 @@ func (b *sessionKeys) SessionCSRF(ctx context.Context, hash [32]byte) ([32]byte,
 	return sha256.Sum256([]byte(testToken)), err
 }
 
-// sessionAt returns the cookie of a session that a browser started at host.
+// sessionAt returns the cookie of a session that a browser started at a host.
 func sessionAt(host, secret string) string {
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil)
 	r.Host = host
@@ -101,8 +101,8 @@ func TestCookies(t *testing.T) {
 		if h.ServeHTTP(w, r); w.Code != c.status || served-before != map[bool]int{true: 1}[c.status == 200] {
 			t.Errorf("%s: %d after %d, want %d: %s", c.name, w.Code, served-before, c.status, w.Body)
 		}
-		// An invalid session cookie is removed, because the browser would send
-		// it again and again.
+		// The response removes an invalid session cookie, because the browser would otherwise
+		// send it with every request.
 		if cleared := strings.HasPrefix(w.Header().Get("Set-Cookie"), "brig_session=;"); cleared != (c.name == "another's session") {
 			t.Errorf("%s: Set-Cookie %q", c.name, w.Header().Get("Set-Cookie"))
 		}
@@ -111,7 +111,7 @@ func TestCookies(t *testing.T) {
 		}
 	}
 	attack.RecordMutant("API-03", "a change with the session's token", "the token in a header", served == 3)
-	// Over https only the cookie with the prefix is valid.
+	// Over HTTPS, only the cookie with the prefix is valid.
 	ring.Cookie.Secure = true
 	for value, want := range map[string]int{"__Host-" + cookie: 200, cookie: 401} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
@@ -122,7 +122,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// The end of a session ends its requests, as the revocation of a key does.
+// The requests of a session end with the session, like the requests of a revoked key.
 func TestSessionEndCancelsRequests(t *testing.T) {
 	b := &sessionKeys{}
 	h := httpapi.Auth(httpapi.NewKeyring(b), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -169,8 +169,8 @@ func TestCookieAttributes(t *testing.T) {
 	}
 }
 
-// Only a navigation to the landing page itself may come from another site, or to a
-// page below a landing with an asterisk.
+// Another site may navigate only to the landing page, or to a page below a landing page that
+// ends in an asterisk.
 func TestGuardAllowsNavigation(t *testing.T) {
 	exact := httpapi.Guard(nil, "/landing", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	pages := httpapi.Guard(nil, "/docs/*", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

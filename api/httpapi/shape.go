@@ -3,7 +3,7 @@ package httpapi
 import "github.com/brig-run/brig"
 
 // Limits of one JSON document. Decoding many small values needs much more
-// memory than their bytes: an empty object needs two bytes on the wire and
+// memory than their encoding: an empty object needs two bytes on the wire and
 // about a hundred in memory.
 const (
 	maxLevels = 128     // levels of arrays and objects
@@ -12,7 +12,7 @@ const (
 )
 
 // CheckShape returns an error if the JSON document data exceeds the limits
-// maxLevels, maxValues or maxKeys. It does not allocate. It counts invalid JSON
+// maxLevels, maxValues or maxKeys. It does not allocate. It treats invalid JSON
 // in the same way.
 func CheckShape(data []byte) error {
 	_, err := measureJSON(data)
@@ -20,7 +20,7 @@ func CheckShape(data []byte) error {
 }
 
 // Elements returns the number of elements if the JSON document data is an
-// array, otherwise 0. Its error is that of CheckShape.
+// array, otherwise 0. It returns the same errors as CheckShape.
 func Elements(data []byte) (int, error) { return measureJSON(data) }
 
 // level is an open array or object. The outermost level is the document.

@@ -76,18 +76,18 @@ func (f *Limiter) Watch(ctx context.Context, m Memory, log *slog.Logger) {
 }
 
 // isShort reports whether memory is insufficient for n more bytes of a body. It
-// also counts the bytes since the last measurement, because bodies can exhaust
-// the memory before the next measurement. A growing buffer needs twice its
-// size.
+// also counts the bytes reserved since the last measurement, because bodies can
+// exhaust the memory before the next measurement. A growing buffer needs twice
+// its size.
 func (f *Limiter) isShort(n int64) bool {
 	if f.shedding.Load() {
 		return true
 	}
-	most := f.memory.Load()
-	if most == 0 {
+	limit := f.memory.Load()
+	if limit == 0 {
 		return false
 	}
-	if f.used.Load()+f.since.Add(2*n) <= int64(shedAbove*float64(most)) {
+	if f.used.Load()+f.since.Add(2*n) <= int64(shedAbove*float64(limit)) {
 		return false
 	}
 	f.shedding.Store(true) // until Watch measures a lower usage

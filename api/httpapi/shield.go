@@ -22,9 +22,10 @@ type Shield struct {
 	// according to the token's claims. If Accepts is nil, the server accepts no
 	// such token.
 	Accepts func(token string) bool
-	// Own reports whether 64 hexadecimal digits are a sandbox token of the
-	// server. Only a server whose tokens belong to no key needs it: other tokens
-	// have their own form. If Own is nil, the server has no such token.
+	// Own reports whether a string of 64 hexadecimal digits is a sandbox token
+	// of the server. Own is needed only on a server whose tokens belong to no
+	// key, because all other tokens have a recognizable format. If Own is nil,
+	// the server has no such tokens.
 	Own func(token string) bool
 }
 
@@ -45,8 +46,8 @@ func ShieldOf(keys Keys) Shield {
 }
 
 // lists maps the headers whose values are lists to the separator of the list.
-// Clients and proxies may join several values of the headers for credentials,
-// so Brig's own and the program's own can be in one line.
+// Clients and proxies may join several credentials in one header line, which
+// can then contain both Brig's credential and the program's.
 var lists = map[string]string{
 	"Cookie": ";", "Sec-Websocket-Protocol": ",",
 	"Authorization": ",", "Proxy-Authorization": ",", "X-Api-Key": ",", "X-Access-Token": ",",
@@ -161,8 +162,8 @@ func (s Shield) query(raw string) string {
 
 // ShieldResponse removes from a sandbox's response every header that would
 // change this server's cookies in the browser. It limits the sandbox's own
-// cookies to the host of its port: a browser would send a cookie for the whole
-// domain to every other sandbox.
+// cookies to the host of its port, because a browser would send a cookie for
+// the whole domain to every other sandbox.
 func ShieldResponse(h http.Header) {
 	if set := h.Values("Set-Cookie"); len(set) > 0 {
 		set = slices.DeleteFunc(slices.Clone(set), isOurCookie)

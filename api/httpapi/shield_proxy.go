@@ -8,7 +8,7 @@ import (
 
 // Proxy forwards a request to a sandbox with p, and the response back. It
 // removes Brig's credentials from the request after p.Rewrite has changed it,
-// and shields the response before p.ModifyResponse sees it. p.Rewrite must be
+// and shields the response before p.ModifyResponse is called. p.Rewrite must be
 // set.
 func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
 	rewrite, modify := p.Rewrite, p.ModifyResponse
@@ -27,9 +27,10 @@ func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Re
 	p.ServeHTTP(shieldedWriter{w}, r)
 }
 
-// refuseHTTPUpgrade removes an offer to continue with another version of HTTP, or with
-// TLS, which several clients make by themselves. If the sandbox accepted it, the
-// client's later requests would pass unread, with its credentials.
+// refuseHTTPUpgrade removes an offer to upgrade to another version of HTTP or
+// to TLS. Several clients send such offers by default. If the sandbox accepted
+// the offer, the client's later requests would reach the sandbox unfiltered,
+// with the client's credentials.
 func refuseHTTPUpgrade(h http.Header) {
 	for _, offer := range strings.Split(strings.Join(h.Values("Upgrade"), ","), ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(offer)), "/")
@@ -43,7 +44,7 @@ func refuseHTTPUpgrade(h http.Header) {
 }
 
 // shieldedWriter shields the informational responses of a sandbox, which a
-// proxy forwards as they come. Browsers accept cookies from them, too.
+// proxy forwards immediately. Browsers accept cookies from them, too.
 type shieldedWriter struct{ http.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

@@ -121,7 +121,7 @@ func TestShieldRequest(t *testing.T) {
 	}
 }
 
-// A credential is removed however often it is percent-encoded. Control: another value
+// A credential is removed even if it is percent-encoded several times. Control: another value
 // stays, unless it is encoded more often than the shield decodes.
 func TestShieldEscapes(t *testing.T) {
 	const most = 8
@@ -149,7 +149,7 @@ func TestShieldEscapes(t *testing.T) {
 	}
 }
 
-// The time for a value is in proportion to its length.
+// BenchmarkShieldLongValue shows that the time for a value is proportional to its length.
 func BenchmarkShieldLongValue(b *testing.B) {
 	escapes := "%" + strings.Repeat("25", 7) + "41"
 	for name, part := range map[string]string{
@@ -169,7 +169,7 @@ func BenchmarkShieldLongValue(b *testing.B) {
 	}
 }
 
-// Each line of a repeated header is judged alone.
+// Each line of a repeated header is checked separately.
 func TestShieldRequestLines(t *testing.T) {
 	access := "k" + strings.Repeat("a2", 13) + "." + strings.Repeat("0a", 32)
 	r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
@@ -238,8 +238,8 @@ func TestShieldResponse(t *testing.T) {
 	}
 }
 
-// A sandbox cannot take over a connection as another version of HTTP, on which later
-// requests would pass unread. Other protocols pass.
+// A sandbox cannot upgrade a connection to another version of HTTP, because the shield could
+// not inspect later requests on that connection. Upgrades to other protocols are allowed.
 func TestShieldRefusesHTTPUpgrade(t *testing.T) {
 	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {

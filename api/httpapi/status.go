@@ -6,8 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// statusCanceled is nginx's status "client closed request". No client reads it,
-// but the log and the metrics must not count it as a failure.
+// statusCanceled is nginx's status "client closed request". No client receives
+// it, but the log and the metrics must not count a canceled request as a
+// failure.
 const statusCanceled = 499
 
 // statuses maps every error kind to an HTTP status. A test checks that it is

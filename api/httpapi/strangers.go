@@ -25,7 +25,7 @@ const (
 type failedClient struct {
 	failures int
 	last     time.Time
-	until    time.Time // wrong keys are answered with 429 until then
+	until    time.Time // wrong keys receive a 429 response until then
 }
 
 // wait returns how long an address must wait. The caller holds k.mu.
@@ -62,8 +62,8 @@ func tooMany(wait time.Duration) error {
 	return e
 }
 
-// client returns the address of r's client. For IPv6 it is the /64 network,
-// because a client usually has a whole /64 network.
+// client returns the address of r's client. For IPv6, it returns the /64
+// network, because a client usually has a whole /64 network.
 func client(r *http.Request) string {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

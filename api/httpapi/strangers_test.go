@@ -31,7 +31,7 @@ func (k *countingKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, e
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "none")
 }
 
-// endedKeys has one valid key, and one that has expired.
+// endedKeys has one valid key and one expired key.
 type endedKeys struct{}
 
 func (endedKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
@@ -45,9 +45,9 @@ func (endedKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) 
 	return brig.Actor{}, err
 }
 
-// An expired credential is answered with 401, however often and from whatever address
-// it is sent, and delays nothing else.
-func TestExpiredKeysAreNotGuesses(t *testing.T) {
+// An expired credential always gets status 401, regardless of the number of attempts and of the
+// address, and delays no other request.
+func TestExpiredKeysDoNotCountAsGuesses(t *testing.T) {
 	h := httpapi.Auth(endedKeys{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	ask := func(key string) int {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
@@ -65,8 +65,8 @@ func TestExpiredKeysAreNotGuesses(t *testing.T) {
 	if code := ask(wrong(0)); code != http.StatusUnauthorized {
 		t.Errorf("the first wrong key from this address: %d", code)
 	}
-	// The control: wrong keys are delayed. An expired key at their address is not, and
-	// a valid one that was never used before is not.
+	// Control: wrong keys are delayed. At the same address, neither an expired key nor a valid
+	// key that was never used before is delayed.
 	for i := range 30 {
 		ask(wrong(i))
 	}
@@ -78,9 +78,8 @@ func TestExpiredKeysAreNotGuesses(t *testing.T) {
 	}
 }
 
-// A client that tries ten thousand keys is delayed longer and longer. The delay
-// never affects a valid key from any address, because behind a reverse proxy
-// all clients may have one address.
+// A client that tries ten thousand keys gets increasing delays. The delay never affects a valid
+// key from any address, because all clients behind a reverse proxy may share one address.
 func TestGuessedKeysAreDelayed(t *testing.T) {
 	attack.Case(t, "API-02", "10,000 keys from one address, and from a network of IPv6")
 	synctest.Test(t, func(t *testing.T) {
@@ -97,19 +96,19 @@ func TestGuessedKeysAreDelayed(t *testing.T) {
 		if w := ask("192.0.2.7:1", rightKey); w.Code != http.StatusNoContent {
 			t.Fatalf("a good key: %d", w.Code)
 		}
-		told := map[int]int{}
+		byStatus := map[int]int{}
 		for i := range 10_000 {
 			w := ask(fmt.Sprintf("192.0.2.9:%d", 1+i%60000), fmt.Sprintf("brig_%048d", i))
-			told[w.Code]++
+			byStatus[w.Code]++
 			if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
-				t.Fatal("it is not told when to try again")
+				t.Fatal("the response has no Retry-After header")
 			}
 			time.Sleep(10 * time.Millisecond) // 100 seconds in total
 		}
-		if told[http.StatusTooManyRequests] < 9900 || told[http.StatusUnauthorized]+told[http.StatusTooManyRequests] != 10_000 {
-			t.Errorf("it is told %v", told)
+		if byStatus[http.StatusTooManyRequests] < 9900 || byStatus[http.StatusUnauthorized]+byStatus[http.StatusTooManyRequests] != 10_000 {
+			t.Errorf("responses by status: %v", byStatus)
 		}
-		for _, key := range []string{rightKey, otherKey} { // rightKey was used before, otherKey was not
+		for _, key := range []string{rightKey, otherKey} { // only rightKey was used before
 			if w := ask("192.0.2.9:5", key); w.Code != http.StatusNoContent {
 				t.Errorf("a good key from the same address: %d", w.Code)
 			}
@@ -117,7 +116,7 @@ func TestGuessedKeysAreDelayed(t *testing.T) {
 		if w := ask("192.0.2.10:5", rightKey); w.Code != http.StatusNoContent {
 			t.Errorf("a good key from elsewhere: %d", w.Code)
 		}
-		for i := range 30 { // an IPv6 client has a whole network
+		for i := range 30 { // an IPv6 client controls a whole network
 			ask(fmt.Sprintf("[2001:db8::%x]:1", i), fmt.Sprintf("brig_%048d", i))
 		}
 		if w := ask("[2001:db8::ffff]:1", fmt.Sprintf("brig_%048d", 99)); w.Code != http.StatusTooManyRequests {
@@ -169,7 +168,7 @@ func TestRevokedStreamsEnd(t *testing.T) {
 			t.Fatalf("it ended with a good key: %v", err)
 		default:
 		}
-		key.take()
+		key.revoke()
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
 		for _, ended := range []<-chan error{a, b} {
@@ -190,8 +189,8 @@ func TestRevokedStreamsEnd(t *testing.T) {
 	})
 }
 
-// A full table of addresses drops the expired ones and keeps the delays of the
-// others.
+// When the table of addresses is full, expired addresses are dropped, and the other addresses
+// keep their delays.
 func TestFailedClientsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := httpapi.Auth(&countingKeys{}, http.NotFoundHandler())
@@ -203,7 +202,7 @@ func TestFailedClientsExpire(t *testing.T) {
 			h.ServeHTTP(w, r)
 			return w.Code
 		}
-		const most, last = 10_000, 9_999 // remembered addresses
+		const most, last = 10_000, 9_999 // addresses in the table
 		for i := range last {
 			ask(i)
 		}
@@ -219,10 +218,10 @@ func TestFailedClientsExpire(t *testing.T) {
 	})
 }
 
-// A key with an invalid byte is not looked up, wherever the byte is.
-func TestImplausibleKeys(t *testing.T) {
+// A key with an invalid byte at any position is not looked up.
+func TestImplausibleKeysAreNotLookedUp(t *testing.T) {
 	good := []byte(rightKey)
-	for i := len("brig_"); i < len(good)-1; i++ { // a space at the end is trimmed and so not part of the key
+	for i := len("brig_"); i < len(good)-1; i++ { // a space at the end is trimmed and therefore not part of the key
 		for _, c := range []byte{0, ' ', 0x7f, 0xff} {
 			bad := append([]byte(nil), good...)
 			bad[i] = c
@@ -239,7 +238,7 @@ func TestImplausibleKeys(t *testing.T) {
 }
 
 // Keys of the form that E2B clients require are valid for every API.
-func TestE2BKeysAreAccepted(t *testing.T) {
+func TestAuthAcceptsE2BKeys(t *testing.T) {
 	for key, lookups := range map[string]int{
 		"e2b_0123456789abcdef0123456789abcdef01234567":  1,
 		"e2b_0123456789abcdef0123456789abcdef0123456":   0,

@@ -21,7 +21,8 @@ func Traced(t trace.Tracer, next http.Handler) http.Handler {
 	w3c := propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		// The route is not known yet, and a path may contain anything.
+		// The route is not known yet, and the path cannot name the span because
+		// it may contain arbitrary data.
 		ctx, s := t.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(attribute.String("http.request.method", method(r.Method))))
 		defer s.End()

@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// maxTurns is the number of large responses that the server makes at the same time for one key. A
-// response with outputs of programs takes several times their bytes, and a key may have a
-// thousand requests.
+// maxTurns is the number of large responses that the server makes at the same
+// time for one key. A response with program outputs needs several times their
+// size in memory, and a key may have a thousand open requests.
 const maxTurns = 4
 
-// turns admits some of the requests of a key at the same time.
+// turns limits the number of concurrent large responses of a key.
 type turns struct {
 	slots chan struct{}
 	users int // requests that have or await a slot; guarded by Limiter.mu
@@ -51,7 +51,8 @@ func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// InTurn returns a handler of a large response: it waits for one of the key's turns.
+// InTurn returns a handler that waits for one of the key's turns for large
+// responses before it calls h.
 func InTurn(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		done, err := LeaseOf(r.Context()).Turn(r.Context())

@@ -9,8 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTurns checks that a key has a limited number of large responses at the same time. Each of
-// its requests gets its turn, and the requests of other keys and tenants do not wait.
+// TestTurns verifies that a key can receive only a limited number of large responses at the
+// same time. Each of its requests gets a turn, and the requests of other keys and tenants do
+// not wait.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewLimiter(Limits{})
@@ -46,10 +47,10 @@ func TestTurns(t *testing.T) {
 			}
 			done()
 		}
-		gone, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := begin(one).Turn(gone); !errors.Is(err, context.Canceled) {
-			t.Errorf("a client that has gone: %v", err)
+		if _, err := begin(one).Turn(canceled); !errors.Is(err, context.Canceled) {
+			t.Errorf("a canceled context: %v", err)
 		}
 		for range requests {
 			(<-got)()

@@ -47,8 +47,8 @@ func (d *writeDeadline) set(at time.Time) {
 	}
 }
 
-// maxPart is how much a client must read within the time limit. It is small, so
-// that even a slow reader stays within the limit.
+// maxPart is the number of bytes that a client must read within the time limit.
+// It is small, so that even a slow reader meets the limit.
 const maxPart = 64 << 10
 
 // writePart writes one part of a response.

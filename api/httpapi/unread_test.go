@@ -15,10 +15,10 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// A client that does not read is disconnected, because writes fail. A slow
-// reader is not disconnected, and a stream may be silent for longer than the
-// limit. The connection serves further requests.
-func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
+// A client that does not read is disconnected, because writes to it fail. A slow reader stays
+// connected, and a stream may be silent for longer than the limit. The connection serves
+// further requests.
+func TestUnreadResponseDisconnectsClient(t *testing.T) {
 	const unread = 500 * time.Millisecond
 	failed := make(chan error, 1)
 	limiter := httpapi.NewLimiter(httpapi.Limits{Unread: unread})

@@ -24,7 +24,7 @@ type openRequests struct {
 	ctx   context.Context // context of the first request, without its cancellation
 	proof Proof
 	all   map[*openRequest]bool
-	// checking is whether a check of the key has not ended yet.
+	// checking is true while a check of the key is running.
 	checking bool
 }
 
@@ -92,9 +92,9 @@ func (k *Keyring) bindContext(ctx context.Context, p Proof, w http.ResponseWrite
 	}
 }
 
-// watch starts a check of every key of open requests, and repeats this while
-// requests are open. It does not wait for the checks: one that needs an identity
-// provider may take long, and must not delay the end of other keys' requests.
+// watch periodically starts a check of every key that has open requests. It
+// does not wait for the checks, because a check that needs an identity provider
+// may take long and must not delay the end of other keys' requests.
 func (k *Keyring) watch() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,8 +111,8 @@ func (k *Keyring) watch() {
 	time.AfterFunc(recheck, k.watch)
 }
 
-// recheck checks the key of open requests once, and ends those that may not go
-// on.
+// recheck checks the key of open requests once, and ends the requests that are
+// no longer authorized.
 func (k *Keyring) recheck(u *openRequests) {
 	ctx, cancel := context.WithTimeout(u.ctx, checkTimeout)
 	now, err := u.proof.check(ctx)
@@ -134,8 +134,8 @@ func errRightsReduced() error {
 	return brig.Errorf(brig.Unauthenticated, "the caller may do less than when this began").WithHint("begin it again")
 }
 
-// endRequests ends those requests of a key for whose actor ends returns true.
-// Requests that began when all earlier ones had ended have their own check.
+// endRequests ends the requests of a key for whose actor ends returns true.
+// Requests that began after all earlier ones had ended have their own check.
 func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
 	var list []*openRequest

@@ -106,8 +106,8 @@ func TestLostRightsEndRequests(t *testing.T) {
 	}
 }
 
-// Work that continues after a request keeps its actor, outlives the request,
-// and ends with the credential or when it is canceled.
+// Work that continues after a request keeps the request's actor. It ends when the credential
+// becomes invalid or when the work is canceled.
 func TestDetach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := &revocableKey{}
@@ -130,7 +130,7 @@ func TestDetach(t *testing.T) {
 		if other.Err() == nil || left.Err() != nil {
 			t.Errorf("after one was stopped: %v, %v", other.Err(), left.Err())
 		}
-		key.take()
+		key.revoke()
 		time.Sleep(time.Second)
 		if err := context.Cause(left); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("after the key was taken back: %v", err)
@@ -146,14 +146,14 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// hangingProvider accepts keys, and tokens of an identity provider that does not
-// answer any more, nor when the caller's deadline has passed.
+// hangingProvider accepts keys, and tokens of an identity provider that no longer responds. A
+// check of such a token hangs even beyond the caller's deadline.
 type hangingProvider struct {
 	revocableKey
 	mu        sync.Mutex // guards the fields below
 	hangs     bool
 	running   map[string]int
-	maxChecks int // checks of one token at the same time
+	maxChecks int // concurrent checks of one token
 }
 
 func (h *hangingProvider) PersonActor(_ context.Context, token string) (brig.Actor, error) {
@@ -173,9 +173,9 @@ func (h *hangingProvider) PersonActor(_ context.Context, token string) (brig.Act
 	return brig.Actor{Name: "bob"}, nil
 }
 
-// An identity provider that does not answer does not delay the end of a revoked
-// key's requests, and is asked once at a time for each token.
-func TestHangingCheckDelaysNoOther(t *testing.T) {
+// An identity provider that does not respond does not delay the end of a revoked key's
+// requests. For each token, at most one check runs at a time.
+func TestHangingCheckDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := &hangingProvider{running: map[string]int{}}
 		ring := httpapi.NewKeyring(keys)
@@ -202,7 +202,7 @@ func TestHangingCheckDelaysNoOther(t *testing.T) {
 		if err := used.Err(); err != nil {
 			t.Fatalf("before the key is revoked: %v", err)
 		}
-		keys.take()
+		keys.revoke()
 		time.Sleep(time.Second)
 		if err := context.Cause(used); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("a second after the key was revoked: %v", err)

@@ -54,8 +54,8 @@ type recorderKey struct{}
 
 // Wrap adds to an API's handler the parts that every response needs: an id,
 // headers that forbid caching and content sniffing, metrics, a log line for
-// errors, a delay of refusals, and a 500 response in our format for a panic. It
-// must be the outermost handler. m may be nil.
+// errors, a delay of refusals, and a 500 response in Brig's format for a panic.
+// It must be the outermost handler. m may be nil.
 func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 	pace := newRejectionLimiter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +94,7 @@ func Route(r *http.Request, pattern string) {
 	}
 }
 
-// Fail responds with err, unless a response has begun already, and logs the
+// Fail responds with err unless the response has already begun, and logs the
 // details that the client does not receive.
 func Fail(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, err) }
 
@@ -137,7 +137,8 @@ const (
 )
 
 // NewServer returns a server for h with the limits of every API. The caller
-// listens, on TCP or on a Unix socket, serves and shuts it down.
+// provides the TCP or Unix socket listener, and serves and shuts down the
+// server.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           rejectPeers(h),

@@ -16,13 +16,13 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// message returns an execute_request in the form that smolagents sends.
+// message returns an execute_request in smolagents' format.
 func message(code string) []byte {
 	quoted := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`).Replace(code)
 	return []byte(`{"header":{"msg_id":"m1","session":"s","msg_type":"execute_request"},"content":{"code":"` + quoted + `"}}`)
 }
 
-// waitForText reads messages until one contains text, and returns it.
+// waitForText reads messages until one contains text, and returns that message.
 func waitForText(t *testing.T, conn *websocket.Conn, text string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -30,7 +30,7 @@ func waitForText(t *testing.T, conn *websocket.Conn, text string) string {
 	for {
 		_, data, err := conn.Read(ctx)
 		if err != nil {
-			t.Fatalf("nobody says %q: %v", text, err)
+			t.Fatalf("no message contains %q: %v", text, err)
 		}
 		if strings.Contains(string(data), text) {
 			return string(data)
@@ -38,8 +38,8 @@ func waitForText(t *testing.T, conn *websocket.Conn, text string) string {
 	}
 }
 
-// waitForEnd reads messages until the connection ends with a status that the
-// server has sent. -1 stands for any end.
+// waitForEnd reads messages until the server closes the connection with the status want. If
+// want is -1, any status is accepted.
 func waitForEnd(t *testing.T, conn *websocket.Conn, want websocket.StatusCode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // large messages take seconds with the race detector
@@ -54,7 +54,7 @@ func waitForEnd(t *testing.T, conn *websocket.Conn, want websocket.StatusCode) {
 	}
 }
 
-// A step receives the state of the previous step. A restart clears the state.
+// A step sees the state of the previous step. A restart clears the state.
 func TestStatePersistsBetweenSteps(t *testing.T) {
 	url, s, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
@@ -72,7 +72,7 @@ func TestStatePersistsBetweenSteps(t *testing.T) {
 	if len(s.steps) != 3 || s.steps[0].State != nil || string(s.steps[1].State) != `{"after":1}` || s.steps[1].Count != 1 || s.steps[2].State != nil || s.steps[2].Count != 0 {
 		t.Errorf("steps: %+v %+v %+v", s.steps[0], s.steps[1], s.steps[2])
 	}
-	// The list of packages is kept, as in a sandbox whose interpreter restarts.
+	// A restart keeps the list of packages, like a restart of the interpreter in a sandbox.
 	if s.steps[0].Packages != nil || !slices.Equal(s.steps[1].Packages, []string{"pa"}) || !slices.Equal(s.steps[2].Packages, []string{"pa", "praise"}) {
 		t.Errorf("packages: %q %q %q", s.steps[0].Packages, s.steps[1].Packages, s.steps[2].Packages)
 	}
@@ -107,15 +107,15 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// interrupted returns how often code was interrupted.
+// interrupted returns the number of interrupted runs.
 func (s *scriptedService) interrupted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
 }
 
-// waitForInterrupt waits until the number of interrupts exceeds before. After a
-// timeout, it fails the test with the message otherwise.
+// waitForInterrupt waits until the number of interrupts exceeds before. After a timeout, it
+// fails the test with the message in otherwise.
 func (s *scriptedService) waitForInterrupt(t *testing.T, before int, otherwise string) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); s.interrupted() == before; time.Sleep(5 * time.Millisecond) {
@@ -127,7 +127,7 @@ func (s *scriptedService) waitForInterrupt(t *testing.T, before int, otherwise s
 
 // A client that is connected but does not read blocks its code only until the
 // time limit. Then the code is interrupted.
-func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
+func TestUnreadMessagesDisconnectClient(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			url, s, d := serve(t)
@@ -141,9 +141,9 @@ func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 	}
 }
 
-// Code on the control channel is queued like code on the shell channel, and
-// blocks no interrupts on either of them.
-func TestInterruptCodeOnControl(t *testing.T) {
+// Code on the control channel is queued like code on the shell channel, and does not block
+// interrupts on either channel.
+func TestControlChannelCodeAllowsInterrupts(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for _, channel := range []string{"control", "shell"} {
@@ -175,9 +175,9 @@ func TestCloseEndsConnections(t *testing.T) {
 	s.waitForInterrupt(t, 0, "the code goes on without its client")
 }
 
-// When a kernel is removed, the connections to it end, after the message that the
-// kernel is dead. A client that requested the removal over its connection, or whose
-// code ran, first receives the response.
+// When a kernel is removed, each of its connections receives the message that the kernel is
+// dead and is then closed. A client that requested the removal over its connection, or whose
+// code ran, receives the response first.
 func TestDeletedKernelClosesConnections(t *testing.T) {
 	for what, remove := range map[string]func(t *testing.T, url string, conn *websocket.Conn){
 		"a request": func(t *testing.T, url string, _ *websocket.Conn) {
@@ -201,8 +201,8 @@ func TestDeletedKernelClosesConnections(t *testing.T) {
 				s.waitForInterrupt(t, 0, "the code goes on without its kernel")
 				waitForText(t, one, `"dead"`)
 				waitForEnd(t, one, websocket.StatusNormalClosure)
-				if said := waitForText(t, two, `"execute_reply"`); strings.Contains(said, "kernel-") {
-					t.Errorf("the reply names the sandbox: %s", said)
+				if output := waitForText(t, two, `"execute_reply"`); strings.Contains(output, "kernel-") {
+					t.Errorf("the reply names the sandbox: %s", output)
 				}
 				waitForText(t, two, `"dead"`)
 				waitForEnd(t, two, websocket.StatusNormalClosure)
@@ -218,8 +218,8 @@ func shutDown(t *testing.T, conn *websocket.Conn, channel string) {
 	if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 		t.Fatal(err)
 	}
-	if said := waitForText(t, conn, `"shutdown_reply"`); !strings.Contains(said, `"channel":"`+channel+`"`) {
-		t.Errorf("the reply is on another channel: %s", said)
+	if output := waitForText(t, conn, `"shutdown_reply"`); !strings.Contains(output, `"channel":"`+channel+`"`) {
+		t.Errorf("the reply is on another channel: %s", output)
 	}
 	waitForText(t, conn, `"idle"`)
 }
@@ -249,11 +249,11 @@ func TestQueueByteLimit(t *testing.T) {
 			break // the connection is already closed
 		}
 	}
-	waitForEnd(t, conn, -1) // the server may stop to read while the client still writes
+	waitForEnd(t, conn, -1) // the server may stop reading while the client still writes
 }
 
-// The number of ephemeral kernels of a tenant is limited. The limit does not
-// affect other tenants.
+// The number of a tenant's ephemeral kernels is limited. The limit does not affect other
+// tenants.
 func TestEphemeralKernelLimit(t *testing.T) {
 	url, _, _ := serve(t)
 	create := func(key string) int {
@@ -275,8 +275,8 @@ func TestEphemeralKernelLimit(t *testing.T) {
 	}
 }
 
-// A list omits a kernel that ends while the list is made. Any other error makes
-// the list fail.
+// A list omits a kernel that ends while the list is being built. Any other error makes the list
+// fail.
 func TestListSkipsEndedKernels(t *testing.T) {
 	for kind, want := range map[brig.Kind]int{
 		brig.NotFound: http.StatusOK, brig.FailedPrecondition: http.StatusOK,
@@ -293,8 +293,8 @@ func TestListSkipsEndedKernels(t *testing.T) {
 	}
 }
 
-// The environment of an ephemeral kernel is validated when the kernel is
-// created, because it is stored for later code.
+// The environment of an ephemeral kernel is validated when the kernel is created, because it is
+// stored for all later runs.
 func TestEnvironmentIsValidated(t *testing.T) {
 	url, _, _ := serve(t)
 	many := make([]string, 1001)

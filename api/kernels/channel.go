@@ -36,7 +36,7 @@ type channel struct {
 	session  string
 	conn     *websocket.Conn
 	raw      net.Conn        // the connection below conn
-	io       context.Context // for reading and writing; it does not end
+	io       context.Context // for reading and writing; never canceled
 	reserved *share          // memory that is reserved for its messages
 	ended    <-chan struct{} // closed when the kernel ends
 	leaving  atomic.Bool     // the client shuts down the kernel over this connection
@@ -139,12 +139,12 @@ var (
 )
 
 // serve answers messages until the client disconnects or ctx ends. The cause of
-// the end is sent to the client. So only the work ends immediately. Messages
-// are read and written in a context that does not end with it, because the
-// connection would be closed without a reason.
+// the end is sent to the client. Therefore the end of ctx immediately ends only
+// the work. Messages are read and written in a context that outlives ctx,
+// because the connection would otherwise be closed without a reason.
 func (c *channel) serve(ctx context.Context) {
 	queue := make(chan *request, maxQueue)
-	idle := make(chan struct{}) // closed when no message is answered any more
+	idle := make(chan struct{}) // closed when no more messages are answered
 	c.io = context.WithoutCancel(ctx)
 	ctx, end := context.WithCancelCause(ctx)
 	var workers sync.WaitGroup
@@ -161,7 +161,7 @@ func (c *channel) serve(ctx context.Context) {
 			if c.leaving.Load() {
 				return // the client first receives the response to its shutdown_request
 			}
-			select { // and to the code that ran, which has ended with the kernel
+			select { // and then the reply to the code that ended with the kernel
 			case <-idle:
 			case <-time.After(replyTimeout):
 			case <-ctx.Done():
@@ -202,7 +202,7 @@ func (c *channel) serve(ctx context.Context) {
 	}
 }
 
-// dispatch handles an urgent message, and queues another one.
+// dispatch handles an urgent message immediately and queues any other message.
 func (c *channel) dispatch(ctx context.Context, r *request, queue chan<- *request) error {
 	if r.isUrgent() {
 		defer c.reserved.free(r.size())
@@ -260,7 +260,7 @@ func (c *channel) write(b []byte, limit time.Duration) error {
 // content has the fields of a message for which this package has no type.
 type content map[string]any
 
-// whileBusy calls do, and reports the kernel as busy until it returns.
+// whileBusy calls do and reports the kernel as busy until do returns.
 func (c *channel) whileBusy(ctx context.Context, r *request, do func() error) error {
 	if err := c.send(ctx, r, "iopub", "status", content{"execution_state": "busy"}); err != nil {
 		return err
@@ -289,8 +289,9 @@ func (c *channel) shell(ctx context.Context, r *request) error {
 	})
 }
 
-// languageVersion is the version of Python in the reply to a kernel_info_request.
-// The exact one is that of the image, and known only after the first cell.
+// languageVersion is the version of Python in the reply to a
+// kernel_info_request. The exact version depends on the image and is known only
+// after the first cell.
 const languageVersion = "3"
 
 // staticReply returns the response to a message that does not need a kernel.

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// A client that sends a part of a large frame does not keep its connection after the end.
+// A connection is closed in time even if the client has sent only a part of a large frame.
 func TestCloseDuringFrame(t *testing.T) {
 	url, _, d := serve(t)
 	d.CloseWithin(time.Second)
@@ -39,7 +39,8 @@ func TestCloseDuringFrame(t *testing.T) {
 	if answer, err := http.ReadResponse(r, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(answer, err)
 	}
-	// The head of a binary frame of 16 MiB. The server accepts only text.
+	// These bytes are the header of a binary frame of 16 MiB. The server accepts only text
+	// frames.
 	if _, err := conn.Write([]byte{0x82, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}

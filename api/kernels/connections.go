@@ -20,7 +20,7 @@ type connections struct {
 	mu      sync.Mutex // guards the fields below
 	by      map[string]int
 	tenants map[string]*tenantUsage
-	drained chan struct{} // closed when no connection is left; nil if nothing waits for that
+	drained chan struct{} // closed when no connection is left; nil if wait is not running
 }
 
 // tenantUsage is the usage of a tenant.

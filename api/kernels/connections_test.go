@@ -37,7 +37,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// The bytes that a tenant's connections reserve are limited, for complete and
+// The number of bytes that a tenant's connections reserve is limited, for both complete and
 // incomplete messages. A connection frees its remaining bytes when it ends.
 func TestMessageByteLimit(t *testing.T) {
 	c := connections{by: map[string]int{}, tenants: map[string]*tenantUsage{}}

@@ -44,8 +44,8 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	return c.send(ctx, r, r.channel, "execute_reply", reply)
 }
 
-// skipExpressions returns, for each expression, an error that it is not
-// evaluated.
+// skipExpressions returns an error for each expression, because expressions are
+// not evaluated.
 func skipExpressions(x *execution) content {
 	out := content{}
 	for _, name := range x.Expressions {
@@ -54,8 +54,9 @@ func skipExpressions(x *execution) content {
 	return out
 }
 
-// lines returns the lines of an error's traceback. If it has no traceback, the
-// result is the error's name and value, because clients show nothing else.
+// lines returns the lines of an error's traceback. If the error has no
+// traceback, lines returns its name and value, because clients display only the
+// traceback.
 func lines(e *brig.CodeError) []string {
 	text := strings.TrimRight(e.Traceback, "\n")
 	if text == "" {
@@ -108,10 +109,10 @@ func (run *codeExecution) flush() error {
 	return run.emit("stderr", run.err.Flush())
 }
 
-// dataForms returns the forms of a value that ipykernel would send. Clients
-// pass all forms on to their model. So the forms that only Brig has are sent
-// only on request: charts and frames as JSON, and JSON in addition to the text
-// of lists and dictionaries.
+// dataForms returns the representations of a value that ipykernel would send.
+// Clients pass all representations to their model, so Brig's additional ones
+// are sent only on request: charts and frames as JSON, and JSON in addition to
+// the text of lists and dictionaries.
 func (run *codeExecution) dataForms(data map[string]json.RawMessage) map[string]json.RawMessage {
 	if run.r.forms {
 		return data
@@ -130,7 +131,7 @@ func (run *codeExecution) dataForms(data map[string]json.RawMessage) map[string]
 	return out
 }
 
-// onDisplay reports a displayed value, or an update of one.
+// onDisplay reports a displayed value or an update to a displayed value.
 func (run *codeExecution) onDisplay(v brig.Rich) error {
 	if v.Main && run.silent {
 		return nil
@@ -158,7 +159,7 @@ func (run *codeExecution) onDisplay(v brig.Rich) error {
 	return run.c.send(run.ctx, run.r, "iopub", kind, bundle)
 }
 
-// onClear reports that the code considers its output as obsolete.
+// onClear reports that the code requested to clear its output.
 func (run *codeExecution) onClear(wait bool) error {
 	return run.c.send(run.ctx, run.r, "iopub", "clear_output", content{"wait": wait})
 }

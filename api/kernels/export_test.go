@@ -2,8 +2,8 @@ package kernels
 
 import "time"
 
-// SendWithin changes the time in which clients must read a message.
-func (d *API) SendWithin(most time.Duration) { d.sendTimeout = most }
+// SendWithin sets the time within which a client must read a message.
+func (d *API) SendWithin(timeout time.Duration) { d.sendTimeout = timeout }
 
-// CloseWithin changes the time in which connections end.
-func (d *API) CloseWithin(most time.Duration) { d.closeTimeout = most }
+// CloseWithin sets the time within which a connection must close.
+func (d *API) CloseWithin(timeout time.Duration) { d.closeTimeout = timeout }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A client receives the MIME types that ipykernel sends. It receives Brig's own
-// types only on request.
-func TestForms(t *testing.T) {
+// A client receives the MIME types that ipykernel sends. It receives Brig's own types only if
+// it requests them.
+func TestMIMETypes(t *testing.T) {
 	for _, c := range []struct{ text, mimes, want string }{
 		{`"[1, 2]"`, "application/json", "text/plain"},
 		{`"{'a': 1}"`, "application/json", "text/plain"},
@@ -29,7 +29,7 @@ func TestForms(t *testing.T) {
 		}
 		run.r.forms = true
 		if got := run.dataForms(data); len(got) != len(data) {
-			t.Errorf("%s with %s, asked for all: %v", c.text, c.mimes, got)
+			t.Errorf("%s with %s, all types requested: %v", c.text, c.mimes, got)
 		}
 	}
 	message := func(metadata string) string {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every input is parsed as a request that can be answered, or is rejected.
+// FuzzParse verifies that every input is either parsed as a request with a response or
+// rejected.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"header":{"msg_id":"m","username":"anonymous","session":"s","msg_type":"execute_request","version":"5.0"},"parent_header":{},"metadata":{},"content":{"code":"6*7","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false}}`,

@@ -32,9 +32,8 @@ func doRequest(t *testing.T, method, url, key, body string) (int, string) {
 
 const ephemeral = `{"name":"python3-ephemeral"}`
 
-// A caller that may not run code cannot change the tenant's ephemeral kernels.
-// A viewer can only read them. For a key whose scopes do not include kernels,
-// they do not exist.
+// A caller that may not run code cannot change the tenant's ephemeral kernels. A viewer can
+// only read them. To a key whose scopes do not include kernels, the kernels do not exist.
 func TestEphemeralKernelsRequireRole(t *testing.T) {
 	url, s, _ := serve(t)
 	_, id := doRequest(t, "POST", url+"/api/kernels", key, ephemeral)
@@ -62,7 +61,7 @@ func TestEphemeralKernelsRequireRole(t *testing.T) {
 		}
 	}
 	if status, _ := doRequest(t, "GET", one, key, ""); status != http.StatusOK {
-		t.Errorf("the kernel is gone: %d", status)
+		t.Errorf("the kernel no longer exists: status %d", status)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +70,8 @@ func TestEphemeralKernelsRequireRole(t *testing.T) {
 	}
 }
 
-// A viewer cannot open, interrupt or restart a kernel that is a sandbox, even
-// if the kernel has no interpreter yet. A member can.
+// A viewer cannot open, interrupt or restart a kernel that is a sandbox, even if the kernel has
+// no interpreter yet. Control: a member can.
 func TestSandboxKernelsRequireRole(t *testing.T) {
 	url, s, _ := serve(t)
 	_, id := doRequest(t, "POST", url+"/api/kernels", key, "")
@@ -132,8 +131,8 @@ func TestEphemeralKernelCallsPassGate(t *testing.T) {
 	}
 }
 
-// If a tenant is removed and created again under the same name, the new tenant
-// has none of the old kernels, and they do not count towards its limit.
+// If a tenant is removed and created again under the same name, the new tenant has none of the
+// old kernels, and the old kernels do not count towards its limit.
 func TestRecreatedTenantHasNoKernels(t *testing.T) {
 	url, s, _ := serve(t)
 	var one string

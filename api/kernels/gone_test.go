@@ -9,8 +9,8 @@ import (
 )
 
 // A kernel that has ended runs no code and stores no state.
-func TestEndedKernelRunsNothing(t *testing.T) {
-	d := New(Options{}) // a call of its Service would panic
+func TestEndedKernelRejectsCode(t *testing.T) {
+	d := New(Options{}) // a call to its Service would panic
 	ctx := brig.WithActor(t.Context(), brig.Actor{Tenant: "acme"})
 	n, err := d.newEphemeralKernel(brig.Tenant{Name: "acme"}, "one", nil)
 	if err != nil {
@@ -32,8 +32,8 @@ func TestEndedKernelRunsNothing(t *testing.T) {
 	}
 }
 
-// An ephemeral kernel does not end while a client is connected, up to the maximum life, and
-// ends after its idle time otherwise.
+// An ephemeral kernel does not end while a client is connected, up to the kernel's maximum
+// lifetime. Without a client, it ends after its idle timeout.
 func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bounds := brig.DefaultLimitRange()

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// grantKeys accepts keys and a grant of one of them.
+// grantKeys accepts keys and a grant of one of the keys.
 type grantKeys struct {
 	*scriptedService
 	mu        sync.Mutex // guards the fields below
@@ -32,9 +32,8 @@ func (g *grantKeys) GrantActor(context.Context, string) (brig.Actor, error) {
 	return brig.Actor{Name: "ann", Tenant: "acme", Role: g.grantRole, Grant: "g1"}, nil
 }
 
-// A connection to a kernel, and the code that runs for it, ends when the grant
-// of its client ends or loses rights. A connection of a client with a key
-// continues.
+// A connection to a kernel and the code that runs for it end when the client's grant ends or
+// loses rights. The connection of a client with a key continues.
 func TestConnectionsEndWithGrant(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		for how, do := range map[string]func(*grantKeys){
@@ -85,7 +84,7 @@ func TestConnectionsEndWithGrant(t *testing.T) {
 	}
 }
 
-// interrupted returns how often code was interrupted.
+// interrupted returns the number of interrupted runs.
 func interrupted(s *scriptedService) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

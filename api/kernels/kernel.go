@@ -70,7 +70,7 @@ func (d *API) create(ctx context.Context, in kernelRequest) (*model, error) {
 		var m *model
 		err := d.Service.Authorize(ctx, brig.OpCreateKernel, prefix+id, func(of brig.Tenant) error {
 			if err := brig.CheckEnv("env", in.Env); err != nil {
-				return err // the environment is stored here, and the Service would reject it only with the first code
+				return err // the Service would reject it only with the first run
 			}
 			n, err := d.newEphemeralKernel(of, id, in.Env)
 			if err == nil {
@@ -178,8 +178,8 @@ type sandboxKernel struct {
 func (d *API) modelOf(b *brig.Sandbox, c *brig.CodeContext) *model {
 	id := strings.TrimPrefix(b.Spec.Name, prefix)
 	m := &model{ID: id, Name: b.Spec.Labels[label], ExecutionState: "idle", Connections: d.open.count(id)}
-	// Each use renews the lease to the time for which a kernel may be idle. So
-	// the last activity can be computed from the end of the lease.
+	// Each use renews the lease for the time that a kernel may be idle, so the
+	// last activity can be computed from the end of the lease.
 	m.LastActivity = formatTime(b.Expires.Add(-b.Spec.TTL))
 	if c != nil && c.State != brig.ContextIdle {
 		m.ExecutionState = string(c.State)
@@ -249,13 +249,13 @@ func deadError(why brig.ExitReason) *brig.CodeError {
 }
 
 // timeoutError returns the error of code that did not end before its timeout.
-func timeoutError(bound time.Duration) *brig.CodeError {
-	value := "the code did not end within " + bound.String()
+func timeoutError(timeout time.Duration) *brig.CodeError {
+	value := "the code did not end within " + timeout.String()
 	return &brig.CodeError{Name: "TimeoutError", Value: value, Traceback: "TimeoutError: " + value}
 }
 
-// check asks the Service whether the caller may call op on the kernel's
-// sandbox. It is for requests that do not call op immediately.
+// check verifies with the Service that the caller may call op on the kernel's
+// sandbox. It is used by requests that do not call op immediately.
 func (k *sandboxKernel) check(ctx context.Context, op brig.Op) error {
 	return k.explain(ctx, httpapi.CheckCall(ctx, k.d.Service, k.name(), op))
 }
@@ -301,8 +301,8 @@ func (k *sandboxKernel) remove(ctx context.Context) error {
 }
 
 // explain returns the error for a missing kernel instead of err if the kernel's
-// sandbox has ended. Clients do not know the sandbox, so errors must not name
-// it.
+// sandbox has ended. Clients never receive the name of the sandbox, so errors
+// must not contain it.
 func (k *sandboxKernel) explain(ctx context.Context, err error) error {
 	switch brig.KindOf(err) {
 	case brig.NotFound, brig.FailedPrecondition, brig.ConnectionFailed, brig.Unavailable, brig.Internal:

@@ -6,7 +6,7 @@
 // variables. A kernel of the spec python3-ephemeral runs each piece of code in
 // a fresh sandbox. A document of variables, functions, classes and imports is
 // passed from each run to the next. This package stores the document and never
-// interprets it. Clients see no difference.
+// interprets it. The difference is invisible to clients.
 package kernels
 
 import (
@@ -72,7 +72,7 @@ const (
 	DefaultTimeout = 10 * time.Minute
 )
 
-// API serves the protocol.
+// API serves the kernel gateway protocol.
 type API struct {
 	Options
 	ring             *httpapi.Keyring
@@ -153,8 +153,8 @@ func (d *API) authenticate(r *http.Request) (httpapi.Proof, error) {
 	if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); key == "" && ok && (strings.EqualFold(scheme, "token") || strings.EqualFold(scheme, "bearer")) {
 		key = strings.TrimSpace(rest)
 	}
-	shown := &http.Request{Header: http.Header{"Authorization": {"Bearer " + key}}, RemoteAddr: r.RemoteAddr}
-	proof, err := httpapi.Authenticate(shown.WithContext(r.Context()), d.ring)
+	bearer := &http.Request{Header: http.Header{"Authorization": {"Bearer " + key}}, RemoteAddr: r.RemoteAddr}
+	proof, err := httpapi.Authenticate(bearer.WithContext(r.Context()), d.ring)
 	if brig.KindOf(err) == brig.Unauthenticated {
 		return proof, httpapi.WithStatus(http.StatusForbidden, brig.Errorf(brig.Unauthenticated, "Forbidden").
 			WithHint("add ?token= with a Brig key to the address, or send the header Authorization: token with it").Because(err))

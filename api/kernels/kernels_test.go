@@ -26,7 +26,7 @@ import (
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// The keys of two tenants.
+// Two tenants own these keys.
 var (
 	key   = "brig_" + strings.Repeat("a", 52)
 	rival = "brig_" + strings.Repeat("b", 52)
@@ -49,8 +49,7 @@ type scriptedService struct {
 	gone       map[string]chan struct{}
 }
 
-// lesser are the keys of actors of the tenant acme that have fewer rights than
-// a member.
+// lesser maps keys to actors of the tenant acme that have fewer rights than a member.
 var lesser = map[string]brig.Actor{
 	"brig_" + strings.Repeat("c", 52): {Name: "viewer", Tenant: "acme", Role: brig.Viewer},
 	"brig_" + strings.Repeat("d", 52): {Name: "another scope", Tenant: "acme", Role: brig.Admin, Scopes: []string{"sandbox.", "context."}},
@@ -194,9 +193,9 @@ func (s *scriptedService) runScript(ctx context.Context, code string, write func
 		show(brig.Rich{Data: map[string]json.RawMessage{"image/png": json.RawMessage(`"iVBORw0K"`)}})
 		value = "'last'"
 	case "progress":
-		shown := text("0")
-		shown.DisplayID, shown.Metadata = "bar", map[string]json.RawMessage{"text/plain": json.RawMessage(`{"width":1}`)}
-		show(shown)
+		displayed := text("0")
+		displayed.DisplayID, displayed.Metadata = "bar", map[string]json.RawMessage{"text/plain": json.RawMessage(`{"width":1}`)}
+		show(displayed)
 		update := text("1")
 		update.DisplayID, update.Update = "bar", true
 		show(update)
@@ -234,7 +233,7 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 		s.count[name]++
 	}
 	res := &brig.CodeResult{Count: s.count[name]}
-	box, gone := s.boxes[s.at(ctx, name)], s.gone[name]
+	box, ended := s.boxes[s.at(ctx, name)], s.gone[name]
 	s.mu.Unlock()
 	if box == nil {
 		return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name)
@@ -243,7 +242,7 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 	defer cancel()
 	go func() {
 		select {
-		case <-gone:
+		case <-ended:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -259,7 +258,7 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 		_ = on(brig.CodeEvent{Stdout: []byte(text)})
 	}, func(v brig.Rich) { _ = on(brig.CodeEvent{Output: &v}) })
 	select {
-	case <-gone:
+	case <-ended:
 		res.SandboxEnded, res.Error = brig.Killed, &brig.CodeError{Name: "SandboxEnded", Value: "sandbox " + name}
 		return res, nil
 	default:
@@ -323,8 +322,8 @@ func serve(t *testing.T) (string, *scriptedService, *kernels.API) {
 	return srv.URL, s, d
 }
 
-// The responses of all routes equal the recorded ones byte for byte. TOKEN
-// represents the key.
+// The responses of all routes are byte for byte equal to the recorded responses. TOKEN stands
+// for the key.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Files: "testdata/rest*.txtar",
@@ -344,7 +343,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// dial creates a kernel of a spec and connects to it.
+// dial creates a kernel with a spec and connects to it.
 func dial(t *testing.T, url, spec string) *websocket.Conn {
 	t.Helper()
 	resp, err := http.Post(url+"/api/kernels?token="+key, "application/json", strings.NewReader(`{"name":"`+spec+`"}`))
@@ -369,10 +368,9 @@ func connect(t *testing.T, url, id string) *websocket.Conn {
 	return conn
 }
 
-// The messages of the channels equal the recorded ones byte for byte. For each
-// .req, the .resp contains all responses until the kernel is idle again or the
-// connection ends. Kernels of both specs send the same messages, so there is
-// one file for both.
+// The messages of the channels are byte for byte equal to the recorded messages. For each .req,
+// the .resp contains all responses until the kernel is idle again or the connection ends.
+// Kernels of both specs send the same messages and share one file.
 func TestMessages(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {

@@ -26,9 +26,9 @@ type request struct {
 	id      string
 	kind    string
 	channel string
-	restart bool       // whether a shutdown_request asks for a restart
+	restart bool       // whether a shutdown_request requests a restart
 	run     *execution // content of an execute_request
-	forms   bool       // whether the client requests the forms that only Brig has
+	forms   bool       // whether the client requests Brig's additional representations
 }
 
 // size returns the number of bytes that r uses, which is at most the size of
@@ -67,7 +67,7 @@ func parse(data []byte) (*request, error) {
 		return nil, brig.InvalidField("header.msg_type", "it is missing or longer than %d bytes", maxName)
 	}
 	r := &request{header: m.Header, id: *h.ID, kind: *h.Kind, channel: "shell"}
-	r.forms = asksForForms(m.Meta)
+	r.forms = requestsForms(m.Meta)
 	if m.Channel != nil && *m.Channel != "" {
 		r.channel = *m.Channel
 	}
@@ -95,9 +95,10 @@ func parse(data []byte) (*request, error) {
 	return r, nil
 }
 
-// asksForForms reports whether a message's metadata requests the forms of
-// values that ipykernel does not send: {"brig": {"forms": true}}.
-func asksForForms(metadata []byte) bool {
+// requestsForms reports whether a message's metadata requests the
+// representations of values that ipykernel does not send: {"brig": {"forms":
+// true}}.
+func requestsForms(metadata []byte) bool {
 	var m struct {
 		Brig struct {
 			Forms bool `json:"forms"`
@@ -189,15 +190,15 @@ type answer struct {
 const protocolVersion = "5.3"
 
 // isUrgent reports whether a request is handled immediately instead of queued.
-// Clients send these requests on the control channel, and older ones on the shell
-// channel, where they would wait for the code that they are to end. Other requests
-// on the control channel are queued, because running code would otherwise block
-// the reading of later messages.
+// Clients send these requests on the control channel. Older clients use the
+// shell channel, where the requests would wait for the code that they are meant
+// to end. Other requests on the control channel are queued, because running
+// code would otherwise block the reading of later messages.
 func (r *request) isUrgent() bool {
 	return r.channel != "stdin" && (r.kind == "interrupt_request" || r.kind == "shutdown_request")
 }
 
-// restarts reports whether a shutdown_request asks for a restart.
+// restarts reports whether a shutdown_request requests a restart.
 func restarts(content []byte) bool {
 	var in struct {
 		Restart bool `json:"restart"`

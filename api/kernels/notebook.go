@@ -27,8 +27,8 @@ type ephemeralKernels struct {
 	closed bool
 }
 
-// ephemeralKernel is an ephemeral kernel: the state that its code has left. It
-// has no running process.
+// ephemeralKernel is an ephemeral kernel. It consists of the state that its
+// code has left and has no running process.
 type ephemeralKernel struct {
 	d      *API
 	key    ephemeralKey
@@ -128,7 +128,7 @@ func (n *ephemeralKernel) ended() bool {
 	}
 }
 
-// belongsTo reports whether the kernel belongs to a tenant, and not to a
+// belongsTo reports whether the kernel belongs to a tenant, rather than to a
 // removed tenant of the same name.
 func (n *ephemeralKernel) belongsTo(to brig.Tenant) bool {
 	return n.key.tenant == to.Name && n.since.Equal(to.Created)
@@ -222,8 +222,9 @@ func (n *ephemeralKernel) startIdle() {
 	}
 }
 
-// resetIdle starts the idle timer, unless code runs. A connection keeps the kernel,
-// but no longer than the maximum life of a sandbox without use. The caller holds n.mu.
+// resetIdle starts the idle timer, unless code runs. An open connection keeps
+// the kernel alive, but an unused kernel lasts no longer than the maximum life
+// of a sandbox. The caller holds n.mu.
 func (n *ephemeralKernel) resetIdle() {
 	switch {
 	case n.stop != nil:

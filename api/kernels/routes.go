@@ -114,7 +114,8 @@ func (d *API) getSpec(w http.ResponseWriter, r *http.Request) error {
 }
 
 // kernelRequest is the body of a request to create a kernel. The other fields
-// of Jupyter's requests describe files of the server, which has no files.
+// of Jupyter's requests refer to files on the server, which this server does
+// not have.
 type kernelRequest struct {
 	Name string            `json:"name"`
 	Env  map[string]string `json:"env"`

@@ -24,10 +24,10 @@ func (s *heldLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page, e
 	return s.scriptedService.List(ctx, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four lists of kernels at the same time,
-// whatever the number of its requests.
-func TestLargeAnswersTakeTurns(t *testing.T) {
-	s := &heldLists{&scriptedService{}, transcript.NewHeld()}
+// TestLargeResponsesTakeTurns verifies that a key can receive at most four lists of kernels at
+// the same time, however many requests it sends.
+func TestLargeResponsesTakeTurns(t *testing.T) {
+	s := &heldLists{&scriptedService{}, transcript.NewHeldCalls()}
 	d := kernels.New(kernels.Options{Service: s, Keys: s})
 	srv := httptest.NewServer(httpapi.NewLimiter(httpapi.Limits{}).Handler(d))
 	t.Cleanup(srv.Close)

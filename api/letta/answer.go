@@ -149,10 +149,10 @@ func variable(r *http.Request) (string, error) {
 	return id(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
 }
 
-func id(given string, form *regexp.Regexp, prefix string) (string, error) {
-	if !form.MatchString(given) {
+func id(text string, form *regexp.Regexp, prefix string) (string, error) {
+	if !form.MatchString(text) {
 		example := prefix + "123e4567-e89b-42d3-8456-426614174000"
-		return "", &badID{brig.InvalidField("id", "%q has not the form of an id", brig.Clip(given, 80)).WithHint("for example %s", example), example}
+		return "", &badID{brig.InvalidField("id", "%q has not the form of an id", brig.Clip(text, 80)).WithHint("for example %s", example), example}
 	}
-	return strings.TrimPrefix(given, prefix), nil
+	return strings.TrimPrefix(text, prefix), nil
 }

@@ -29,14 +29,14 @@ func (d *API) putTool(r *http.Request, s brig.ToolSetup) (any, error) {
 }
 
 func (d *API) putConfig(r *http.Request, body []byte) (any, error) {
-	var asked v1.LettaConfigBody
-	if err := read(body, &asked); err != nil {
+	var req v1.LettaConfigBody
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	if len(nonNull(asked.Config)) == 0 && asked.Type == "" {
+	if len(nonNull(req.Config)) == 0 && req.Type == "" {
 		return nil, invalidField("missing", "Field required", "config")
 	}
-	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolKind(asked.Type), Config: nonNull(asked.Config)})
+	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolKind(req.Type), Config: nonNull(req.Config)})
 }
 
 func (d *API) changeConfig(r *http.Request, body []byte) (any, error) {
@@ -44,22 +44,22 @@ func (d *API) changeConfig(r *http.Request, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var asked v1.LettaConfigBody
-	if err := read(body, &asked); err != nil {
+	var req v1.LettaConfigBody
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	if len(nonNull(asked.Config)) == 0 {
+	if len(nonNull(req.Config)) == 0 {
 		return nil, invalidField("missing", "Field required", "config")
 	}
-	return d.putTool(r, brig.ToolSetup{ID: id, Kind: brig.ToolKind(asked.Type), Config: asked.Config})
+	return d.putTool(r, brig.ToolSetup{ID: id, Kind: brig.ToolKind(req.Type), Config: req.Config})
 }
 
 func (d *API) putLocal(r *http.Request, body []byte) (any, error) {
-	var asked json.RawMessage
-	if err := read(body, &asked); err != nil {
+	var req json.RawMessage
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolLocal, Config: asked})
+	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolLocal, Config: req})
 }
 
 // defaultConfig returns a handler that creates a tool setup of a kind with its
@@ -131,18 +131,18 @@ func (d *API) putVariable(r *http.Request, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var asked v1.LettaVariableBody
-	if err := read(body, &asked); err != nil {
+	var req v1.LettaVariableBody
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	for name, v := range map[string]*string{"key": asked.Key, "value": asked.Value} {
+	for name, v := range map[string]*string{"key": req.Key, "value": req.Value} {
 		if v == nil {
 			return nil, invalidField("missing", "Field required", name)
 		}
 	}
-	x := brig.ToolVariable{Setup: setup, Key: *asked.Key, Value: *asked.Value}
-	if asked.Description != nil {
-		x.Description = *asked.Description
+	x := brig.ToolVariable{Setup: setup, Key: *req.Key, Value: *req.Value}
+	if req.Description != nil {
+		x.Description = *req.Description
 	}
 	out, err := d.Service.PutToolVariable(r.Context(), x)
 	if err != nil {
@@ -156,11 +156,11 @@ func (d *API) changeVariable(r *http.Request, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var asked v1.LettaVariableBody
-	if err := read(body, &asked); err != nil {
+	var req v1.LettaVariableBody
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	out, err := d.Service.ChangeToolVariable(r.Context(), id, brig.ToolVariableChange(asked))
+	out, err := d.Service.ChangeToolVariable(r.Context(), id, brig.ToolVariableChange(req))
 	if err != nil {
 		return nil, err
 	}

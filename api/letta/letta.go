@@ -48,7 +48,7 @@ func Matches(r *http.Request) bool {
 	return p == run || p == run+"/" || p == configs || strings.HasPrefix(p, configs+"/") || strings.HasPrefix(p, "/v1/agents/")
 }
 
-// API serves the protocol.
+// API serves Letta's tool execution protocol.
 type API struct {
 	Options
 	handler http.Handler

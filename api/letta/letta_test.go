@@ -134,8 +134,8 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// Every kind of error has a response that contains a text for Letta's clients
-// and the Brig error for Brig's client.
+// Every kind of error has a response with a text for Letta's clients and the Brig error for
+// Brig's client.
 func TestEveryErrorKind(t *testing.T) {
 	url := serve(t)
 	for _, k := range brig.Kinds {
@@ -163,7 +163,7 @@ func TestEveryErrorKind(t *testing.T) {
 	}
 }
 
-// The response to every body is a result or an error with a detail.
+// FuzzRun verifies that the response to every body is a result or an error with a detail.
 func FuzzRun(f *testing.F) {
 	for _, seed := range []string{
 		`{"source_code":"def f(): pass","args":{"a":[1,null]},"name":null,"pip_requirements":[{"name":"a","version":"1"}]}`,

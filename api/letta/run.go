@@ -16,11 +16,11 @@ const none = "null"
 
 // run runs a tool from its source.
 func (d *API) run(r *http.Request, body []byte) (any, error) {
-	var asked v1.LettaRun
-	if err := read(body, &asked); err != nil {
+	var req v1.LettaRun
+	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	t, err := fromRun(asked)
+	t, err := fromRun(req)
 	if err != nil {
 		return nil, err
 	}
@@ -31,40 +31,40 @@ func (d *API) run(r *http.Request, body []byte) (any, error) {
 	return toReturn(res, d.Now()), nil
 }
 
-// runAgentTool responds with NotFound, because this server has no agents and so
-// no tools of agents.
+// runAgentTool responds with NotFound, because this server has no agents and
+// therefore no agent tools.
 func (d *API) runAgentTool(*http.Request, []byte) (any, error) {
 	return nil, brig.Errorf(brig.NotFound, "this server has no agents").
 		WithHint("send the tool's source to %s", run)
 }
 
-func fromRun(asked v1.LettaRun) (brig.Tool, error) {
+func fromRun(req v1.LettaRun) (brig.Tool, error) {
 	t := brig.Tool{
-		Source: asked.Source, Arguments: asked.Arguments, Env: asked.Env,
-		Schema: nonNull(asked.Schema), ArgumentSchema: nonNull(asked.ArgsSchema),
-		State: nonNull(asked.State), Limit: asked.Limit, Timeout: time.Duration(asked.TimeoutMS) * time.Millisecond,
+		Source: req.Source, Arguments: req.Arguments, Env: req.Env,
+		Schema: nonNull(req.Schema), ArgumentSchema: nonNull(req.ArgsSchema),
+		State: nonNull(req.State), Limit: req.Limit, Timeout: time.Duration(req.TimeoutMS) * time.Millisecond,
 	}
 	switch {
-	case asked.Source == "":
+	case req.Source == "":
 		return t, invalidField("missing", "Field required", "source_code")
-	case len(nonNull(asked.Arguments)) == 0:
+	case len(nonNull(req.Arguments)) == 0:
 		return t, invalidField("missing", "Field required", "args")
 	}
-	if asked.Name != nil {
-		t.Name = *asked.Name
+	if req.Name != nil {
+		t.Name = *req.Name
 	}
-	if asked.SourceType != nil {
-		language, ok := map[string]brig.Language{"": "", "python": brig.Python, "typescript": brig.TypeScript}[*asked.SourceType]
+	if req.SourceType != nil {
+		language, ok := map[string]brig.Language{"": "", "python": brig.Python, "typescript": brig.TypeScript}[*req.SourceType]
 		if !ok {
-			return t, brig.InvalidField("source_type", "Tool source type is not supported at this time. Found %s", brig.Clip(*asked.SourceType, 80)).
+			return t, brig.InvalidField("source_type", "Tool source type is not supported at this time. Found %s", brig.Clip(*req.SourceType, 80)).
 				WithHint("use python or typescript")
 		}
 		t.Language = language
 	}
-	for _, p := range asked.Python {
+	for _, p := range req.Python {
 		t.Python = append(t.Python, tool.PipPackage(p).Python())
 	}
-	for _, p := range asked.Node {
+	for _, p := range req.Node {
 		t.Node = append(t.Node, tool.PipPackage(p).Node())
 	}
 	return t, nil

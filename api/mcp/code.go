@@ -107,11 +107,10 @@ func (r *runOutput) describe(b *strings.Builder) {
 	}
 }
 
-// line writes text as a line, with the prefix before. It writes nothing if text
-// is empty.
-func line(b *strings.Builder, before, text string) {
+// line writes text as a line with a prefix. It writes nothing if text is empty.
+func line(b *strings.Builder, prefix, text string) {
 	if text != "" {
-		b.WriteString(before + strings.TrimSuffix(text, "\n") + "\n")
+		b.WriteString(prefix + strings.TrimSuffix(text, "\n") + "\n")
 	}
 }
 

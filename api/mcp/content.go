@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// imageContent returns the image among the forms of a value, or nil.
+// imageContent returns the image among the representations of a value, or nil.
 func imageContent(forms map[string]json.RawMessage) mcp.Content {
 	for _, kind := range []string{"image/png", "image/jpeg"} {
 		var text string
@@ -28,7 +28,7 @@ func imageContent(forms map[string]json.RawMessage) mcp.Content {
 	return nil
 }
 
-// blob returns the content of a file in the form that clients display.
+// blob returns the content of a file in a format that clients can display.
 func blob(uri string, data []byte) mcp.Content {
 	kind := mediaType(uri)
 	if strings.HasPrefix(kind, "image/") && kind != "image/svg+xml" {

@@ -55,7 +55,7 @@ func (d *toolServer) server() (*mcp.Server, error) {
 }
 
 // Serve serves one client on a pair of streams until the client's stream or ctx
-// ends. The actor is in ctx.
+// ends. ctx contains the actor.
 func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -75,8 +75,8 @@ func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser)
 	return err
 }
 
-// receive handles every message. A message that needs work is handled with its
-// sender's rights, and is canceled when the sender stops waiting.
+// receive handles every message. A message that causes work is handled with its
+// sender's rights, and the work is canceled when the sender stops waiting.
 func (d *toolServer) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
@@ -156,11 +156,11 @@ func (d *toolServer) beginCall(ctx context.Context, req mcp.Request) (_ context.
 	return ctx, func() { leave(); cancel(nil) }, nil
 }
 
-// toProtocol converts an error to the protocol's form. The code is the closest
-// JSON-RPC code, and the data contains the Brig error.
+// toProtocol converts an error to the protocol's format. The code is the
+// closest JSON-RPC code, and the data contains the Brig error.
 func toProtocol(err error) error {
-	if already, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return already
+	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return rpcErr
 	}
 	e := brig.AsError(err)
 	code := int64(jsonrpc.CodeInternalError)

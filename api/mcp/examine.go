@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// methods are the methods of requests that the library handles. The value is
-// whether a request needs params.
+// methods are the methods of requests that the library handles. The value
+// reports whether a request needs params.
 var methods = map[string]bool{
 	"completion/complete": true, "initialize": true, "logging/setLevel": true, "ping": false,
 	"prompts/get": true, "prompts/list": false, "resources/list": false, "resources/read": true,
@@ -27,8 +27,8 @@ var notifications = map[string]bool{
 }
 
 // protocolError is a JSON-RPC error for messages that are not passed to the
-// library, which would answer them with plain text over HTTP, and not at all on
-// streams.
+// library. The library would answer them with plain text over HTTP and would
+// not answer them on streams.
 type protocolError struct {
 	id      json.RawMessage // of the request, or null
 	code    int64
@@ -47,8 +47,8 @@ func (e *protocolError) response() []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, e.id, e.code, text)
 }
 
-// batchless is the first version without batches. withBatches are the earlier
-// ones.
+// batchless is the first version without batches. withBatches lists the earlier
+// versions.
 const batchless = "2025-06-18"
 
 var withBatches = map[string]bool{"2024-11-05": true, "2025-03-26": true}
@@ -57,15 +57,17 @@ func errBatch() *protocolError {
 	return &protocolError{code: jsonrpc.CodeInvalidRequest, message: "there are no batches since version " + batchless}
 }
 
-// messages are the messages of a request's body or a line.
+// messages holds the messages in the body of an HTTP request or in one line of
+// a stream.
 type messages struct {
 	batch bool
 	raw   []json.RawMessage
-	all   []jsonrpc.Message // the same, decoded
+	all   []jsonrpc.Message // the decoded messages
 }
 
 // examine decodes messages, and rejects those that the protocol does not allow
-// in any state of a session. One such message rejects its batch.
+// in any state of a session. One such message causes the rejection of its whole
+// batch.
 func examine(data []byte) (m messages, wrong *protocolError) {
 	if !json.Valid(data) { // json.Valid also rejects text after a message, which the library would ignore
 		return m, &protocolError{code: jsonrpc.CodeParseError, message: "the message is not JSON"}
@@ -128,8 +130,8 @@ type unknownParams struct {
 
 // replaceUnknown returns the body of an HTTP request without unknown methods,
 // for which the library would reject the whole body with plain text. A request
-// with an unknown method calls unknownMethod, so that it is answered like on a
-// stream, and next to the other messages of its batch. Unknown notifications
+// with an unknown method calls unknownMethod, so that it is answered as on a
+// stream, together with the other messages of its batch. Unknown notifications
 // are removed, so the body may be empty.
 func (m *messages) replaceUnknown(body []byte) []byte {
 	var kept []json.RawMessage
@@ -137,12 +139,12 @@ func (m *messages) replaceUnknown(body []byte) []byte {
 	for i, message := range m.all {
 		raw := m.raw[i]
 		if r, ok := message.(*jsonrpc.Request); ok {
-			_, known := methods[r.Method]
-			switch known = known || notifications[r.Method]; {
-			case !known && !r.ID.IsValid():
+			_, supported := methods[r.Method]
+			switch supported = supported || notifications[r.Method]; {
+			case !supported && !r.ID.IsValid():
 				changed = true
 				continue
-			case !known:
+			case !supported:
 				changed = true
 				raw = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, encodeID(r.ID), unknownMethod, methodParams(r.Method))
 			}
@@ -182,9 +184,10 @@ func answerUnknown(_ context.Context, _ *mcp.ServerSession, p *unknownParams) (*
 	return nil, unknownError(method)
 }
 
-// unknownError is the library's error for an unknown method, which is the value.
-// The library would replace a *jsonrpc.Error of the same code by one that names
-// unknownMethod, so this type only converts to one.
+// unknownError is the library's error for an unknown method. Its value is the
+// name of the method. The library would replace a *jsonrpc.Error with the same
+// code by an error that names unknownMethod, so this type is only convertible
+// to a *jsonrpc.Error.
 type unknownError string
 
 // Error implements error.

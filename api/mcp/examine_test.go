@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/api/mcp"
 )
 
-// transcriptOfErrors are messages that the protocol does not allow, and their
-// responses. An empty response means that there is none.
+// transcriptOfErrors lists messages that the protocol does not allow, with their responses. An
+// empty response means that the server sends no response.
 var transcriptOfErrors = []struct{ message, answer string }{
 	{`{"jsonrpc":"2.0","id":7,"method":"tools/everything"}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"method not found: \"tools/everything\""}}`},
 	{`{"jsonrpc":"2.0","id":"a\"b","method":"nothing","params":[1]}`, `{"jsonrpc":"2.0","id":"a\"b","error":{"code":-32601,"message":"method not found: \"nothing\""}}`},
@@ -87,8 +87,8 @@ func TestProtocolErrors(t *testing.T) {
 	})
 }
 
-// answerOf returns the response in an HTTP response, in the form of a stream:
-// the events of a batch are one array.
+// answerOf returns the protocol message in an HTTP response in the format of a stream: the
+// events of a batch are one array.
 func answerOf(t *testing.T, resp *http.Response, body string) string {
 	t.Helper()
 	if resp.Header.Get("Content-Type") != "text/event-stream" {

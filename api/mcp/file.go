@@ -85,11 +85,11 @@ type entriesOut struct {
 const maxEntries = 1000
 
 func (d *toolServer) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *readFileIn) (*readFileOut, error) {
-	most := in.Most
-	if most == 0 {
-		most = defaultRead
+	length := in.Most
+	if length == 0 {
+		length = defaultRead
 	}
-	if most < 1 || most > maxRead {
+	if length < 1 || length > maxRead {
 		return nil, brig.InvalidField("max_bytes", "%d is out of bounds", in.Most).WithHint("give 1 to %d", int64(maxRead))
 	}
 	if in.Offset < 0 {
@@ -98,7 +98,7 @@ func (d *toolServer) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *r
 	if in.Path == "" {
 		return nil, brig.InvalidField("path", "is missing").WithHint("for example /workspace/a.txt")
 	}
-	e, data, err := d.read(ctx, in.Sandbox, in.Path, in.Offset, most)
+	e, data, err := d.read(ctx, in.Sandbox, in.Path, in.Offset, length)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +112,13 @@ func (d *toolServer) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *r
 }
 
 // read reads a part of a file.
-func (d *toolServer) read(ctx context.Context, sandbox, name string, from, most int64) (*brig.Entry, []byte, error) {
-	e, r, err := d.service.Files(sandbox).Read(ctx, brig.Path{Name: name}, from, most)
+func (d *toolServer) read(ctx context.Context, sandbox, name string, from, length int64) (*brig.Entry, []byte, error) {
+	e, r, err := d.service.Files(sandbox).Read(ctx, brig.Path{Name: name}, from, length)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer r.Close()
-	data, err := io.ReadAll(io.LimitReader(r, most))
+	data, err := io.ReadAll(io.LimitReader(r, length))
 	return e, data, err
 }
 

@@ -42,7 +42,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 			for k, v := range map[string]string{"Authorization": "Bearer " + annsKey, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
-				if _, said := req.Header[k]; !said {
+				if _, present := req.Header[k]; !present {
 					req.Header.Set(k, v)
 				}
 			}

@@ -12,13 +12,13 @@ import (
 	"github.com/brig-run/brig/api/mcp"
 )
 
-// Two grants of ann's key.
+// Both grants belong to ann's key.
 const (
 	oneGrant   = brig.GrantPrefix + "one_0123456789012345678901234567890123456789"
 	otherGrant = brig.GrantPrefix + "other_0123456789012345678901234567890123456789"
 )
 
-// grantKeys accepts keys and the grants of ann.
+// grantKeys accepts keys and ann's grants.
 type grantKeys struct {
 	keys
 	mu        sync.Mutex // guards the fields below
@@ -87,14 +87,14 @@ func TestGrantSessions(t *testing.T) {
 	}
 }
 
-// tokens of a person, of which a later one ends later
+// The person's tokens expire in this order.
 const (
 	firstToken  = "eyJhbGciOiJub25lIn0.1.x"
 	secondToken = "eyJhbGciOiJub25lIn0.2.x"
 	thirdToken  = "eyJhbGciOiJub25lIn0.3.x"
 )
 
-// personKeys accepts the tokens of a person until each has ended.
+// personKeys accepts each token of a person until the token ends.
 type personKeys struct {
 	keys
 	mu    sync.Mutex // guards the field below
@@ -121,9 +121,9 @@ func (p *personKeys) PersonActor(_ context.Context, token string) (brig.Actor, e
 	}, nil
 }
 
-// A session of a person uses its sandboxes beyond the end of the first token if the
-// person has renewed it, until the newest token ends. A further token begins a new use,
-// until the session ends.
+// A person's session keeps its sandboxes in use beyond the end of the first token if the person
+// has renewed the token, until the newest token ends. A later token begins a new use, which
+// lasts until the session ends.
 func TestSessionUsesWithRenewedToken(t *testing.T) {
 	p := &personKeys{ended: map[string]bool{}}
 	s := newStub()
@@ -147,7 +147,7 @@ func TestSessionUsesWithRenewedToken(t *testing.T) {
 	const block = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"run_code","arguments":{"code":"wait"}}}`
 	send(firstToken, create)
 	send(secondToken, list)
-	send(firstToken, list) // an earlier token that is sent once more is not the newest
+	send(firstToken, list) // repeating an earlier token does not make it the newest
 	go func() { post(t, srv.URL, http.MethodPost, firstToken, session, "2025-11-25", block) }()
 	receive(t, s.begun, "a call with the first token")
 	p.end(firstToken)

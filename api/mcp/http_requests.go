@@ -40,7 +40,8 @@ func (v *httpRequests) find(h http.Header) (context.Context, bool) {
 	return ctx.(context.Context), true //nolint:forcetypeassert // no other type is stored
 }
 
-// mergedContext ends with the embedded context and has the values of both.
+// mergedContext ends with the embedded context and has the values of both
+// contexts.
 type mergedContext struct {
 	context.Context
 	requestContext context.Context
@@ -55,20 +56,21 @@ func (m mergedContext) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// mergeContext returns a context for a call that belongs to a request. The
-// context ends with either of the two, or when the returned function is called.
+// mergeContext returns a context for a call that belongs to a request. It ends
+// when either of the two contexts ends or the returned function is called.
 func mergeContext(call, requestContext context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(mergedContext{call, requestContext})
 	stop := context.AfterFunc(requestContext, func() { cancel(context.Cause(requestContext)) })
 	return ctx, func(err error) { stop(); cancel(err) }
 }
 
-// requestTurn belongs to an HTTP request, which has a turn for one large response. The turn ends
-// with the request, because only then the client has the response. If the messages of a batch
-// could wait for further turns, requests would wait for each other for ever.
+// requestTurn is an HTTP request's turn for one large response. The turn ends
+// with the request, because the client has received the response only then. If
+// the messages of a batch could wait for further turns, requests could
+// deadlock.
 type requestTurn struct {
 	request context.Context
-	taken   atomic.Bool
+	used    atomic.Bool
 }
 
 type turnKey struct{}
@@ -85,7 +87,7 @@ func takeTurn(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if !t.taken.CompareAndSwap(false, true) {
+	if !t.used.CompareAndSwap(false, true) {
 		return brig.Errorf(brig.InvalidArgument, "there is more than one call with a large answer in one request").WithHint("send them one by one")
 	}
 	done, err := httpapi.LeaseOf(ctx).Turn(ctx)

@@ -12,9 +12,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// settleTimeout is how long pending requests may take after the end of the stream,
-// because a file with messages ends immediately after them. Longer calls are
-// canceled, because the client may have disconnected.
+// settleTimeout is how long pending requests may take after the end of the
+// stream. A stream from a file, for example, ends immediately after its last
+// message. Longer calls are canceled, because the client may have disconnected.
 const settleTimeout = 1500 * time.Millisecond
 
 // lines reads the messages of a stream, one message per line. The library would
@@ -25,7 +25,7 @@ type lines struct {
 	from *bufio.Reader
 	to   *lineWriter
 	rest []byte // unread rest of a message
-	// noBatches means that the client has asked for a version without batches.
+	// noBatches means that the client has requested a version without batches.
 	noBatches bool
 	err       error // error to return after that message
 }
@@ -115,8 +115,9 @@ func requestedVersion(params json.RawMessage) string {
 	return p.Version
 }
 
-// line returns the messages of a line for the library, which would wait for a
-// response to a notification in a batch. So notifications get their own lines.
+// line returns the messages of a line for the library. The library would wait
+// for a response to a notification in a batch, so notifications are moved to
+// their own lines.
 func (m *messages) line(line []byte) []byte {
 	if !m.batch {
 		return append(line, '\n')
@@ -136,8 +137,8 @@ func (m *messages) line(line []byte) []byte {
 	return out
 }
 
-// answers returns how many lines answer the messages of one line: the responses
-// to a batch are one line.
+// answers returns the number of response lines for the messages of one line.
+// The responses to a batch are sent as one line.
 func (m *messages) answers() int {
 	for _, message := range m.all {
 		if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {
@@ -178,9 +179,8 @@ func (w *lineWriter) expect(answers int) {
 	w.open += answers
 }
 
-// drain waits until all requests are answered, but at most for the duration
-// most.
-func (w *lineWriter) drain(most time.Duration) {
+// drain waits until all requests are answered or the timeout has passed.
+func (w *lineWriter) drain(timeout time.Duration) {
 	w.mu.Lock()
 	if w.open <= 0 || w.idle != nil {
 		w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *lineWriter) drain(most time.Duration) {
 	idle := make(chan struct{})
 	w.idle = idle
 	w.mu.Unlock()
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-idle:

@@ -5,8 +5,8 @@
 //
 // A tool decodes its arguments, calls brig.Service once and encodes the result.
 // Only sandboxes outlive a call, until their lease ends. A session of the
-// protocol is an address for responses, and a use of the sandboxes that its calls
-// have used until it ends.
+// protocol is an address for responses. Until it ends, the sandboxes that its
+// calls have used count as in use.
 package mcp
 
 import (
@@ -210,9 +210,9 @@ func (d *API) adapt(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return true
 }
 
-// The operation of a message is known only after the message has been read. So
-// a caller that may not run code can send only a small body, and a body with
-// too many messages is rejected before it is decoded.
+// The operation of a message is known only after the message has been read. A
+// caller that is not allowed to run code can therefore send only a small body,
+// and a body with too many messages is rejected before it is decoded.
 const (
 	maxSmallMessage = 64 << 10
 	maxBatch        = 64 // messages in one body
@@ -220,11 +220,11 @@ const (
 
 // readMessage reads the body of a request.
 func readMessage(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	most := int64(maxMessage)
+	limit := int64(maxMessage)
 	if brig.ActorFrom(r.Context()).Role < brig.Member {
-		most = maxSmallMessage
+		limit = maxSmallMessage
 	}
-	body, err := httpapi.ReadBody(w, r, most)
+	body, err := httpapi.ReadBody(w, r, limit)
 	if err != nil {
 		return nil, err
 	}

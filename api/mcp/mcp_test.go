@@ -39,9 +39,8 @@ func args(v any) *sdk.CallToolParams { return &sdk.CallToolParams{Name: "run_cod
 
 func blockingCall() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
 
-// In both kinds of protocol, a call belongs to its caller. It ends when the
-// caller cancels it or disconnects, and afterwards the client can make other
-// calls.
+// In both kinds of protocol, a call belongs to its caller. The call ends when the caller
+// cancels it or disconnects, and the client can make other calls afterwards.
 func TestCancel(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		for _, how := range []string{"cancelled", "gone", "revoked"} {
@@ -79,8 +78,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A session uses the sandboxes that its calls used until it ends, or its credential does.
-// The control is another session with its own sandbox, which continues.
+// A session uses the sandboxes of its calls until the session or its credential ends. Control:
+// another session with its own sandbox continues.
 func TestSessionUsesSandboxes(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, url, session string, k *keys){
 		"ended": func(t *testing.T, url, session string, _ *keys) {
@@ -174,7 +173,7 @@ func TestSessionBelongsToOwner(t *testing.T) {
 		}
 	}
 	if code, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", list); code != http.StatusOK || !strings.Contains(body, "run_code") {
-		t.Errorf("its owner is told %d %s", code, body)
+		t.Errorf("the owner received %d %s", code, body)
 	}
 }
 
@@ -228,13 +227,13 @@ func stateless(method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, method, newest, params)
 }
 
-// The numbers of sessions of a tenant and of each of its keys are limited. A new session
-// replaces the least recently used one of its own key, unless all of them are busy, and never
-// one of a key with fewer sessions. Another tenant has its own limit.
+// The number of sessions is limited per tenant and per key. A new session replaces the least
+// recently used session of its own key, unless all sessions of the key are busy. It never
+// replaces a session of a key with fewer sessions. Another tenant has its own limit.
 func TestSessionLimit(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 4 })
-	bobs := connect(t, srv.URL, bobsKey, true) // the least recently used one
+	bobs := connect(t, srv.URL, bobsKey, true) // the least recently used session
 	first, second := connect(t, srv.URL, annsKey, true), connect(t, srv.URL, annsKey, true)
 	alive := func(c *sdk.ClientSession, key string) bool {
 		code, _ := post(t, srv.URL, http.MethodPost, key, c.ID(), "2025-11-25", list)
@@ -307,12 +306,12 @@ func TestCallLimit(t *testing.T) {
 	}
 	close(s.release)
 	if body := receive(t, done, "the answers"); strings.Count(body, "SB008") < 8 {
-		t.Errorf("those too many are told %s", body)
+		t.Errorf("the calls beyond the limit received %s", body)
 	}
 }
 
-// A session begins only once. A second initialize does not change the count of
-// the session's calls, and the calls end with the session.
+// A session can be initialized only once. A second initialize does not change the count of the
+// session's calls, and the calls end with the session.
 func TestSecondInitialize(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
@@ -332,13 +331,13 @@ func TestSecondInitialize(t *testing.T) {
 	}
 }
 
-// A handler that panics responds with one error and does not end the server.
+// A handler that panics sends one error response and does not stop the server.
 func TestPanic(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	for _, old := range []bool{true, false} {
 		c := connect(t, srv.URL, annsKey, old)
 		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
-			t.Errorf("it is told %v", err)
+			t.Errorf("error: %v", err)
 		}
 		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
 			t.Errorf("afterwards %v", err)
@@ -350,12 +349,12 @@ func TestPanic(t *testing.T) {
 func TestProgress(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	var mu sync.Mutex
-	var told []*sdk.ProgressNotificationParams
+	var progress []*sdk.ProgressNotificationParams
 	c := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, r.Params)
+			progress = append(progress, r.Params)
 		},
 	})
 	cs, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: srv.URL + mcp.Path, HTTPClient: &http.Client{Transport: withKey(annsKey)}}, nil)
@@ -370,18 +369,17 @@ func TestProgress(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(told) < 2 {
-		t.Fatalf("it is told %d times", len(told))
+	if len(progress) < 2 {
+		t.Fatalf("got %d notifications", len(progress))
 	}
-	for i, p := range told {
-		if p.ProgressToken != "token" || !strings.HasPrefix(p.Message, "said\n") || i > 0 && p.Progress <= told[i-1].Progress {
-			t.Errorf("it is told %+v", p)
+	for i, p := range progress {
+		if p.ProgressToken != "token" || !strings.HasPrefix(p.Message, "said\n") || i > 0 && p.Progress <= progress[i-1].Progress {
+			t.Errorf("unexpected notification %+v", p)
 		}
 	}
 }
 
-// A pair of streams has one client. When the client's stream ends, its calls
-// end.
+// A pair of streams serves one client. When the client's stream ends, its calls end.
 func TestServe(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
@@ -440,7 +438,7 @@ func TestServeContinuesAfterInvalidLine(t *testing.T) {
 	}
 }
 
-// A batch is passed on unchanged and answered in one line.
+// A batch is forwarded unchanged and answered in one line.
 func TestServeBatch(t *testing.T) {
 	const file = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -452,13 +450,13 @@ func TestServeBatch(t *testing.T) {
 		served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, io.NopCloser(strings.NewReader(file)), out)
 		out.Close()
 	}()
-	said, err := io.ReadAll(read)
+	output, err := io.ReadAll(read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"first", "second", "last"} {
-		if !strings.Contains(string(said), `"id":"`+id+`","result":`) {
-			t.Errorf("%s is not answered:\n%.500s", id, said)
+		if !strings.Contains(string(output), `"id":"`+id+`","result":`) {
+			t.Errorf("%s is not answered:\n%.500s", id, output)
 		}
 	}
 	if err := receive(t, served, "the end"); err != nil {
@@ -467,7 +465,7 @@ func TestServeBatch(t *testing.T) {
 }
 
 // Requests immediately before the end of a stream are answered.
-func TestServeAnswersBeforeEOF(t *testing.T) {
+func TestServeRespondsBeforeEOF(t *testing.T) {
 	file := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":"list","method":"tools/list"}
@@ -479,13 +477,13 @@ func TestServeAnswersBeforeEOF(t *testing.T) {
 		served <- mcp.Serve(t.Context(), mcp.Options{Service: newStub(), Version: "1"}, io.NopCloser(strings.NewReader(file)), out)
 		out.Close()
 	}()
-	said, err := io.ReadAll(read)
+	output, err := io.ReadAll(read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{`1`, `"list"`, `"call"`, `"last"`} {
-		if !strings.Contains(string(said), `"id":`+id+`,"result":`) {
-			t.Errorf("%s is not answered:\n%.500s", id, said)
+		if !strings.Contains(string(output), `"id":`+id+`,"result":`) {
+			t.Errorf("%s is not answered:\n%.500s", id, output)
 		}
 	}
 	if err := receive(t, served, "the end"); err != nil {
@@ -526,7 +524,7 @@ func TestMessageSizeLimit(t *testing.T) {
 	}
 }
 
-// The server answers every input and keeps running.
+// FuzzMessage verifies that the server responds to every input and keeps running.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		initialize, "[" + initialize + "," + list + "]", list, stateless("tools/list", ""), stateless("tools/call", `"name":"run_code","arguments":{"code":"1"}`),

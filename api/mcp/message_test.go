@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/api/mcp"
 )
 
-// The operation of a message is known only after the message has been read. So
-// a caller that may not run code can send only a small body. A body with too
-// many values, levels or messages is rejected before it is decoded.
+// The operation of a message is known only after the message has been read. Therefore, a caller
+// that may not run code can send only a small body. A body with too many values, levels or
+// messages is rejected before it is decoded.
 func TestMessageLimitByRole(t *testing.T) {
 	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Keys = transcript.RoleKeys{} })
 	ping := func(padding int) string {

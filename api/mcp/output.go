@@ -32,7 +32,7 @@ func (k *headTailWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// text returns the kept text in the same form as outputText.
+// text returns the retained text in the format of outputText.
 func (k *headTailWriter) text() (string, bool) {
 	return outputText(brig.Output{Head: k.head, Tail: k.tail, Total: k.total})
 }

@@ -110,14 +110,15 @@ func (d *toolServer) readResource(ctx context.Context, req *mcp.ReadResourceRequ
 }
 
 // codeNoResource is the code for a missing resource in the versions with
-// sessions. Later versions use that of invalid params.
+// sessions. Later versions use the code for invalid params.
 const codeNoResource = -32002
 
 // metaVersion is the key of the version in the requests of versions without
 // sessions.
 const metaVersion = "io.modelcontextprotocol/protocolVersion"
 
-// resourceError converts an error of reading a resource to the protocol's form.
+// resourceError converts an error from reading a resource to the protocol's
+// format.
 func resourceError(req *mcp.ReadResourceRequest, err error) error {
 	out := toProtocol(err)
 	if wire, ok := errors.AsType[*jsonrpc.Error](out); ok && brig.KindOf(err) == brig.NotFound && req.Params.Meta[metaVersion] == nil {
@@ -135,13 +136,13 @@ func (d *toolServer) wholeFile(ctx context.Context, p resourceRef) ([]byte, erro
 }
 
 // logTail returns the end of a sandbox's log.
-func (d *toolServer) logTail(ctx context.Context, sandbox string, lines, most int) ([]byte, error) {
+func (d *toolServer) logTail(ctx context.Context, sandbox string, lines, limit int) ([]byte, error) {
 	r, err := d.service.Logs(ctx, sandbox, brig.LogOptions{Tail: lines})
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	k := tail{maxSize: most}
+	k := tail{maxSize: limit}
 	_, err = io.Copy(&k, r)
 	return k.text, err
 }

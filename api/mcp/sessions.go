@@ -33,25 +33,27 @@ type session struct {
 	serverSession *mcp.ServerSession
 	used          time.Time
 	calls         map[*func(error)]bool
-	// uses are the sandboxes that its calls have used. They are used until the
-	// session or the credential ends.
+	// uses are the sandboxes that its calls have used. They stay in use until
+	// the session or the credential ends.
 	uses       *brig.SessionUses
 	credential *credential // nil after its end
 }
 
-// credential is the newest credential of a session: of those that its requests
-// had, the one that ends last.
+// credential is the newest credential of a session: among the credentials of
+// its requests, the one that expires last.
 type credential struct {
 	expires time.Time // zero means never
 	done    func()
 }
 
-// isNewer reports whether a credential with this end replaces c.
+// isNewer reports whether a credential with the given expiry replaces c.
 func (c *credential) isNewer(expires time.Time) bool {
 	return c == nil || !c.expires.IsZero() && (expires.IsZero() || expires.After(c.expires))
 }
 
-func newSessions(most int) *sessions { return &sessions{maxSessions: most, all: map[string]*session{}} }
+func newSessions(limit int) *sessions {
+	return &sessions{maxSessions: limit, all: map[string]*session{}}
+}
 
 // ownerOf returns a text that identifies the owner of a session. Later requests
 // must use the same credential. Another credential of the same tenant is not
@@ -69,8 +71,8 @@ func ownerOf(a brig.Actor) string {
 // call (see sessionToEnd). It returns RateLimited if all those sessions are busy.
 //
 // The session's use of sandboxes also ends with its newest credential, because
-// no client can call in the session then. A request with a further one begins a
-// new use.
+// no client can use the session then. A request with another credential begins
+// a new use.
 func (s *sessions) begin(ctx context.Context, serverSession *mcp.ServerSession) error {
 	x, oldest, err := s.add(ctx, serverSession)
 	if err != nil {
@@ -150,11 +152,11 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 	return x, oldest, nil
 }
 
-// sessionToEnd returns the id of the session that must end before the actor may begin
-// another one, or an empty id. If the actor's holder has its full share, that is the
-// holder's least recently used session. If the tenant has its maximum, it is a session
-// of the holder with the most sessions, and never of one with fewer than the actor's.
-// The caller holds s.mu.
+// sessionToEnd returns the id of the session that must end before the actor may
+// begin another one, or an empty id. If the actor's holder has its full share,
+// the result is the holder's least recently used session. If the tenant has its
+// maximum, the result is a session of the holder with the most sessions, which
+// has at least as many sessions as the actor's holder. The caller holds s.mu.
 func (s *sessions) sessionToEnd(a brig.Actor) (id string, err error) {
 	me, n, held := a.Holder(), 0, map[string]int{}
 	for _, x := range s.all {

@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSessionToEnd checks which session ends for another one, if a tenant may have eight
-// and one holder four of them. The sessions are named with their holder, the oldest first;
-// those in upper case are busy.
-func TestSessionToEnd(t *testing.T) {
+// TestSessionToReplace verifies the choice of the session that a new session replaces, if a tenant
+// may have eight sessions and a holder four of them. A session is named after its holder, and
+// the oldest session comes first. Upper case marks a busy session.
+func TestSessionToReplace(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42"}
 	actors := map[byte]brig.Actor{
 		'a': {Key: "k1"}, 'b': {Key: "k2"}, 'c': {Key: "k3"}, 'd': {Key: "k4"}, 'e': {Key: "k5"},

@@ -24,14 +24,14 @@ import (
 	"github.com/brig-run/brig/api/mcp"
 )
 
-// The keys of two members of one tenant and of a member of another tenant.
+// Two members of one tenant and a member of another tenant own these keys.
 const (
 	annsKey  = "brig_ann_0123456789012345678901234567890123456789"
 	bobsKey  = "brig_bob_0123456789012345678901234567890123456789"
 	rivalKey = "brig_rival_0123456789012345678901234567890123456789"
 )
 
-// keys are the valid keys.
+// keys accepts the keys of these tests until they are revoked.
 type keys struct{ revoked atomic.Bool }
 
 // KeyActor implements httpapi.Keys.
@@ -272,7 +272,7 @@ func (s *stub) Dial(_ context.Context, name string, port int) (net.Conn, error) 
 	return here, nil
 }
 
-// serve starts the API.
+// serve starts the API on top of a Service.
 func serve(t testing.TB, s brig.Service, change func(*mcp.Options)) (*httptest.Server, *keys) {
 	t.Helper()
 	k := &keys{}
@@ -299,8 +299,8 @@ func (k withKey) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// connect returns a session of the library's own client. With the newest
-// protocol version, the server has no session.
+// connect returns a session of the SDK's own client. With the newest protocol version, the
+// server has no session.
 func connect(t *testing.T, url, key string, old bool) *sdk.ClientSession {
 	t.Helper()
 	o := &sdk.ClientOptions{}

@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// effect classifies the changes that a tool may make. Clients see it before a
-// call.
+// effect classifies the changes that a tool may make. Clients receive this
+// information before a call.
 type effect int
 
 const (
@@ -31,13 +31,13 @@ type tool struct {
 	name, title, doc string
 	effect           effect
 	openWorld        bool // may connect to hosts outside of sandboxes
-	large            bool // the response may need much memory, and waits for nothing in a sandbox
+	large            bool // the response may need much memory and does not wait for a sandbox
 	// choices maps arguments to their allowed values.
 	choices map[string][]any
 }
 
-// presenter is implemented by responses that show people and models more than
-// their JSON.
+// presenter is implemented by responses that contain more than their JSON for
+// people and models.
 type presenter interface{ show() []mcp.Content }
 
 // errorKey is the field of a result that contains the error, in the format of
@@ -61,16 +61,16 @@ func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mc
 		Name: t.name, Title: t.title, Description: t.doc, InputSchema: in, OutputSchema: out,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.effect == readOnly, DestructiveHint: &destroys, OpenWorldHint: &t.openWorld},
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		args, given := new(In), req.Params.Arguments
-		if len(given) == 0 || string(given) == "null" {
-			given = json.RawMessage("{}")
+		args, raw := new(In), req.Params.Arguments
+		if len(raw) == 0 || string(raw) == "null" {
+			raw = json.RawMessage("{}")
 		}
-		if err := httpapi.Decode(given, args); err != nil {
-			return refuse(err), nil
+		if err := httpapi.Decode(raw, args); err != nil {
+			return errorResult(err), nil
 		}
 		if t.large {
 			if err := takeTurn(ctx); err != nil {
-				return refuse(err), nil
+				return errorResult(err), nil
 			}
 		}
 		out, err := call(ctx, req, args)
@@ -83,7 +83,7 @@ func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mc
 		if brig.KindOf(err) == brig.Internal {
 			s.log.ErrorContext(ctx, "tool failed", "tool", t.name, "error", err)
 		}
-		return refuse(err), nil
+		return errorResult(err), nil
 	})
 }
 
@@ -122,8 +122,8 @@ func answer(out any) (*mcp.CallToolResult, error) {
 	return r, nil
 }
 
-// refuse returns the result of a failed tool.
-func refuse(err error) *mcp.CallToolResult {
+// errorResult returns the result of a failed tool.
+func errorResult(err error) *mcp.CallToolResult {
 	e := brig.AsError(err)
 	return &mcp.CallToolResult{
 		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: describe(e)}},

@@ -30,9 +30,9 @@ func (s *heldService) Logs(ctx context.Context, name string, o brig.LogOptions) 
 	return s.stub.Logs(ctx, name, o)
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
-// whatever the number of its calls, in both kinds of protocol.
-func TestLargeAnswersTakeTurns(t *testing.T) {
+// TestLargeResponsesTakeTurns verifies that a key can receive at most four large responses at the
+// same time in both kinds of protocol, however many calls it makes.
+func TestLargeResponsesTakeTurns(t *testing.T) {
 	tool := func(name string, args any) func(context.Context, *sdk.ClientSession) error {
 		return func(ctx context.Context, c *sdk.ClientSession) error {
 			res, err := c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: args})
@@ -56,7 +56,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	} {
 		for _, old := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s old %v", name, old), func(t *testing.T) {
-				s := &heldService{newStub(), transcript.NewHeld()}
+				s := &heldService{newStub(), transcript.NewHeldCalls()}
 				srv, _ := serve(t, s, nil)
 				c := connect(t, srv.URL, annsKey, old)
 				transcript.CheckTurns(t, s.held, func() error { return call(t.Context(), c) })
@@ -65,9 +65,10 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// A request has a turn for one large response until the client has the response. So a batch with
-// several is refused, except for the first, and does not wait for itself.
-func TestBatchHasOneLargeAnswer(t *testing.T) {
+// A request holds its turn for one large response until the client has received the response.
+// Therefore, all but the first large response of a batch are refused, so that the batch does
+// not wait for itself.
+func TestBatchAllowsOneLargeResponse(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	c := connect(t, srv.URL, annsKey, true)
 	var calls []string

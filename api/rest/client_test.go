@@ -155,7 +155,7 @@ func TestClientResponses(t *testing.T) {
 	shelves, err := c.Pool(ctx)
 	wantShelves, werr := s.Pool(ctx)
 	same("pool", shelves, err, wantShelves, werr)
-	var heard, wantHeard []brig.CodeEvent
+	var gotEvents, wantEvents []brig.CodeEvent
 	hear := func(to *[]brig.CodeEvent) func(brig.CodeEvent) error {
 		return func(e brig.CodeEvent) error {
 			if e.Started != nil { // no other field is known at that point
@@ -165,15 +165,15 @@ func TestClientResponses(t *testing.T) {
 			return nil
 		}
 	}
-	code, err := c.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&heard))
-	wantCode, werr := s.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&wantHeard))
+	code, err := c.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&gotEvents))
+	wantCode, werr := s.RunCode(ctx, "box", brig.Code{Source: "1"}, hear(&wantEvents))
 	same("code", code, err, wantCode, werr)
-	same("events", heard, nil, wantHeard, nil)
+	same("events", gotEvents, nil, wantEvents, nil)
 	code, err = c.RunCode(ctx, "box", brig.Code{Source: "1"}, nil)
 	same("code without events", code, err, wantCode, nil)
 	enough := errors.New("enough")
 	if _, err := c.RunCode(ctx, "box", brig.Code{Source: "1"}, func(brig.CodeEvent) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a caller who has heard enough is told %v", err)
+		t.Errorf("error of a canceled stream: %v", err)
 	}
 	x, err := c.GetExec(ctx, "box", "x1")
 	wantX, werr := s.GetExec(ctx, "box", "x1")
@@ -198,7 +198,7 @@ func TestClientStreams(t *testing.T) {
 	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"three"}}, brig.IO{Result: &value}); err != nil || value.String() != `{"a":1}` {
 		t.Errorf("descriptor 3 is %q, %v", value.String(), err)
 	}
-	// The process answers each line over pipes before the next line is sent.
+	// The process answers each line before the next line is sent.
 	qr, qw := io.Pipe()
 	ar, aw := io.Pipe()
 	done := make(chan error, 1)
@@ -279,7 +279,7 @@ func TestClientConnection(t *testing.T) {
 			t.Errorf("URL %q: %v", u, err)
 		}
 	}
-	// Each of these servers differs from a Brig server in another way.
+	// Each of these servers differs from a Brig server in a different way.
 	for what, h := range map[string]http.HandlerFunc{
 		"not found": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 404) },
 		"not JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
@@ -298,10 +298,10 @@ func TestClientConnection(t *testing.T) {
 		gone := dial(t, client.Options{URL: fmt.Sprintf("http://127.0.0.1:%d", testenv.ClosedPort(t)), Key: key})
 		_, err = gone.Get(t.Context(), "box")
 		if e := brig.AsError(err); e == nil || e.Kind != brig.ConnectionFailed || !strings.Contains(e.Hint, "brig serve") {
-			t.Errorf("a server that is gone: %#v", err)
+			t.Errorf("an unreachable server: %#v", err)
 		}
 	}
-	// A server under a path prefix.
+	// Test a server under a path prefix.
 	_, srv := serve(t)
 	outer := httptest.NewServer(http.StripPrefix("/brig", srv.Config.Handler))
 	defer outer.Close()

@@ -131,7 +131,7 @@ func (a codeAPI) streamCode(ctx context.Context, name string, code brig.Code, s 
 		case e.Started != nil:
 			return s.send(v1.EventCodeStarted, v1.CodeStarted{Context: e.Started.Context, Count: e.Started.Count})
 		case e.Output != nil:
-			return s.send(v1.EventOutput, v1.ToRich(*e.Output))
+			return s.send(v1.EventOutput, v1.FromRichValue(*e.Output))
 		case e.Error != nil:
 			return s.send(v1.EventException, v1.Exception(*e.Error))
 		}

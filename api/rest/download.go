@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// peeked is how many bytes of a file are read before the response begins. So an
-// early error has its own status, and the length of a small file is known even
-// if the kernel reports no size.
+// peeked is the number of bytes of a file that are read before the response
+// begins. An early error thus gets its own status, and the length of a small
+// file is known even if the kernel reports no size.
 const peeked = 64 << 10
 
 func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) error {
@@ -36,13 +36,13 @@ func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) 
 	first := make([]byte, peeked)
 	n, err := io.ReadFull(body, first)
 	first = first[:n]
-	length, known := e.Size-want.from, e.Size > want.from
-	if known && want.n >= 0 {
+	length, lengthKnown := e.Size-want.from, e.Size > want.from
+	if lengthKnown && want.n >= 0 {
 		length = min(length, want.n)
 	}
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		length, known = int64(n), true
+		length, lengthKnown = int64(n), true
 	case err != nil:
 		return err
 	}
@@ -59,7 +59,7 @@ func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) 
 	h.Set("Content-Type", v1.Octets)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set(v1.EntryHeader, entry)
-	if known {
+	if lengthKnown {
 		h.Set("Content-Length", strconv.FormatInt(length, 10))
 	}
 	status := http.StatusOK
@@ -69,7 +69,7 @@ func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) 
 	}
 	w.WriteHeader(status)
 	rest := io.MultiReader(bytes.NewReader(first), body)
-	if !known {
+	if !lengthKnown {
 		return sendFile(w, r, rest, -1)
 	}
 	return sendFile(w, r, io.LimitReader(rest, length), length) // the file may grow while it is sent

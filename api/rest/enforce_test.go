@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The client returns the enforcement that the server reports, unchanged.
+// The client returns the enforcement that the server reports without changes.
 func TestClientEnforcement(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()

@@ -75,8 +75,8 @@ type streamMode struct {
 	allowed []string
 }
 
-// wantedOutputs returns the outputs to stream, by the names of their events.
-func (s streamMode) wantedOutputs() (map[string]bool, error) {
+// selectedOutputs returns the outputs to stream, by the names of their events.
+func (s streamMode) selectedOutputs() (map[string]bool, error) {
 	if s.streams == nil {
 		return map[string]bool{v1.EventStdout: true, v1.EventStderr: true}, nil
 	}
@@ -93,7 +93,7 @@ func (s streamMode) wantedOutputs() (map[string]bool, error) {
 // do calls f and responds with its result, preceded by events if the client
 // requested them.
 func (c *call) do(st streamMode, stdin io.Reader, f func(context.Context, brig.IO) (any, error)) error {
-	want, err := st.wantedOutputs()
+	want, err := st.selectedOutputs()
 	if err != nil {
 		return err
 	}

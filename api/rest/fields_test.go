@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// full returns a T in which every field is set, except the fields that by
-// design are not sent over the wire.
+// full returns a T in which every field is set, except the fields that are intentionally not
+// sent over the wire.
 func full[T any](t *testing.T) *T {
 	t.Helper()
 	v := new(T)
@@ -25,7 +25,7 @@ func full[T any](t *testing.T) *T {
 		v.Command.Survive = false
 	case *brig.Sandbox:
 		v.Spec.Command.Survive = false
-	case *brig.ProcessSpec: // nor to a process
+	case *brig.ProcessSpec: // Survive does not apply to a process either
 		v.Command.Survive = false
 	case *brig.ProcessInfo:
 		v.Spec.Command.Survive = false
@@ -52,7 +52,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		for f, field := range v.Fields() {
 			own := v.Type() == reflect.TypeFor[brig.Egress]() && f.Name == "Operator" ||
 				v.Type() == reflect.TypeFor[brig.Pause]() && f.Name == "Executions"
-			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "Share" && f.Name != "Draining" { // these are set by the engine only
+			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "Share" && f.Name != "Draining" { // only the engine sets these fields
 				fill(t, field, n)
 			}
 		}
@@ -122,8 +122,7 @@ func (f fullStub) Templates(context.Context) ([]brig.Template, error) {
 	return []brig.Template{fullTemplate(f.t)}, nil
 }
 
-// fullTemplate returns a template in which every field is set that the commands
-// of a template support.
+// fullTemplate returns a template with values in all fields that the template commands support.
 func fullTemplate(t *testing.T) brig.Template {
 	out := *full[brig.Template](t)
 	for _, c := range []*brig.Command{out.Start, out.Ready} {

@@ -155,7 +155,7 @@ func (a fileAPI) upload(w http.ResponseWriter, r *http.Request, q url.Values) er
 	if err != nil {
 		return err
 	}
-	httpapi.LongBody(r)
+	httpapi.AllowLongBody(r)
 	e, err := a.files(r).Write(r.Context(), p, as, archive{r.Body})
 	return writeEntry(w, http.StatusOK, e, err)
 }

@@ -113,7 +113,7 @@ func parseRange(text string) (s byteRange, ok bool) {
 	return s, true
 }
 
-// encodeHeader encodes an entry for a header: ASCII on one line.
+// encodeHeader encodes an entry for a header as one line of ASCII.
 func encodeHeader(e *brig.Entry) (string, error) {
 	b, err := httpapi.Marshal(v1.FromEntry(e))
 	if err != nil {

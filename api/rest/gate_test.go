@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
-// No route reads a body before the caller is authorized. The test uses the
-// route table, so it includes new routes.
+// No route reads a body before the caller has been authorized. The test uses the route table,
+// so that it covers new routes automatically.
 func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 	a := newAPI(Options{})
 	var all []transcript.AuthorizedRequest

@@ -18,7 +18,7 @@ func TestTranscripts(t *testing.T) {
 			return srv.URL
 		},
 		Do: func(t *testing.T, req *http.Request) (*http.Response, string) {
-			if _, said := req.Header["Authorization"]; !said {
+			if _, present := req.Header["Authorization"]; !present {
 				req.Header.Set("Authorization", "Bearer "+key)
 			}
 			resp, body := transcript.Fetch(t, req)

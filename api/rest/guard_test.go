@@ -58,7 +58,7 @@ func TestGuardProtectsEveryRoute(t *testing.T) {
 		got := s.lastArguments()
 		ok := resp.StatusCode == want && got == nil
 		if !ok {
-			t.Errorf("%s %s with %s %q: %d %s, the service was asked %v", method, path, header, value, resp.StatusCode, body, got)
+			t.Errorf("%s %s with %s %q: %d %s, the service received %v", method, path, header, value, resp.StatusCode, body, got)
 		}
 		attack.RecordCase(id, fmt.Sprintf("%s %s, %s: %s", method, path, header, value), !ok)
 	}
@@ -72,7 +72,7 @@ func TestGuardProtectsEveryRoute(t *testing.T) {
 	})
 }
 
-// A page can send some bodies without a preflight, but no JSON body. A body
+// A page can send some kinds of bodies without a preflight request, but no JSON body. A body
 // with another content type is not read.
 func TestRoutesRejectForms(t *testing.T) {
 	s, srv := serve(t)
@@ -84,7 +84,7 @@ func TestRoutesRejectForms(t *testing.T) {
 			resp, body := doRequest(t, "POST", srv.URL+seed.path, seed.body, "Content-Type", kind)
 			ok := resp.StatusCode >= 400 && resp.StatusCode < 500 && s.lastArguments() == nil
 			if !ok {
-				t.Errorf("%s as %q: %d %s, the service was asked %v", seed.path, kind, resp.StatusCode, body, s.lastArguments())
+				t.Errorf("%s as %q: %d %s, the service received %v", seed.path, kind, resp.StatusCode, body, s.lastArguments())
 			}
 			attack.RecordCase("API-03", fmt.Sprintf("POST %.60s as %q", seed.path, kind), !ok)
 		}
@@ -97,8 +97,8 @@ func TestRoutesRejectForms(t *testing.T) {
 	attack.RecordMutant("API-03", "POST /v1/sandboxes", "the kind of a body", s.lastArguments() != nil)
 }
 
-// Control of the guard: with the server's own host name or page, the same
-// requests are accepted.
+// As the control of the guard, the same requests are accepted with the server's own host name
+// or from its own pages.
 func TestGuardAcceptsOwnRequests(t *testing.T) {
 	s := &stub{ended: make(chan error, 8)}
 	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", LimitRange: brig.DefaultLimitRange(), Hosts: []string{"evil.test"}}))

@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// Eight viewers who send 60 MB each are rejected, and the server uses almost no
-// memory. Control: for a member, whose body of the same size is read, the
-// server uses more memory, so the test would detect an increase.
+// The requests of eight viewers who send 60 MB each are rejected, and the server uses almost no
+// memory for them. Control: for a member, whose body of the same size is read, the server uses
+// more memory, so that the test would detect an increase.
 func TestRejectedBodiesUseNoMemory(t *testing.T) {
 	srv := httptest.NewServer(rest.New(rest.Options{Service: &stub{}, Keys: transcript.RoleKeys{}}))
 	defer srv.Close()

@@ -73,7 +73,7 @@ func (a imageAPI) importImage(w http.ResponseWriter, r *http.Request, q url.Valu
 	if err := httpapi.MediaType(r, archives...); err != nil {
 		return err
 	}
-	httpapi.LongBody(r)
+	httpapi.AllowLongBody(r)
 	if ndjson, sse := acceptedFormat(r); ndjson || sse {
 		// The server sends progress while the archive is still arriving.
 		if err := enableFullDuplex(w); err != nil {

@@ -102,23 +102,23 @@ func TestClientGuestResponses(t *testing.T) {
 		if r != nil {
 			r.Close()
 		}
-		var heard, wantHeard []brig.FileChange
-		err = ours.Watch(ctx, p, false, func(c brig.FileChange) error { heard = append(heard, c); return nil })
-		werr = theirs.Watch(ctx, p, false, func(c brig.FileChange) error { wantHeard = append(wantHeard, c); return nil })
-		same("watch", heard, err, wantHeard, werr)
+		var gotEvents, wantEvents []brig.FileChange
+		err = ours.Watch(ctx, p, false, func(c brig.FileChange) error { gotEvents = append(gotEvents, c); return nil })
+		werr = theirs.Watch(ctx, p, false, func(c brig.FileChange) error { wantEvents = append(wantEvents, c); return nil })
+		same("watch", gotEvents, err, wantEvents, werr)
 	}
 	procs, wantProcs := c.Processes("box"), s.Processes("box")
 	list, err := procs.List(ctx)
 	wantList, werr := wantProcs.List(ctx)
 	same("processes", list, err, wantList, werr)
 	for _, pid := range []int{7, 9, 1} {
-		var heard, wantHeard []brig.ProcessEvent
-		err = procs.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error { heard = append(heard, e); return nil })
-		werr = wantProcs.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error { wantHeard = append(wantHeard, e); return nil })
-		if n := len(heard); n > 0 {
-			wantHeard[len(wantHeard)-1].From, heard[n-1].From = 0, 0
+		var gotEvents, wantEvents []brig.ProcessEvent
+		err = procs.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error { gotEvents = append(gotEvents, e); return nil })
+		werr = wantProcs.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error { wantEvents = append(wantEvents, e); return nil })
+		if n := len(gotEvents); n > 0 {
+			wantEvents[len(wantEvents)-1].From, gotEvents[n-1].From = 0, 0
 		}
-		same("attach", heard, err, wantHeard, werr)
+		same("attach", gotEvents, err, wantEvents, werr)
 	}
 	same("signal", nil, procs.Signal(ctx, 7, "TERM"), nil, wantProcs.Signal(ctx, 7, "TERM"))
 	same("input", nil, procs.Input(ctx, 1, nil), nil, wantProcs.Input(ctx, 1, nil))
@@ -167,7 +167,8 @@ func TestClientGuestRejectsInvalidValues(t *testing.T) {
 
 func errorOf2[A, B any](_ A, _ B, err error) error { return err }
 
-// TestDownload checks that a file arrives completely or ends with an error.
+// TestDownload verifies that a file is downloaded completely or the download ends with an
+// error.
 func TestDownload(t *testing.T) {
 	_, c := pair(t)
 	large := strings.Repeat("x", 1<<20)
@@ -223,8 +224,8 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestUpload checks that a failing reader's error is returned to the caller,
-// and that large files can be uploaded.
+// TestUpload verifies that an upload returns the error of a failing reader, and that large
+// files can be uploaded.
 func TestUpload(t *testing.T) {
 	s, c := pair(t)
 	broken := errors.New("the disk is gone")
@@ -248,17 +249,17 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestGuestCancel checks that a client may cancel a call at any time, and that
-// the Service's context is then canceled.
+// TestGuestCancel verifies that a client may cancel a call at any time, and that this cancels
+// the Service's context.
 func TestGuestCancel(t *testing.T) {
 	s, c := pair(t)
 	enough := errors.New("enough")
 	if err := c.Files("box").Watch(t.Context(), brig.Path{Name: "/wait"}, false, func(brig.FileChange) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("who has heard enough of a watch is told %v", err)
+		t.Errorf("error of a canceled watch: %v", err)
 	}
 	waitForEnd(t, s)
 	if err := c.Processes("box").Attach(t.Context(), 7, 0, func(brig.ProcessEvent) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("who has heard enough of a process is told %v", err)
+		t.Errorf("error of a canceled attachment: %v", err)
 	}
 	for what, f := range map[string]func(context.Context) error{
 		"watch": func(ctx context.Context) error {
@@ -298,7 +299,7 @@ func TestAttachToSilentProcess(t *testing.T) {
 	waitForEnd(t, s)
 }
 
-// TestDial checks that both directions of a connection transmit bytes and end
+// TestDial verifies that both directions of a connection transmit bytes and can be closed
 // separately.
 func TestDial(t *testing.T) {
 	s, c := pair(t)
@@ -310,8 +311,8 @@ func TestDial(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil || conn.RemoteAddr() == nil || conn.LocalAddr() == nil {
 		t.Errorf("the connection has no deadlines or addresses: %v", err)
 	}
-	said := strings.Repeat("hello ", 100_000)
-	if _, err := io.WriteString(conn, said); err != nil {
+	sent := strings.Repeat("hello ", 100_000)
+	if _, err := io.WriteString(conn, sent); err != nil {
 		t.Fatal(err)
 	}
 	half, ok := conn.(interface{ CloseWrite() error })
@@ -321,7 +322,7 @@ func TestDial(t *testing.T) {
 	if err := half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(conn); err != nil || string(got) != strings.ToUpper(said) {
+	if got, err := io.ReadAll(conn); err != nil || string(got) != strings.ToUpper(sent) {
 		t.Errorf("it answers %d bytes, %v", len(got), err)
 	}
 	waitForEnd(t, s)
@@ -381,8 +382,8 @@ func TestDialKeepsEarlyData(t *testing.T) {
 	}
 }
 
-// TestDialWithoutUpgrade checks that the client detects a server that does not
-// upgrade.
+// TestDialWithoutUpgrade verifies that the client returns an error if the server does not
+// upgrade the connection.
 func TestDialWithoutUpgrade(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	defer srv.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
-// JSON returns v in the form that this API writes, for other packages that
+// JSON converts v to the type that this API encodes, for other packages that
 // print the same JSON. v is a domain type of the root package or a list of such
 // values.
 func JSON(v any) any {

@@ -70,9 +70,8 @@ func mutate(r *rand.Rand, s string) string {
 	return s
 }
 
-// TestMalformed sends 10,000 randomly invalid requests. No request may cause a
-// server error, every rejection must have the API's format, and no goroutine
-// may be left behind.
+// TestMalformed sends 10,000 randomly invalid requests. No request may cause a server error or
+// leave a goroutine behind, and every rejection must have the API's format.
 func TestMalformed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10,000 requests")
@@ -126,8 +125,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestMalformedDetectsPoorValidation checks that the test detects a server with poor
-// validation, both by its server errors and by responses in another format.
+// TestMalformedDetectsPoorValidation verifies that the checks of TestMalformed detect a server
+// with poor validation, both by its server errors and by responses in another format.
 func TestMalformedDetectsPoorValidation(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v map[string]any
@@ -161,8 +160,7 @@ func TestMalformedDetectsPoorValidation(t *testing.T) {
 	}
 }
 
-// invalidResponse describes the faults of a response to an invalid
-// request.
+// invalidResponse returns the faults of a response to an invalid request.
 func invalidResponse(resp *http.Response, body []byte) string {
 	switch {
 	case resp.StatusCode >= 500:

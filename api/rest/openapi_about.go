@@ -6,8 +6,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// about is the documentation of an operation that the route table does not
-// contain: a description and an example of the request body.
+// about is the part of an operation's documentation that is not in the route
+// table: a description and an example request body.
 type about struct{ doc, example string }
 
 // operationDocs maps operation ids to their documentation. Every operation has an

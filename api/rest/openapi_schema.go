@@ -141,7 +141,7 @@ var combinations = map[string]object{
 	},
 }
 
-// A request that prefers regions must list at least one.
+// A request that prefers regions must list at least one region.
 var (
 	byRegion    = object{"properties": object{"prefer": object{"const": "region"}}, "required": []string{"prefer"}}
 	withRegions = object{"properties": object{"regions": object{"minItems": 1}}, "required": []string{"regions"}}
@@ -169,16 +169,16 @@ func forbidFields(fields ...string) object {
 	return out
 }
 
-// forbidTrue returns properties that forbid a flag to be true, and forbid the
-// fields.
+// forbidTrue returns properties that forbid the value true of a flag, and
+// forbid the fields.
 func forbidTrue(flag string, fields ...string) object {
 	out := forbidFields(fields...)
 	out[flag] = object{"enum": []any{false}}
 	return out
 }
 
-// forbidPause returns properties that forbid the engine to pause the sandbox, and
-// forbid the fields.
+// forbidPause returns properties that prohibit the engine from pausing the
+// sandbox, and forbid the fields.
 func forbidPause(fields ...string) object {
 	out := forbidTrue("pause_at_end", fields...)
 	out["pause_after_ms"] = object{"maximum": 0}
@@ -189,13 +189,13 @@ func forbidPause(fields ...string) object {
 func (d describer) addLimits(b brig.LimitRange) {
 	schemas := d.registry.Map()
 	if limits := schemas["Limits"]; limits != nil {
-		bytes := func(name string, least, most, def int64) {
-			describeBounds(limits, name, brig.FormatBytes(least), brig.FormatBytes(most), brig.FormatBytes(def))
-			setRange(limits.Properties[name].OneOf[0], float64(least), float64(most))
+		bytes := func(name string, minimum, maximum, def int64) {
+			describeBounds(limits, name, brig.FormatBytes(minimum), brig.FormatBytes(maximum), brig.FormatBytes(def))
+			setRange(limits.Properties[name].OneOf[0], float64(minimum), float64(maximum))
 		}
-		number := func(name string, least, most, def float64) {
-			describeBounds(limits, name, least, most, def)
-			setRange(limits.Properties[name], least, most)
+		number := func(name string, minimum, maximum, def float64) {
+			describeBounds(limits, name, minimum, maximum, def)
+			setRange(limits.Properties[name], minimum, maximum)
 		}
 		bytes("memory", b.Min.Memory, b.Max.Memory, b.Default.Memory)
 		bytes("disk", b.Min.Disk, b.Max.Disk, b.Default.Disk)
@@ -204,26 +204,26 @@ func (d describer) addLimits(b brig.LimitRange) {
 		number("processes", float64(b.Min.Processes), float64(b.Max.Processes), float64(b.Default.Processes))
 		number("open_files", float64(b.Min.OpenFiles), float64(b.Max.OpenFiles), float64(b.Default.OpenFiles))
 	}
-	most := func(schema, field string, d time.Duration) {
+	limitDuration := func(schema, field string, d time.Duration) {
 		if s := schemas[schema]; s != nil && d > 0 {
 			setRange(s.Properties[field], 0, float64(d.Milliseconds()))
 		}
 	}
 	for _, schema := range []string{"Spec", "RunRequest", "ExecRequest", "CodeRequest"} {
-		most(schema, "timeout_ms", b.MaxTimeout)
+		limitDuration(schema, "timeout_ms", b.MaxTimeout)
 	}
-	most("Spec", "ttl_ms", b.MaxTTL)
-	most("Spec", "freeze_after_ms", b.MaxTTL)
-	most("Spec", "pause_after_ms", b.MaxTTL)
-	most("ExtendRequest", "ttl_ms", b.MaxTTL)
-	most("ForkRequest", "ttl_ms", b.MaxTTL)
+	limitDuration("Spec", "ttl_ms", b.MaxTTL)
+	limitDuration("Spec", "freeze_after_ms", b.MaxTTL)
+	limitDuration("Spec", "pause_after_ms", b.MaxTTL)
+	limitDuration("ExtendRequest", "ttl_ms", b.MaxTTL)
+	limitDuration("ForkRequest", "ttl_ms", b.MaxTTL)
 }
 
-func setRange(s *huma.Schema, least, most float64) { s.Minimum, s.Maximum = &least, &most }
+func setRange(s *huma.Schema, minimum, maximum float64) { s.Minimum, s.Maximum = &minimum, &maximum }
 
-func describeBounds(s *huma.Schema, name string, least, most, def any) {
+func describeBounds(s *huma.Schema, name string, minimum, maximum, def any) {
 	p := s.Properties[name]
-	p.Description = fmt.Sprintf("%s; from %v to %v, default %v", p.Description, least, most, def)
+	p.Description = fmt.Sprintf("%s; from %v to %v, default %v", p.Description, minimum, maximum, def)
 }
 
 // schema returns the schema of a parameter.
@@ -290,8 +290,8 @@ func outcomeStatuses() (out []string) {
 	return slices.Clip(out)
 }
 
-// streamPrefix is the id prefix of the streaming variant of an operation. It
-// sends events before the result of the operation without the prefix.
+// streamPrefix is the id prefix of the streaming variant of an operation. The
+// variant sends events before the result of the operation without the prefix.
 const streamPrefix = "stream-"
 
 // base returns the id of the operation without the stream prefix.
@@ -317,7 +317,8 @@ func withStreams(routes []route) []route {
 	return out
 }
 
-// asStream makes handle stream events regardless of the Accept header.
+// asStream returns handle with streaming of events, regardless of the Accept
+// header.
 func asStream(handle handler) handler {
 	return func(w http.ResponseWriter, r *http.Request, q url.Values) error {
 		if ndjson, sse := acceptedFormat(r); !ndjson && !sse {

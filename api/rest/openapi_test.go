@@ -201,7 +201,7 @@ func (d openAPIDocument) checkMessage(t *testing.T, where, message string, kinds
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			t.Errorf("%s: %v", where, err)
 		}
-		if m, ok := v.(map[string]any); ok { // the fields with which older clients request events
+		if m, ok := v.(map[string]any); ok { // older clients request events with these fields
 			delete(m, "stream")
 			delete(m, "streams")
 		}
@@ -209,7 +209,7 @@ func (d openAPIDocument) checkMessage(t *testing.T, where, message string, kinds
 			t.Errorf("%s: %s: %v", where, line, err)
 		}
 		if n++; kind == v1.NDJSON && strings.HasSuffix(where, ".req") {
-			break // the other lines are the input of the process
+			break // the other lines are the standard input of the process
 		}
 	}
 	return n

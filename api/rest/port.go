@@ -81,7 +81,7 @@ type bufferedConn struct {
 // Read implements io.Reader.
 func (c bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite ends the sending direction.
+// CloseWrite closes the write side of the connection.
 func (c bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Relay copies bytes between two connections until both directions have ended
@@ -108,8 +108,8 @@ func Relay(a, b net.Conn) {
 	<-whole
 }
 
-// closeWrite ends the sending direction. It returns an error for a connection
-// that cannot be half closed, and the caller then closes the whole connection.
+// closeWrite closes the write side of c. It returns an error for a connection
+// that cannot be half-closed, and the caller then closes the whole connection.
 func closeWrite(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {

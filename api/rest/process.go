@@ -110,7 +110,7 @@ func (a processAPI) attach(w http.ResponseWriter, r *http.Request, q url.Values)
 }
 
 // beginAfter starts the response after d even if there is no event. The caller
-// must call the returned function before end.
+// must call settled before end.
 func (s *stream) beginAfter(d time.Duration) (settled func()) {
 	done := make(chan struct{})
 	t := time.AfterFunc(d, func() {
@@ -160,7 +160,7 @@ func readInput(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return in.DataB64, nil
 }
 
-// writeNoResult answers a request that has no result.
+// writeNoResult responds to a request that has no result.
 func writeNoResult(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -35,9 +35,9 @@ func TestClientProviders(t *testing.T) {
 	same("configured", *p, s.provider("e2b@eu"))
 
 	_, err = c.ConfigureProvider(ctx, brig.ProviderConfig{ID: "wrong"})
-	told, _ := errors.AsType[*brig.Error](err)
-	if told == nil || told.Kind != brig.InvalidConfig || told.Field != "timeout" || len(told.Fields) != 2 || told.Fields[1].Field != "api_key" {
-		t.Errorf("a wrong configuration: %+v", told)
+	apiErr, _ := errors.AsType[*brig.Error](err)
+	if apiErr == nil || apiErr.Kind != brig.InvalidConfig || apiErr.Field != "timeout" || len(apiErr.Fields) != 2 || apiErr.Fields[1].Field != "api_key" {
+		t.Errorf("a wrong configuration: %+v", apiErr)
 	}
 	test, err := c.TestProvider(ctx, brig.ProviderConfig{ID: "e2b"})
 	if err != nil {

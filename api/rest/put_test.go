@@ -22,21 +22,21 @@ import (
 
 // putCase is a route that changes an object.
 type putCase struct {
-	path string // of the object
+	path string // path of the object
 	read string // path of the document that has the object's state
 	at   []string
-	// full and other are bodies in which every field has a value, and a different
-	// one in each.
+	// full and other are bodies in which every field has a value. The two values of a field
+	// differ.
 	full, other string
-	// commands are fields that are not part of the state. hidden fields are part of it, but
-	// appear in no document.
+	// commands lists fields that are not part of the state. hidden lists fields that are part
+	// of the state but do not appear in any document.
 	commands, hidden []string
-	// replaced are objects that are replaced as a whole, like a list.
+	// replaced lists objects that are replaced as a whole, like a list.
 	replaced []string
-	// required are the fields that each body must have, with their value in full.
+	// required holds the fields that each body must have, with their values in full.
 	required map[string]any
-	// bodies are those for fields that cannot change alone, with all fields that they
-	// change.
+	// bodies holds the bodies for fields that cannot change alone, with all fields that each
+	// body changes.
 	bodies map[string]putBody
 }
 
@@ -45,7 +45,7 @@ type putBody struct {
 	changes []string
 }
 
-// putCases are the routes with the method PUT or PATCH and a JSON body, by their IDs.
+// putCases maps the ID of each route with the method PUT or PATCH and a JSON body to its case.
 var putCases = map[string]putCase{
 	"update-tenant": {
 		path: "/v1/tenants/acme", read: "/v1/tenants/acme", commands: []string{"rev", "unscreened"},
@@ -87,11 +87,11 @@ var putCases = map[string]putCase{
 	},
 }
 
-// putWithoutCase are the other routes with PUT: write-file replaces the content of
-// a file, which the body is, and keeps its mode.
+// putWithoutCase lists the other routes with PUT. The body of write-file is the new content of
+// a file, whose mode does not change.
 var putWithoutCase = []string{"write-file"}
 
-// putServer is the API on an engine.
+// putServer serves the API on top of an engine.
 type putServer struct {
 	t *testing.T
 	http.Handler
@@ -132,15 +132,15 @@ func (putImages) Resolve(context.Context, string) (*brig.Image, error) {
 }
 func (putImages) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 
-// putKeys has one operator.
+// putKeys accepts the key of one operator.
 type putKeys struct{}
 
 func (putKeys) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator}, nil
 }
 
-// do sends a request, and returns the document of the response. It fails the test for
-// another status.
+// do sends a request and returns the document in the response. It fails the test if the
+// response has another status.
 func (s putServer) do(method, path, body string, status int) map[string]any {
 	s.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body)).WithContext(s.t.Context())
@@ -179,8 +179,8 @@ func (s putServer) state(c putCase) map[string]any {
 	return doc
 }
 
-// fieldsOfBody returns the paths of the fields of a body's type, those of objects
-// before those in them.
+// fieldsOfBody returns the paths of the fields of a body's type. The path of an object precedes
+// the paths of its fields.
 func fieldsOfBody(t reflect.Type, whole []string) (out [][]string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -218,7 +218,7 @@ func lookup(doc any, path []string) (any, bool) {
 	return doc, true
 }
 
-// bodyWith returns a body with the value at a path, and with the required fields.
+// bodyWith returns a body with the value at a path and with the required fields.
 func (c putCase) bodyWith(path []string, value any) string {
 	body := map[string]any{}
 	for name, v := range c.required {
@@ -260,8 +260,8 @@ func differences(a, b any, path string) (out []string) {
 	return out
 }
 
-// Every route that changes an object changes only the fields that the body names. A field that is
-// missing keeps its value, and null is rejected.
+// Every route that changes an object changes only the fields that are present in the body. A
+// missing field keeps its value, and null is rejected.
 func TestPutChangesOnlyNamedFields(t *testing.T) {
 	seen := 0
 	for _, rt := range newAPI(Options{}).table() {
@@ -317,7 +317,7 @@ func (c putCase) check(t *testing.T, rt route) {
 			continue
 		}
 		if _, object := next.(map[string]any); object && !slices.Contains(c.replaced, name) && name != "split" {
-			continue // its fields follow
+			continue // its fields are tested separately
 		}
 		body, want := c.bodyWith(path, next), []string{name}
 		if b, ok := c.bodies[name]; ok {

@@ -21,7 +21,7 @@ type parameter struct {
 	min, max  int64 // bounds of a number; max 0 means unlimited
 	boolean   bool  // true or false
 	nonempty  bool
-	maxLength int // only for the document, like the fields below
+	maxLength int // used only in the document, like the fields below
 	pattern   string
 	format    string   // JSON Schema format
 	enum      []string // allowed values, alone or in a comma-separated list
@@ -59,13 +59,13 @@ func (p parameter) outOfRange() error {
 }
 
 // query returns r's query. It rejects unknown parameters.
-func query(r *http.Request, known []parameter) (url.Values, error) {
+func query(r *http.Request, allowed []parameter) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, brig.Errorf(brig.InvalidArgument, "the query is not one").Because(err)
 	}
-	names := make([]string, len(known))
-	for i, p := range known {
+	names := make([]string, len(allowed))
+	for i, p := range allowed {
 		names[i] = p.name
 	}
 	for name, values := range q {
@@ -73,11 +73,11 @@ func query(r *http.Request, known []parameter) (url.Values, error) {
 		switch {
 		case i < 0:
 			return nil, unknownParameter(name, names)
-		case len(values) > 1 && !known[i].repeated:
+		case len(values) > 1 && !allowed[i].repeated:
 			return nil, brig.InvalidField(name, "is given twice")
 		}
 	}
-	for _, p := range known {
+	for _, p := range allowed {
 		if err := p.check(q[p.name]); err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func query(r *http.Request, known []parameter) (url.Values, error) {
 	return q, nil
 }
 
-// read returns r's query in the form that the route accepts. A lax route
+// read returns the parameters of r's query that the route accepts. A lax route
 // ignores unknown parameters, because another server creates its query.
 func (rt route) read(r *http.Request) (url.Values, error) {
 	if !rt.lax {
@@ -95,14 +95,14 @@ func (rt route) read(r *http.Request) (url.Values, error) {
 	if err != nil {
 		return nil, brig.Errorf(brig.InvalidArgument, "the query is not one").Because(err)
 	}
-	known := url.Values{}
+	accepted := url.Values{}
 	for _, p := range rt.query {
 		if len(all[p.name]) > 0 {
-			known[p.name] = all[p.name]
+			accepted[p.name] = all[p.name]
 		}
 	}
 	only := *r
-	only.URL = &url.URL{RawQuery: known.Encode()}
+	only.URL = &url.URL{RawQuery: accepted.Encode()}
 	return query(&only, rt.query)
 }
 
@@ -136,13 +136,13 @@ func boolean(q url.Values, name string) (bool, error) {
 
 // offset returns a parameter that is a number of bytes, which must be at least
 // least. It returns absent if the parameter is missing.
-func offset(q url.Values, name string, least, absent int64) (int64, error) {
+func offset(q url.Values, name string, minimum, absent int64) (int64, error) {
 	if !q.Has(name) {
 		return absent, nil
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	if err != nil || n < least {
-		return 0, brig.InvalidField(name, "must be a whole number, %d or more", least)
+	if err != nil || n < minimum {
+		return 0, brig.InvalidField(name, "must be a whole number, %d or more", minimum)
 	}
 	return n, nil
 }

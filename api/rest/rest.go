@@ -43,7 +43,7 @@ type Options struct {
 	LimitRange brig.LimitRange
 }
 
-// api serves the routes. Each noun has a type with its handlers.
+// api serves the routes. Each kind of resource has a type with its handlers.
 type api struct{ *base }
 
 // base is the common part of all handlers.

@@ -31,18 +31,18 @@ type route struct {
 	longLived           bool     // the response continues until the client disconnects
 	events              []string // events that the route can stream before its result
 	streamed            bool     // the response is always a stream of events
-	large               bool     // the response may need much memory, and waits for nothing in a sandbox
+	large               bool     // the response may need much memory and does not wait for a sandbox
 	names               bool     // the path contains the name of a new object
 }
 
 // handler answers a request. q is its query.
 type handler func(w http.ResponseWriter, r *http.Request, q url.Values) error
 
-// routes returns all routes of the API. The router and the document use no
-// other list.
+// routes returns all routes of the API. The router and the OpenAPI document are
+// both built from this list.
 func (a *api) routes() []route { return withStreams(a.table()) }
 
-// table returns the routes of all nouns.
+// table returns the routes of all resources.
 func (a *api) table() (out []route) {
 	b := a.base
 	for _, noun := range []interface{ routes() []route }{

@@ -9,8 +9,8 @@ import (
 )
 
 // The types below represent wire values with their own text formats. They have
-// no fields and exist only for their schemas. A format that only requests can have
-// is writeOnly.
+// no fields and exist only for their schemas. A format that is allowed only in
+// requests is writeOnly.
 type (
 	sizeDoc   struct{}
 	modeDoc   struct{}

@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/api/rest"
 )
 
-// TestMetricLabelsAreBounded checks that the route labels are those of the
-// route table, whatever a request contains.
+// TestMetricLabelsAreBounded verifies that all route labels come from the route table,
+// regardless of the content of requests.
 func TestMetricLabelsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o := rest.Options{Service: &stub{}, Keys: keys{}, Registry: reg}
@@ -52,8 +52,7 @@ func TestMetricLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// TestNotReady checks that the reason appears in the log and not in the
-// response.
+// TestNotReady verifies that the reason appears in the log but not in the response.
 func TestNotReady(t *testing.T) {
 	var log bytes.Buffer
 	h := rest.New(rest.Options{
@@ -67,9 +66,9 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestForeignPagesRejected checks that the guard runs before every
+// TestForeignPagesAreRejected checks that the guard runs before every
 // route.
-func TestForeignPagesRejected(t *testing.T) {
+func TestForeignPagesAreRejected(t *testing.T) {
 	_, srv := serve(t)
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/version", "/v1/sandboxes/box/logs", "/nowhere"} {
 		if resp, _ := doRequest(t, "GET", srv.URL+path, "", "Host", "evil.test:2744"); resp.StatusCode != 421 {

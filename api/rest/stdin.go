@@ -34,18 +34,18 @@ type lines struct {
 
 // next returns the next line that is not empty. The line is valid until the
 // next call. At the end of the body, next returns io.EOF.
-func (l *lines) next(most int) ([]byte, error) {
+func (l *lines) next(limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.r.ReadSlice('\n')
-		if len(line)+len(part) > most {
-			return nil, brig.Errorf(brig.InvalidArgument, "a line of the body is longer than %s", brig.FormatBytes(int64(most)))
+		if len(line)+len(part) > limit {
+			return nil, brig.Errorf(brig.InvalidArgument, "a line of the body is longer than %s", brig.FormatBytes(int64(limit)))
 		}
-		if more := len(line) + len(part) - l.longest; more > 0 && l.reserve != nil {
-			if err := l.reserve(int64(more)); err != nil {
+		if growth := len(line) + len(part) - l.longest; growth > 0 && l.reserve != nil {
+			if err := l.reserve(int64(growth)); err != nil {
 				return nil, err
 			}
-			l.longest += more
+			l.longest += growth
 		}
 		line = append(line, part...)
 		switch {
@@ -63,7 +63,7 @@ func (l *lines) next(most int) ([]byte, error) {
 // bodyError translates a read error of the body unless it is already
 // translated.
 func bodyError(err error) error {
-	if _, ours := errors.AsType[*brig.Error](err); ours {
+	if _, translated := errors.AsType[*brig.Error](err); translated {
 		return err
 	}
 	return httpapi.BodyError(err)
@@ -105,8 +105,8 @@ func (l *lines) copyTo(w *io.PipeWriter) error {
 			return errors.Join(err, w.CloseWithError(io.ErrUnexpectedEOF))
 		}
 		if len(data) > 0 {
-			// An error means that the process no longer reads. Later input is
-			// read and discarded.
+			// An error means that the process no longer reads its input. Later
+			// input is read and discarded.
 			_, _ = w.Write(data)
 		}
 		if end && !closed {
@@ -144,7 +144,7 @@ func newDuplex(w http.ResponseWriter, r *http.Request, v any) (*duplex, error) {
 	lease, tenant := httpapi.LeaseOf(r.Context()), brig.ActorFrom(r.Context()).Tenant
 	d := &duplex{w: w, lines: lines{r: bufio.NewReader(r.Body), reserve: func(n int64) error { return lease.Reserve(tenant, n) }}}
 	first, err := d.lines.next(httpapi.MaxBody)
-	httpapi.OpenBody(r) // input may arrive at any time
+	httpapi.AllowOpenBody(r) // input may arrive at any time
 	if errors.Is(err, io.EOF) {
 		return nil, brig.Errorf(brig.InvalidArgument, "the request has no body").WithHint("send the request as the first line")
 	}

@@ -173,7 +173,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush sends the buffered bytes, because no more output follows.
+// flush sends the buffered bytes when no more output follows.
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,9 +196,9 @@ func (o *output) emit(data []byte) error {
 type outputs []*output
 
 // writerFor returns a writer that sends its bytes as event, or nil if the event
-// is not wanted.
-func (s *stream) writerFor(event string, wanted bool, all *outputs) io.Writer {
-	if !wanted {
+// was not requested.
+func (s *stream) writerFor(event string, requested bool, all *outputs) io.Writer {
+	if !requested {
 		return nil
 	}
 	o := &output{s: s, event: event}

@@ -25,12 +25,12 @@ func waitForEnd(t *testing.T, s *stub) {
 			t.Error("it ended without an error")
 		}
 	case <-time.After(testTimeout):
-		t.Fatal("the service was not told that the client went away")
+		t.Fatal("the service did not detect that the client disconnected")
 	}
 }
 
-// cancelAfter returns a context that is canceled some time after the Service
-// was called. Before the call there is nothing to cancel.
+// cancelAfter returns a context that is canceled some time after the call of the Service
+// begins, because there is nothing to cancel earlier.
 func cancelAfter(t *testing.T, s *stub, after time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,8 +45,8 @@ func cancelAfter(t *testing.T, s *stub, after time.Duration) context.Context {
 	return ctx
 }
 
-// TestDisconnect checks that the call's context is canceled when the client
-// disconnects, for every form of request and also without output.
+// TestDisconnect verifies that the call's context is canceled when the client disconnects, for
+// every form of request, and even without output.
 func TestDisconnect(t *testing.T) {
 	for name, c := range map[string]struct{ path, kind, accept, body string }{
 		"run":         {"/v1/run", "application/json", "", `{"language":"bash","code":"wait"}`},
@@ -58,8 +58,8 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, srv := serve(t)
-			// The client disconnects after the call has begun, because the
-			// Service would not notice an earlier disconnect.
+			// The client disconnects after the call has begun, because the Service would not
+			// notice an earlier disconnect.
 			ctx := cancelAfter(t, s, 50*time.Millisecond)
 			req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+c.path, strings.NewReader(c.body))
 			if err != nil {
@@ -109,9 +109,8 @@ func readUntil(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// TestInteractiveExec checks that a process's output arrives before its input
-// has ended, and that the response ends with the process even if its input is
-// still open.
+// TestInteractiveExec verifies that the output of a process arrives before its input has ended,
+// and that the response ends with the process even if the input is still open.
 func TestInteractiveExec(t *testing.T) {
 	_, srv := serve(t)
 	conn, r := dialExec(t, srv.URL, `{"command":["parrot"]}`)
@@ -140,7 +139,7 @@ func TestDisconnectWithOpenInput(t *testing.T) {
 	waitForEnd(t, s)
 }
 
-// TestBackPressure checks that a client that does not read blocks the writer.
+// TestBackPressure verifies that the writer blocks if the client does not read.
 func TestBackPressure(t *testing.T) {
 	s, srv := serve(t)
 	req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/sandboxes/box/exec", strings.NewReader(`{"command":["flood"],"stream":true}`))

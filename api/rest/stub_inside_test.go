@@ -26,7 +26,7 @@ type (
 	processStub struct{ guestStub }
 )
 
-// pathCall and the other types record the arguments of a call.
+// These types record the arguments of a call.
 type (
 	pathCall struct {
 		what      string
@@ -170,8 +170,7 @@ func (s filesStub) Compose(ctx context.Context, from []brig.Path, to brig.Path) 
 	return e, err
 }
 
-// Watch reports two changes. If the path contains "wait", it then waits for the
-// end of ctx.
+// Watch reports two changes. If the path contains "wait", Watch then blocks until ctx ends.
 func (s filesStub) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
 	if _, err := s.at(ctx, pathCall{what: "watch", p: p, recursive: recursive}); err != nil {
 		return err

@@ -34,8 +34,8 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator}, nil
 }
 
-// stub is a scripted brig.Service with fixed responses. The first word of a
-// command selects the behavior. It records its calls.
+// stub is a scripted brig.Service with fixed responses that records its calls. The first word
+// of a command selects the behavior.
 type stub struct {
 	stubTools
 	ended chan error // receives the error of every "wait" and "flood"
@@ -248,8 +248,7 @@ func (s *stub) RemoveContext(ctx context.Context, name, id string) error {
 	return err
 }
 
-// RunCode returns a fixed result, with values in the form in which code
-// displays them.
+// RunCode returns a fixed result, with values in the format in which code displays them.
 func (s *stub) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	s.record(code)
 	if _, err := s.find(ctx, name); err != nil {

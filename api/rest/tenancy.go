@@ -155,7 +155,7 @@ func (a tenancyAPI) updateTenant(w http.ResponseWriter, r *http.Request, _ url.V
 		return err
 	}
 	var t *brig.Tenant
-	err = reapply(r.Context(), func() (given bool, err error) {
+	err = reapply(r.Context(), func() (pinned bool, err error) {
 		now, err := a.Service.GetTenant(r.Context(), param(r, "name"))
 		if err != nil {
 			return false, err
@@ -172,11 +172,11 @@ func (a tenancyAPI) updateTenant(w http.ResponseWriter, r *http.Request, _ url.V
 
 // reapply is like brig.Reapply, but does not repeat a change whose request
 // specifies the revision.
-func reapply(ctx context.Context, change func() (given bool, err error)) error {
+func reapply(ctx context.Context, change func() (pinned bool, err error)) error {
 	var last error
 	err := brig.Reapply(ctx, func() error {
-		given, err := change()
-		if last = err; given {
+		pinned, err := change()
+		if last = err; pinned {
 			return nil
 		}
 		return err

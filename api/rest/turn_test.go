@@ -43,7 +43,7 @@ func (s *heldLists) ListExecs(ctx context.Context, _ string) ([]*brig.Execution,
 	return nil, nil
 }
 
-// heldWorkspaces is a service whose calls that read all of a workspace wait.
+// heldWorkspaces is a service that holds the calls that read all of a workspace.
 type heldWorkspaces struct {
 	*stub
 	held *transcript.Held
@@ -69,8 +69,8 @@ func (s heldWorkspaces) ReadWorkspaceFile(ctx context.Context, name string, vers
 	return s.stub.ReadWorkspaceFile(ctx, name, version, path)
 }
 
-// TestLargeWorkspacesTakeTurns checks the same for the calls that read all
-// versions or all names of a workspace, although some of their responses are small.
+// TestLargeWorkspacesTakeTurns verifies that calls that read all versions or all names of a
+// workspace take turns, too, although some of their responses are small.
 func TestLargeWorkspacesTakeTurns(t *testing.T) {
 	for _, call := range []struct{ method, path, body string }{
 		{http.MethodGet, "/v1/workspaces", ""},
@@ -78,7 +78,7 @@ func TestLargeWorkspacesTakeTurns(t *testing.T) {
 		{http.MethodGet, "/v1/workspaces/data/versions/1/files/content?path=/workspace/a", ""},
 		{http.MethodPost, "/v1/workspaces/data/restore", `{"version": 1}`},
 	} {
-		held := transcript.NewHeld()
+		held := transcript.NewHeldCalls()
 		api := rest.New(rest.Options{Service: heldWorkspaces{&stub{}, held}, Keys: transcript.RoleKeys{}})
 		h := httpapi.NewLimiter(httpapi.Limits{}).Handler(api)
 		transcript.CheckTurns(t, held, func() error {
@@ -96,9 +96,10 @@ func TestLargeWorkspacesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersTakeTurns checks that a key gets four large responses at the same time,
-// whatever the number of its requests. Controls: all are answered, and another key does not wait.
-func TestLargeAnswersTakeTurns(t *testing.T) {
+// TestLargeResponsesTakeTurns verifies that a key can receive at most four large responses at the
+// same time, however many requests it sends. Controls: all requests are answered, and another
+// key does not wait.
+func TestLargeResponsesTakeTurns(t *testing.T) {
 	s := &heldLists{stub: &stub{}, released: make(chan struct{}), full: make(chan struct{})}
 	api := rest.New(rest.Options{Service: s, Keys: transcript.RoleKeys{}})
 	srv := httptest.NewServer(httpapi.NewLimiter(httpapi.Limits{}).Handler(api))

@@ -116,7 +116,8 @@ func (a workspaceAPI) readWorkspaceFile(w http.ResponseWriter, r *http.Request, 
 	if q.Get("path") == "" {
 		return brig.InvalidField("path", "is missing").WithHint("give it in the query: ?path=/workspace/a")
 	}
-	// Finding the file reads all names of the version. Sending it does not.
+	// Finding the file reads all names of the version, but sending the file
+	// does not.
 	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
 	if err != nil {
 		return err

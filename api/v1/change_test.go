@@ -28,7 +28,7 @@ func full() *brig.Tenant {
 	}
 }
 
-// leaves returns the paths of all values in a document, except objects.
+// leaves returns the paths of all values in a document that are not objects.
 func leaves(doc map[string]any, path []string) (out [][]string) {
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		at := append(slices.Clone(path), k)
@@ -54,9 +54,8 @@ func document(t *testing.T, v any) (doc map[string]any) {
 	return doc
 }
 
-// TestChangeAffectsOneField changes one field of a tenant at a time. It checks
-// that the other fields keep their values, and that null does not change a
-// field.
+// TestChangeAffectsOneField changes one field of a tenant at a time. It verifies that the other
+// fields keep their values, and that null does not change a field.
 func TestChangeAffectsOneField(t *testing.T) {
 	before := full()
 	whole := document(t, v1.FullTenant(*before))
@@ -124,8 +123,8 @@ func TestChangeAffectsOneField(t *testing.T) {
 	}
 }
 
-// TestFullTenant checks that a client can replace a whole tenant: zero values
-// in the body overwrite the old values.
+// TestFullTenant verifies that a client can replace a whole tenant: zero values in the body
+// overwrite the old values.
 func TestFullTenant(t *testing.T) {
 	for name, want := range map[string]brig.Tenant{"nothing": {Name: "acme"}, "full": *full()} {
 		for from, was := range map[string]*brig.Tenant{"full": full(), "nothing": {Name: "acme"}} {
@@ -156,8 +155,8 @@ func describe(t brig.Tenant) string {
 	return string(b)
 }
 
-// TestPartialChanges checks changes of routings, terms and egress rules in the
-// same way.
+// TestPartialChanges verifies that changes of routings, terms and egress rules also affect only
+// one field.
 func TestPartialChanges(t *testing.T) {
 	was := brig.Routing{
 		Order: []string{"a"}, Split: map[string]int{"b": 1}, Overflow: []string{"c"},

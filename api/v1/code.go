@@ -8,7 +8,7 @@ import (
 )
 
 // Events of running code, in addition to stdout and stderr. EventCodeStarted is
-// the first event, when the code begins to run.
+// the first event and is sent when the code begins to run.
 const (
 	EventCodeStarted = "code_started" // CodeStarted
 	EventOutput      = "output"       // Rich
@@ -76,7 +76,7 @@ type Exception struct {
 	Traceback string `json:"traceback"`
 }
 
-// CodeAnswer is the result of code.
+// CodeAnswer is the result of running code.
 type CodeAnswer struct {
 	Context string `json:"context_id"`
 	Count   int    `json:"execution_count"`
@@ -88,7 +88,7 @@ type CodeAnswer struct {
 	Interrupted bool       `json:"interrupted" doc:"the caller disconnected or interrupted it"`
 	Lost        bool       `json:"lost" doc:"the interpreter ended, and its variables are lost"`
 	OOMKilled   bool       `json:"oom_killed" doc:"the sandbox exceeded its memory limit and ended"`
-	// SandboxEnded is absent for code that its sandbox outlived.
+	// SandboxEnded is absent if the sandbox outlived the code.
 	SandboxEnded string    `json:"sandbox_ended,omitempty" doc:"why the sandbox ended while the code ran: the reason of its exit"`
 	Started      time.Time `json:"started"`
 	DurationMS   float64   `json:"duration_ms"`
@@ -152,8 +152,8 @@ func (r CodeRequest) Domain() (brig.Code, error) {
 		CheckDuration("timeout_ms", r.TimeoutMS)
 }
 
-// ToContextLanguage parses the language of a context. An empty text is the
-// default.
+// ToContextLanguage parses the language of a context. An empty string selects
+// the default language.
 func ToContextLanguage(s string) (brig.Language, error) {
 	if s == "" {
 		return "", nil
@@ -171,8 +171,8 @@ func FromCodeResult(r *brig.CodeResult) CodeAnswer {
 	}
 	for _, o := range r.Outputs {
 		if o.Main {
-			// The guest may declare a wrong type for its text. In that case
-			// Text stays empty.
+			// The guest may send text/plain data that is not a JSON string.
+			// Text then stays empty.
 			_ = json.Unmarshal(o.Data["text/plain"], &out.Text)
 		}
 	}
@@ -199,8 +199,8 @@ func (a CodeAnswer) Domain() *brig.CodeResult {
 	return r
 }
 
-// ToRich converts a value to its wire type.
-func ToRich(v brig.Rich) Rich {
+// FromRichValue converts a value to its wire type.
+func FromRichValue(v brig.Rich) Rich {
 	return Rich{Data: v.Data, Main: v.Main, Metadata: v.Metadata, DisplayID: v.DisplayID, Update: v.Update}
 }
 
@@ -213,7 +213,7 @@ func (r Rich) Domain() brig.Rich {
 func FromRich(values []brig.Rich) []Rich {
 	out := make([]Rich, 0, len(values))
 	for _, v := range values {
-		out = append(out, ToRich(v))
+		out = append(out, FromRichValue(v))
 	}
 	return out
 }

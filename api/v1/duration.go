@@ -22,12 +22,12 @@ func CheckDuration(field string, ms int64) error {
 // ToDuration converts milliseconds to a duration. Values that are out of range
 // become the largest or smallest duration.
 func ToDuration(ms int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(max(min(ms, most), -most)) * time.Millisecond
+	const limit = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(max(min(ms, limit), -limit)) * time.Millisecond
 }
 
-// FromDuration converts a duration to milliseconds. A duration other than 0
-// does not become 0, because 0 means the default in requests.
+// FromDuration converts a duration to milliseconds. A nonzero duration never
+// becomes 0, because 0 means the default in requests.
 func FromDuration(d time.Duration) int64 {
 	if d > 0 && d < time.Millisecond {
 		return 1

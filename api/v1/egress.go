@@ -17,7 +17,7 @@ type EgressChange struct {
 	Bandwidth *Size        `json:"bandwidth,omitempty" doc:"bytes per second in each direction; 0 is unlimited; if omitted, it stays unchanged" minimum:"0"`
 }
 
-// EgressRule matches connections, by host or by cidr.
+// EgressRule matches connections, by host or CIDR.
 type EgressRule struct {
 	Deny    bool     `json:"deny,omitempty" doc:"deny matching connections instead of allowing them"`
 	Host    string   `json:"host,omitempty" doc:"a host name (api.example.com), or all names below one (*.example.com)" maxLength:"253" pattern:"^(?:\\*|(?:\\*\\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\\.)*(?:[1-9][0-9-]*)?[a-z_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)$"`

@@ -24,7 +24,7 @@ type Capabilities struct {
 	Enforces  map[string]Enforcement `json:"enforces" nullable:"false" doc:"by area: isolation, memory, cpus, processes, open_files, disk, output, time, egress, secrets, workspace"`
 }
 
-// AttestRequest has no fields.
+// AttestRequest is the request to attest a sandbox. It has no fields.
 type AttestRequest struct{}
 
 // FromEnforcement converts m to its wire type. It returns nil for nil.

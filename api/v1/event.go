@@ -13,8 +13,8 @@ const (
 )
 
 // Events of a stream. Each event is a JSON object whose "event" field contains
-// its name. Its other fields are those of the type that is named in the
-// comment. The last event is EventResult or EventError.
+// its name. Its other fields are those of the type that is named in the comment
+// after the constant. The last event is EventResult or EventError.
 const (
 	EventStarted     = "started"     // Started
 	EventStdout      = "stdout"      // Chunk

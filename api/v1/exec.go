@@ -26,8 +26,8 @@ type ExecRequest struct {
 	Streams   []string          `json:"streams,omitzero" doc:"which of stdout, stderr and descriptor3 to stream; default stdout and stderr. The result contains the other streams" enum:"stdout,stderr,descriptor3" hidden:"true"`
 }
 
-// Cut describes a truncated output: how many bytes of its beginning and of its
-// end were kept.
+// Cut describes a truncated output: how many bytes of its head and of its tail
+// were kept.
 type Cut struct {
 	Head int `json:"head"`
 	Tail int `json:"tail"`
@@ -56,14 +56,15 @@ type Result struct {
 
 	TimedOut  bool `json:"timed_out"`
 	OOMKilled bool `json:"oom_killed"`
-	// SandboxEnded is absent for a program that its sandbox outlived.
+	// SandboxEnded is absent if the sandbox outlived the program.
 	SandboxEnded string    `json:"sandbox_ended,omitempty" doc:"why the sandbox ended while the program ran, and ended the program with it: the reason of its exit"`
 	Started      time.Time `json:"started"`
 	DurationMS   int64     `json:"duration_ms"`
 	Done         bool      `json:"done" doc:"false while the execution runs"`
 }
 
-// LogEnd has no fields. A log that is followed ends with the sandbox.
+// LogEnd is the last event of a followed log, which ends with the sandbox. It
+// has no fields.
 type LogEnd struct{}
 
 // Execution is the stored record of one exec.

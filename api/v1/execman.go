@@ -89,6 +89,6 @@ const (
 	ExecmanUnforeseen = "unhandled_exception"
 )
 
-// ExecmanDeaf is the ExecmanResult.Stderr of a program that did not end after
+// ExecmanTimeoutStderr is the ExecmanResult.Stderr of a program that did not end after
 // its timeout and was killed by the manager.
-const ExecmanDeaf = "Command timed out"
+const ExecmanTimeoutStderr = "Command timed out"

@@ -12,10 +12,12 @@ const (
 	EventChange   = "change"   // Change
 )
 
-// EntryHeader is the header of a download with the file's Entry, in ASCII.
+// EntryHeader is the response header of a download that contains the file's
+// Entry in ASCII.
 const EntryHeader = "X-Entry"
 
-// MetadataPrefix begins the upload headers with the file's metadata.
+// MetadataPrefix is the prefix of the upload headers that contain the file's
+// metadata.
 const MetadataPrefix = "X-Metadata-"
 
 // Entry describes a file, directory or link in a sandbox.
@@ -46,8 +48,7 @@ type MakeDirRequest struct {
 	User string `json:"user,omitempty" doc:"user whose rights apply, and who owns new files: user (the default) or root" enum:"user,root"`
 }
 
-// MoveRequest is the request to rename a file, which replaces an existing
-// target.
+// MoveRequest is the request to rename a file. An existing target is replaced.
 type MoveRequest struct {
 	From string `json:"from" doc:"absolute, or relative to where the sandbox's commands start (default_cwd, else /workspace); ~ is the user's home" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
 	To   string `json:"to" doc:"the new path, including the file's name" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
@@ -62,15 +63,16 @@ type ComposeRequest struct {
 	User        string   `json:"user,omitempty" doc:"user whose rights and home apply, and who owns the file: user (the default) or root" enum:"user,root"`
 }
 
-// Change is a change of one name in a watched directory.
+// Change is a change to one name in a watched directory.
 type Change struct {
 	Name  string   `json:"name" doc:"path relative to the directory"`
 	Kinds []string `json:"kinds" nullable:"false" doc:"the changes: create, rename (to another path), chmod, write, remove"`
 	Entry *Entry   `json:"entry,omitempty" doc:"the file after the change, if it exists"`
 }
 
-// WatchEnd has no fields. A watch ends with an error, for example NotFound when the
-// directory was removed, moved or replaced.
+// WatchEnd is the result of a watch. It has no fields, because a watch ends
+// with an error, for example NotFound when the directory was removed, moved or
+// replaced.
 type WatchEnd struct{}
 
 // FromEntry converts e to its wire type.

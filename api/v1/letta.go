@@ -38,9 +38,9 @@ type LettaPackage struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// LettaReturn is the result of a tool call, in the form of an agent's message.
-// The fields after tool_returns are fields of Letta's ToolExecutionResult and
-// Brig extensions.
+// LettaReturn is the result of a tool call, in the format of an agent's
+// message. The fields after tool_returns are fields of Letta's
+// ToolExecutionResult and Brig extensions.
 type LettaReturn struct {
 	ID          string        `json:"id"`
 	Date        time.Time     `json:"date"`
@@ -64,7 +64,7 @@ type LettaReturn struct {
 	DurationMS  int64              `json:"duration_ms"`
 }
 
-// LettaOneOut repeats the result in the form that newer clients expect.
+// LettaOneOut repeats the result in the format that newer clients expect.
 type LettaOneOut struct {
 	Type       string   `json:"type"`
 	ToolReturn string   `json:"tool_return"`

@@ -96,8 +96,8 @@ func (r ProcessRequest) domain() brig.ProcessSpec {
 	return out
 }
 
-// Check returns an error if a side is out of range. In errors, prefix is the
-// beginning of the fields' names.
+// Check returns an error if a dimension is out of range. prefix is prepended to
+// the field names in errors.
 func (t Terminal) Check(prefix string) error {
 	for _, side := range []struct {
 		field string
@@ -145,8 +145,8 @@ func FromProcesses(list []*brig.ProcessInfo) Processes {
 	return out
 }
 
-// FromProcessEvent converts a part of a process's output. Offsets are exact, so
-// it does not buffer incomplete characters but sends them as bytes.
+// FromProcessEvent converts a piece of a process's output. It sends incomplete
+// characters as bytes instead of buffering them, so that offsets stay exact.
 func FromProcessEvent(e brig.ProcessEvent) Chunk {
 	if utf8.Valid(e.Output) {
 		return Chunk{Data: string(e.Output), Offset: &e.Offset}

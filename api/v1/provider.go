@@ -93,13 +93,13 @@ type ProviderRequest struct {
 	Rev      *int64       `json:"rev,omitempty" doc:"reject the change (409) if the provider has another revision" minimum:"1" example:"1764000000000000"`
 }
 
-// Domain converts p to the configuration of the provider id. now are the
-// provider's current terms.
-func (p ProviderRequest) Domain(id string, now brig.Terms) brig.ProviderConfig {
+// Domain converts p to the configuration of the provider id. current contains
+// the provider's current terms.
+func (p ProviderRequest) Domain(id string, current brig.Terms) brig.ProviderConfig {
 	out := brig.ProviderConfig{ID: id, Config: json.RawMessage(p.Config), Activate: p.Activate, Test: p.Test}
 	setIfGiven(&out.Rev, p.Rev)
 	if p.Terms != nil {
-		t := p.Terms.Apply(now)
+		t := p.Terms.Apply(current)
 		out.Terms = &t
 	}
 	return out

@@ -17,9 +17,9 @@ type Limits struct {
 	Output    Size    `json:"output,omitempty" doc:"stored bytes of each output stream of an execution" minimum:"1"`
 }
 
-// Spec is the request for a sandbox. Command or shell is its main program, and
-// the sandbox ends with it. user, cwd, command_env and timeout_ms apply to the
-// main program.
+// Spec is the request for a sandbox. Command or shell is the sandbox's main
+// program, and the sandbox ends with that program. user, cwd, command_env and
+// timeout_ms apply to the main program.
 type Spec struct {
 	Name       string            `json:"name,omitempty" doc:"1 to 63 characters of a-z, 0-9 and -, unique among the tenant's sandboxes; default: a generated name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" example:"worker-1"`
 	Image      string            `json:"image,omitempty" doc:"name or digest of an image; default host" minLength:"1" maxLength:"512"`
@@ -113,7 +113,7 @@ type StopRequest struct {
 	GraceMS int64 `json:"grace_ms,omitempty" doc:"time until the programs are killed" minimum:"0" maximum:"600000"`
 }
 
-// KillRequest has no fields.
+// KillRequest is the request to kill a sandbox. It has no fields.
 type KillRequest struct{}
 
 // PauseRequest is the request to pause a sandbox.
@@ -121,7 +121,7 @@ type PauseRequest struct {
 	FilesOnly bool `json:"files_only,omitempty" doc:"keep only the files, and not the memory: no program prevents that; contexts and processes end, and a resume boots the sandbox again with its files, main program and template's start command, also on another build of the server"`
 }
 
-// ResumeRequest has no fields.
+// ResumeRequest is the request to resume a paused sandbox. It has no fields.
 type ResumeRequest struct{}
 
 // ForkRequest is the request to copy a sandbox.
@@ -196,13 +196,13 @@ func (s Spec) Check() error {
 		return CheckDuration("timeout_ms", s.TimeoutMS)
 	}
 	for _, f := range []struct {
-		name  string
-		given bool
+		name    string
+		present bool
 	}{
 		{"user", s.User != ""}, {"cwd", s.Cwd != ""},
 		{"timeout_ms", s.TimeoutMS != 0}, {"command_env", s.CommandEnv != nil},
 	} {
-		if f.given {
+		if f.present {
 			return brig.InvalidField(f.name, "is for the main program, which this sandbox does not have").
 				WithHint("give command or shell, or say it with each exec")
 		}

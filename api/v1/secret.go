@@ -7,7 +7,8 @@ import (
 )
 
 // SecretRequest is the request to create or change a secret. Missing fields
-// keep their values. A change that lets the value go further requires the value.
+// keep their values. A change that allows the value to reach more destinations
+// requires the value.
 type SecretRequest struct {
 	Value     *string  `json:"value,omitempty" doc:"the value, which is never returned; a new secret needs value or value_b64, and so does a change that lets the value go further: other hosts or none, further places or names in allow, plain, exclusive off" minLength:"1" maxLength:"65536" pattern:"^[^\\x00]*$"`
 	ValueB64  []byte   `json:"value_b64,omitzero" doc:"the value, if it is not text"`

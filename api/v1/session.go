@@ -70,7 +70,7 @@ func FromActor(a brig.Actor) Whoami {
 
 // Domain converts w to its domain type.
 func (w Whoami) Domain() *brig.Actor {
-	role, _ := brig.ParseRole(w.Role) // a role that only a newer server knows becomes brig.Nobody
+	role, _ := brig.ParseRole(w.Role) // a role that only newer servers support becomes brig.Nobody
 	return &brig.Actor{
 		Name: w.Name, Tenant: w.Tenant, Role: role, Scopes: w.Scopes, Sandboxes: w.Sandboxes,
 		Key: w.Key, Grant: w.Grant, Session: w.Session, Expires: w.Expires, Person: person(w.Issuer, w.Subject, w.Email),
@@ -95,7 +95,7 @@ func FromSession(s *brig.Session) Session {
 
 // Domain converts s to its domain type.
 func (s Session) Domain() *brig.Session {
-	role, _ := brig.ParseRole(s.Role) // a role that only a newer server knows becomes brig.Nobody
+	role, _ := brig.ParseRole(s.Role) // a role that only newer servers support becomes brig.Nobody
 	return &brig.Session{
 		ID: s.ID, Created: s.Created, Used: s.Used, Expires: s.Expires,
 		Actor: brig.Actor{Name: s.Name, Tenant: s.Tenant, Role: role, Key: s.Key, Person: person(s.Issuer, s.Subject, s.Email)},

@@ -42,9 +42,9 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseSize parses a size in the form that people write: "512MiB", "1.5 GiB",
-// "64k", "1000000". Units are powers of 1024, except for KB, MB, GB and TB,
-// which are powers of 1000.
+// ParseSize parses a human-readable size such as "512MiB", "1.5 GiB", "64k",
+// "1000000". Units are powers of 1024, except for KB, MB, GB and TB, which are
+// powers of 1000.
 func ParseSize(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	end := strings.LastIndexAny(text, "0123456789.") + 1

@@ -195,7 +195,7 @@ func FromKey(k *brig.Key) Key {
 
 // Domain converts k to its domain type.
 func (k Key) Domain() *brig.Key {
-	role, _ := brig.ParseRole(k.Role) // a role that only a newer server knows becomes brig.Nobody
+	role, _ := brig.ParseRole(k.Role) // a role that only newer servers support becomes brig.Nobody
 	return &brig.Key{
 		ID: k.ID, Kind: brig.KeyKind(k.Kind), Prefix: k.Prefix, Created: k.Created, Used: k.Used,
 		Actor: brig.Actor{Name: k.Name, Tenant: k.Tenant, Role: role, Key: k.ID, Scopes: k.Scopes, Expires: k.Expires},
@@ -231,7 +231,7 @@ func FromGrant(g *brig.NewGrant) Grant {
 
 // Domain converts g to its domain type.
 func (g Grant) Domain() *brig.NewGrant {
-	role, _ := brig.ParseRole(g.Role) // a role that only a newer server knows becomes brig.Nobody
+	role, _ := brig.ParseRole(g.Role) // a role that only newer servers support becomes brig.Nobody
 	return &brig.NewGrant{Secret: g.Secret, Actor: brig.Actor{
 		Tenant: g.Tenant, Role: role, Key: g.Key, Grant: g.ID, Scopes: g.Scopes, Sandboxes: g.Sandboxes, Expires: g.Expires,
 	}}
@@ -259,7 +259,7 @@ func FromQuota(q brig.Quota) Quota {
 	}
 }
 
-// Domain converts c to its domain type. It returns no ceilings for nil.
+// Domain converts c to its domain type. It returns empty ceilings for nil.
 func (c *Ceilings) Domain() brig.Ceilings {
 	if c == nil {
 		return brig.Ceilings{}

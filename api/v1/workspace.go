@@ -189,7 +189,7 @@ func FromWorkspaceFiles(list []brig.WorkspaceFile) WorkspaceFiles {
 func (w WorkspaceFiles) Domain() []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, f := range w.Files {
-		mode, _ := strconv.ParseUint(f.Mode, 8, 32) // 0 if the mode is invalid, which servers do not send
+		mode, _ := strconv.ParseUint(f.Mode, 8, 32) // 0 for an invalid mode, which servers never send
 		out = append(out, brig.WorkspaceFile{Path: f.Path, Type: brig.EntryType(f.Type), Mode: uint32(mode), Size: f.Size, Target: f.Target})
 	}
 	return out

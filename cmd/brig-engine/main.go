@@ -1,6 +1,6 @@
-// Command brig-engine is the small binary that `make build` embeds in brig. It
-// contains only gVisor and the shim. Each sandbox runs it in one process, or in
-// three if a gofer is needed. It starts faster than brig itself.
+// Command brig-engine is the small binary that `make build` embeds in brig. It contains only gVisor
+// and the shim. Each sandbox runs it in one process, or in three processes if a gofer is needed.
+// brig-engine starts faster than brig itself.
 package main
 
 import (

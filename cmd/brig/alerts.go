@@ -61,7 +61,7 @@ func (c observeCommands) metrics() *cobra.Command {
 	return cmd
 }
 
-// printRules prints the output of write for the configured alert rules.
+// printRules passes the configured alert rules to write and prints the result.
 func (c observeCommands) printRules(write func([]alert.Rule) ([]byte, error)) error {
 	cfg, err := c.config()
 	if err != nil {

@@ -30,8 +30,7 @@ type alertsConfig struct {
 		URL string `yaml:"url"`
 		// Insecure allows plain HTTP to other hosts.
 		Insecure bool `yaml:"insecure"`
-		// Bearer and Secret are files with the bearer token and the signing
-		// key.
+		// Bearer and Secret are the names of files with the bearer token and the signing key.
 		Bearer   string `yaml:"bearer"`
 		Secret   string `yaml:"secret"`
 		External string `yaml:"external"`
@@ -113,7 +112,7 @@ func (c *alertsConfig) webhook(log *slog.Logger) (*alert.Webhook, error) {
 	return alert.NewWebhook(o)
 }
 
-// figures returns the sources of the values that rules evaluate.
+// figures returns the source of each value that the alert rules evaluate.
 func (w *monitor) figures() map[alert.Figure]alert.Source {
 	sure := func(f func(time.Duration) []brig.Sample) alert.Source {
 		return func(window time.Duration) ([]brig.Sample, error) { return f(window), nil }
@@ -130,7 +129,7 @@ func (w *monitor) figures() map[alert.Figure]alert.Source {
 	}
 }
 
-// firing exports alerts to Prometheus.
+// firing exports the number of firing alerts to Prometheus.
 type firing struct{ alerts *alert.Evaluator }
 
 var firingDesc = prometheus.NewDesc("brig_alerts_firing", "Alerts that fire.", []string{"alert", "severity"}, nil)

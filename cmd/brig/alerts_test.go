@@ -26,9 +26,8 @@ import (
 	"github.com/brig-run/brig/observe"
 )
 
-// alertHarness simulates a server for its alert rules. The test sets the measured
-// values and the clock. The metrics, the default rules and the webhook are the
-// production code.
+// alertHarness simulates a server whose alert rules are evaluated. The test sets the measured
+// values and the clock. The metrics, the default rules and the webhook are the production code.
 type alertHarness struct {
 	*monitor
 	now    time.Time
@@ -79,7 +78,7 @@ func newAlertHarness(t *testing.T) *alertHarness {
 	work.Go(func() { hook.Run(ctx) })
 	t.Cleanup(func() { end(); work.Wait() })
 	s.memory(t, 40)
-	// A week at a cost of one per day.
+	// The tenant spent 1 per day for a week.
 	for day := 7; day < 14; day++ {
 		s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: fmt.Sprintf("2026-11-%02d", day), UsageTotals: brig.UsageTotals{Cost: 1}})
 	}
@@ -109,8 +108,7 @@ func (s *alertHarness) recordExecutions(status brig.RunStatus, kind brig.Kind, t
 	}
 }
 
-// step simulates a quarter of a minute of a healthy server, and calls what in
-// the middle of it.
+// step simulates 15 seconds of a healthy server and then calls what.
 func (s *alertHarness) step(t *testing.T, what func()) {
 	t.Helper()
 	s.now = s.now.Add(sampleInterval)
@@ -165,8 +163,8 @@ func (s *alertHarness) state(name string) brig.AlertState {
 	return ""
 }
 
-// causes defines how to make each rule fire, and, where necessary, an
-// additional step that makes it clear once the cause has ended.
+// causes defines how to make each rule fire. Where the end of the cause does not clear the alert,
+// right is an additional step that clears it.
 var causes = map[string]struct {
 	wrong, right func(*testing.T, *alertHarness)
 	labels       map[string]string
@@ -227,9 +225,9 @@ var causes = map[string]struct {
 	},
 }
 
-// TestEveryAlertFiresAndClears makes each rule fire and clear, and checks that
-// the webhook receives both notifications. Prometheus must reach the same
-// result from the exported rules and the samples it would have scraped.
+// TestEveryAlertFiresAndClears makes each rule fire and clear, and checks that the webhook receives
+// both notifications. Prometheus must reach the same results from the exported rules and the
+// recorded samples.
 func TestEveryAlertFiresAndClears(t *testing.T) {
 	for _, r := range alert.Rules() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -238,11 +236,11 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 				t.Fatal("nothing makes this alert fire")
 			}
 			s := newAlertHarness(t)
-			for range 24 { // six minutes without problems
+			for range 24 { // six minutes without any problem
 				s.step(t, func() {})
 			}
 			if got := s.alerts.Alerts(); len(got) != 0 {
-				t.Fatalf("while all is well there are %+v", got)
+				t.Fatalf("got alerts %+v on a healthy server, want none", got)
 			}
 			fires := 0
 			for range 24 {
@@ -252,10 +250,10 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 				}
 			}
 			if fires == 0 {
-				t.Fatalf("it does not fire; it is %q", s.state(r.Name))
+				t.Fatalf("alert does not fire: state %q", s.state(r.Name))
 			}
 			if held := time.Duration(fires-24-1) * sampleInterval; held < r.For {
-				t.Errorf("it fires after %v, and should after %v", held, r.For)
+				t.Errorf("fired after %v, want at least %v", held, r.For)
 			}
 			// The webhook sends only the current state, so check for the firing
 			// notification before the alert clears.
@@ -269,7 +267,7 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 				})
 			}
 			if s.state(r.Name) != brig.AlertResolved {
-				t.Fatalf("it does not clear; it is %q", s.state(r.Name))
+				t.Fatalf("alert does not clear: state %q", s.state(r.Name))
 			}
 			s.hook.expect(t, r, "resolved", c.labels)
 			t.Run("promtool", func(t *testing.T) { s.prometheus(t, r) })
@@ -277,7 +275,8 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 	}
 }
 
-// prometheus evaluates the exported rules with promtool.
+// prometheus uses promtool to check that the exported rules fire and clear like the built-in
+// evaluation.
 func (s *alertHarness) prometheus(t *testing.T, r alert.Rule) {
 	tool := findPromtool(t)
 	dir := t.TempDir()
@@ -322,7 +321,7 @@ func (s *alertHarness) prometheus(t *testing.T, r alert.Rule) {
 	}
 }
 
-// findPromtool finds promtool.
+// findPromtool returns the path of promtool, and skips the test if promtool is not installed.
 func findPromtool(t testing.TB) string {
 	t.Helper()
 	for _, file := range []string{os.Getenv("BRIG_PROMTOOL"), "promtool", "/var/cache/brig-test/promtool"} {
@@ -379,8 +378,8 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// expect waits for the notification of a rule's state, and checks all
-// notifications of the rule.
+// expect waits until the webhook has reported state for the rule, and checks all notifications of
+// the rule.
 func (r *receiver) expect(t *testing.T, rule alert.Rule, state string, labels map[string]string) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -392,7 +391,7 @@ func (r *receiver) expect(t *testing.T, rule alert.Rule, state string, labels ma
 				continue
 			}
 			if b.Version != "4" || b.GroupKey == "" || b.Receiver != "brig" || len(b.Alerts) != 1 || b.Status != b.Alerts[0].Status {
-				t.Errorf("told %+v", b)
+				t.Errorf("invalid notification %+v", b)
 				continue
 			}
 			a := b.Alerts[0]
@@ -417,12 +416,12 @@ func (r *receiver) expect(t *testing.T, rule alert.Rule, state string, labels ma
 		r.mu.Unlock()
 		if i := slices.Index(states, state); i >= 0 {
 			if states[0] != "firing" || prints[0] != prints[i] {
-				t.Errorf("told %v as %v", states, prints)
+				t.Errorf("got states %v with fingerprints %v", states, prints)
 			}
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("told %v", states)
+			t.Fatalf("got states %v, want %v", states, state)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -30,8 +30,8 @@ import (
 	"github.com/brig-run/brig/ui"
 )
 
-// Files of the E2B API in the data folder: an API key for its clients, and the
-// seed of the sandboxes' tokens.
+// The E2B API keeps two files in the data folder: an API key for its clients, and the seed of the
+// sandboxes' tokens.
 const (
 	e2bKeyFile  = "e2b.key"
 	e2bSeedFile = "e2b.seed"
@@ -69,8 +69,8 @@ func (d *apis) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.native.ServeHTTP(w, r)
 }
 
-// apiAccess defines how clients reach the APIs: the host names, the sign-in
-// methods besides API keys, and the clock by which credentials end.
+// apiAccess defines how clients reach the APIs: the host names, the sign-in methods besides API
+// keys, and the clock that determines when credentials expire.
 type apiAccess struct {
 	hosts  []string
 	signIn *signin.Provider
@@ -92,8 +92,8 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 		return nil, err
 	}
 	used, clock := &meter{engine: e}, in.clock
-	// All APIs share one keyring, so that failed keys and blocked addresses
-	// count across all APIs.
+	// All APIs share one keyring, so that failed attempts and blocked addresses count across all of
+	// them.
 	ring := httpapi.NewKeyring(e)
 	ring.Cookie.Secure = strings.HasPrefix(cfg.URL, "https://")
 	ring.Clock, ring.Owner = clock, folderOwner(dir, e)
@@ -133,8 +133,8 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	}, nil
 }
 
-// e2bSecrets creates or reads the API key for E2B clients and the seed of
-// tokens. The key has the form that older clients require.
+// e2bSecrets creates or reads the API key for E2B clients and the seed of tokens. The API key has
+// the format that older clients require.
 func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte, err error) {
 	text, err := secretFile(filepath.Join(dir, e2bSeedFile), "the seed of E2B's tokens", func() string { return randomHex(32) })
 	if err != nil {
@@ -175,14 +175,14 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// serveTLS serves E2B clients on a separate address, if one is configured,
-// until the returned function is called.
+// serveTLS serves E2B clients on a separate address until the returned function is called. If no
+// address is configured, serveTLS does nothing.
 func (d *apis) serveTLS(cfg *config, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (stop func(), err error) {
 	if cfg.E2B.Listen == "" {
 		return func() {}, nil
 	}
-	// ServeTLS would report the error only after the start, when it can only be
-	// logged.
+	// Load the certificate now. ServeTLS would report a load error only in the background, where it
+	// can only be logged.
 	if _, err := tls.LoadX509KeyPair(cfg.E2B.Cert, cfg.E2B.Key); err != nil {
 		return nil, brig.Errorf(brig.InvalidConfig, "e2b.cert and e2b.key are not a certificate and its key").
 			WithHint("give two PEM files: the certificate for *.domain, and its key").Because(err)

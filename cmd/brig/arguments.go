@@ -12,21 +12,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ownArguments lists the commands that end with a program and its arguments.
-// The value is the number of arguments before the program. brig run has one
-// more if the first argument is a source file.
-var ownArguments = map[string]int{"run": 0, "sandbox exec": 1, "sandbox start": 1}
+// argumentsBeforeProgram lists the commands that end with a program and its arguments. The value is
+// the number of arguments before the program. brig run takes one more if its first argument is a
+// source file.
+var argumentsBeforeProgram = map[string]int{"run": 0, "sandbox exec": 1, "sandbox start": 1}
 
-// separateCommand inserts "--" before the program in a command line such as
-// "brig sandbox exec one ls -la", so that the program's flags are not parsed as
-// ours. A command line that contains "--" is unchanged.
+// separateCommand inserts "--" before the program in a command line such as "brig sandbox exec one
+// ls -la", so that the program's flags are not parsed as flags of brig. A command line that
+// contains "--" is unchanged.
 func separateCommand(root *cobra.Command, args []string) []string {
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasParent() {
 		return args
 	}
 	path := strings.Fields(cmd.CommandPath())[1:]
-	own, ok := ownArguments[strings.Join(path, " ")]
+	before, ok := argumentsBeforeProgram[strings.Join(path, " ")]
 	if !ok {
 		return args
 	}
@@ -42,9 +42,9 @@ func separateCommand(root *cobra.Command, args []string) []string {
 			}
 			continue
 		case count == 0 && path[0] == "run" && isSource(word):
-			own = 1
+			before = 1
 		}
-		if count == own {
+		if count == before {
 			return slices.Concat(path, rest[:i], []string{"--"}, rest[i:])
 		}
 		count++
@@ -52,7 +52,7 @@ func separateCommand(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// takesNext reports whether the next word is the value of a flag.
+// takesNext reports whether the word after the flag in word is the value of that flag.
 func takesNext(cmd *cobra.Command, word string) bool {
 	if name, long := strings.CutPrefix(word, "--"); long {
 		f := cmd.Flag(name) // nil for a name with "=VALUE"
@@ -70,15 +70,15 @@ func takesNext(cmd *cobra.Command, word string) bool {
 	return false
 }
 
-// sourceLanguages are the languages of source files by extension.
+// sourceLanguages maps the extensions of source files to their languages.
 var sourceLanguages = map[string]string{
 	".py": "python", ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript",
 	".ts": "typescript", ".mts": "typescript", ".sh": "bash", ".bash": "bash",
 }
 
-// isSource reports whether an argument of brig run is a source file: standard
-// input, a name with the extension of a language, or an existing file. Any other
-// argument is the name of a program in the image.
+// isSource reports whether an argument of brig run is a source file: "-" for standard input, a name
+// with the extension of a language, or an existing file. Any other argument is the name of a
+// program in the image.
 func isSource(name string) bool {
 	if name == "-" || sourceLanguages[strings.ToLower(filepath.Ext(name))] != "" {
 		return true
@@ -87,7 +87,8 @@ func isSource(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// languageOfFile returns the language of a source file.
+// languageOfFile returns the language of a source file by its extension, or Python if the extension
+// is unknown.
 func languageOfFile(name string) string {
 	if language, ok := sourceLanguages[strings.ToLower(filepath.Ext(name))]; ok {
 		return language

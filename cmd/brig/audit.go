@@ -29,7 +29,7 @@ func (c auditCommands) command() *cobra.Command {
 	return cmd
 }
 
-// parseTime parses a flag that is a time, or a duration before now.
+// parseTime parses a flag value that is either an RFC 3339 time or a duration before now.
 func parseTime(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -173,7 +173,7 @@ func (c auditCommands) printTimeline(all []brig.AuditLine) error {
 	id := brig.ID("")
 	for _, l := range all {
 		if l.Sandbox != id && id != "" {
-			rows = append(rows, []string{"", "", "", ""}) // another sandbox of the same name
+			rows = append(rows, []string{"", "", "", ""}) // separates sandboxes that had the same name
 		}
 		if id != l.Sandbox {
 			id = l.Sandbox

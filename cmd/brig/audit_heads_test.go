@@ -46,8 +46,8 @@ func TestWriteHeads(t *testing.T) {
 	if err := writeHeads(ctx, file, store, key, seen); err != nil || newest(file) != 1 {
 		t.Errorf("after half a line: %v, %d", err, newest(file))
 	}
-	// A file that has grown too large is replaced by one with the newest heads
-	// of all tenants.
+	// A file that has grown too large is replaced by a file that contains the newest head of each
+	// tenant.
 	happen()
 	whole, err := os.ReadFile(file)
 	if err != nil {

@@ -172,7 +172,7 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 	return r, nil
 }
 
-// readHeads reads the heads that a server has signed, by tenant.
+// readHeads returns the signed heads in a file by tenant, and verifies their signatures.
 func readHeads(file string, key ed25519.PublicKey) (map[string][]brig.AuditHead, error) {
 	out := map[string][]brig.AuditHead{}
 	b, err := os.ReadFile(file)
@@ -200,8 +200,8 @@ func readHeads(file string, key ed25519.PublicKey) (map[string][]brig.AuditHead,
 	return out, sc.Err()
 }
 
-// writeHeadsPeriodically writes the signed heads of the audit log at the start, at
-// intervals, and when the returned function is called.
+// writeHeadsPeriodically writes the signed heads of the audit log immediately, then at intervals,
+// and once more when the returned function is called.
 func writeHeadsPeriodically(ctx context.Context, dir string, store brig.Store, key ed25519.PrivateKey, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -211,7 +211,7 @@ func writeHeadsPeriodically(ctx context.Context, dir string, store brig.Store, k
 			log.Error("failed to write the heads of the audit log", "err", err)
 		}
 	}
-	write() // save the state in which the previous server left the log
+	write() // record the heads that the previous server left
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(headInterval)
@@ -229,9 +229,9 @@ func writeHeadsPeriodically(ctx context.Context, dir string, store brig.Store, k
 	return func() { cancel(); <-done }
 }
 
-// writeHeads writes the heads that have changed. Earlier heads remain in the
-// file until the new ones are on disk. Therefore, a full disk or a killed
-// server loses at most the heads of the current write.
+// writeHeads writes the heads that have changed. Earlier heads remain in the file until the new
+// heads are on disk. Therefore, a full disk or a killed server loses at most the heads of the
+// current write.
 func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.PrivateKey, seen map[string]int64) error {
 	heads, err := store.AuditHeads(ctx)
 	if err != nil {
@@ -284,7 +284,7 @@ func appendLines(file string, lines []byte) error {
 
 // replaceFile replaces the content of a file atomically.
 func replaceFile(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // CreateTemp uses mode 0600
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func replaceFile(file string, content []byte) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // err is the cause already
+		_ = os.Remove(f.Name()) // err already describes the cause
 	}
 	return err
 }

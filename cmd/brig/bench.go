@@ -9,17 +9,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchProgram is the one-shot program that all contenders run.
+// benchProgram is the one-shot program that all contenders run, and benchOutput is its output.
 const (
 	benchProgram = "print(6*7)"
 	benchOutput  = "42\n"
 )
 
-// benchCommands are the commands of brig-bench.
+// benchCommands creates the commands of brig-bench.
 type benchCommands struct{ *cli }
 
-// program returns the root command of brig-bench, or that of brig if argv[0] is
-// "brig": a benchmark starts its servers under that name.
+// program returns the root command of brig-bench. If argv[0] is "brig", it returns the root command
+// of brig, because a benchmark starts its servers under that name.
 func (c *cli) program() *cobra.Command {
 	if filepath.Base(os.Args[0]) == "brig" {
 		return c.root()

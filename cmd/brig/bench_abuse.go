@@ -111,7 +111,7 @@ func (c benchCommands) abuseOne(ctx context.Context, a abuse, o abuseOptions, r 
 	if err != nil {
 		return err
 	}
-	if _, err := runFor(ctx, victim, 2*time.Second); err != nil { // the first runs warm up
+	if _, err := runFor(ctx, victim, 2*time.Second); err != nil { // warm up
 		return err
 	}
 	quiet, err := runFor(ctx, victim, o.quiet)
@@ -135,14 +135,14 @@ func (c benchCommands) abuseOne(ctx context.Context, a abuse, o abuseOptions, r 
 	return nil
 }
 
-// victims holds the results of a tenant that runs one program after another.
+// victims holds the results of the victim, a tenant that runs one program after another.
 type victims struct {
 	took   []time.Duration
 	failed map[string]int
 }
 
-// runFor runs one program after another as the victim. Calls that the server
-// rejects or that fail are counted. They do not fail the benchmark.
+// runFor runs one program after another as the victim. Calls that fail or are rejected by the
+// server are counted, but they do not end the benchmark.
 func runFor(ctx context.Context, c *client.Client, loadTime time.Duration) (*victims, error) {
 	v := &victims{failed: map[string]int{}}
 	for end := time.Now().Add(loadTime); time.Now().Before(end); {
@@ -188,10 +188,9 @@ func abuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts m
 	r.atMost(a.name+": p99 under attack / quiet", ratio, maxAbuseRatio)
 }
 
-// abuseTenants creates the tenants of the victim and the attacker. Both have
-// the default quota. The attacker's quota also allows only abuseSandboxes
-// sandboxes.
-func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*client.Client, *abuseOrder, error) {
+// abuseTenants creates the tenants of the victim and the attacker. Both have the default quota. The
+// attacker's quota is also limited to abuseSandboxes sandboxes.
+func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*client.Client, *abuseRequest, error) {
 	addr := announcementOf(l.dir)
 	root, ok := s.Service.(*client.Client)
 	if !ok {
@@ -213,7 +212,7 @@ func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*clie
 		}
 		return k.Secret
 	}
-	order := &abuseOrder{URL: addr.URL, Viewer: key("attacker", brig.Viewer), Member: key("attacker", brig.Member)}
+	order := &abuseRequest{URL: addr.URL, Viewer: key("attacker", brig.Viewer), Member: key("attacker", brig.Member)}
 	victimKey := key("victim", brig.Member)
 	if err != nil {
 		return nil, nil, err
@@ -227,7 +226,7 @@ func (l *lab) endAbuse(ctx context.Context, s *chaos.Server, a *attackerProcess)
 	a.end()
 	ctx = context.WithoutCancel(ctx)
 	err := s.Stop()
-	// Remove sandboxes that outlived the server, as a starting server does.
+	// Remove sandboxes that outlived the server, as a new server would.
 	p, openErr := openParts(l.dir, slog.New(slog.DiscardHandler), image.Options{})
 	if openErr != nil {
 		return errors.Join(err, openErr)
@@ -245,7 +244,7 @@ type attackerProcess struct {
 	ended bool
 }
 
-// startAttacker starts an attacker, which waits for an order.
+// startAttacker starts an attacker, which waits for a request.
 func startAttacker(ctx context.Context, name string) (_ *attackerProcess, err error) {
 	a := &attackerProcess{cmd: exec.CommandContext(ctx, self, "abuse", "attacker", name)}
 	a.cmd.Args[0] = "brig-bench" // argv[0] selects the program
@@ -277,9 +276,8 @@ func (a *attackerProcess) read(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// begin sends the order to the attacker, and returns when the attack has
-// started.
-func (a *attackerProcess) begin(o *abuseOrder) error {
+// begin sends the request to the attacker, and returns when the attack has started.
+func (a *attackerProcess) begin(o *abuseRequest) error {
 	if err := json.NewEncoder(a.in).Encode(o); err != nil {
 		return err
 	}
@@ -307,5 +305,5 @@ func (a *attackerProcess) end() {
 	a.ended = true
 	a.in.Close()
 	_ = a.cmd.Process.Kill() // the process may have ended
-	_ = a.cmd.Wait()         // it returns an error because the process was killed
+	_ = a.cmd.Wait()         // the error only reports that the process was killed
 }

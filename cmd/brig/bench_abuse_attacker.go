@@ -26,16 +26,16 @@ import (
 // abuseSandboxes is the attacker's quota of sandboxes.
 const abuseSandboxes = 20
 
-// abuseOrder is the input of the attacker: a server, and API keys of the
-// attacker's tenant.
-type abuseOrder struct {
+// abuseRequest is the input of the attacker: the URL of the server, API keys of the attacker's
+// tenant, and the duration of the attack.
+type abuseRequest struct {
 	URL, Viewer, Member string
 	For                 time.Duration
 }
 
 // attacker runs one attack in its own process.
 type attacker struct {
-	abuseOrder
+	abuseRequest
 	world  *abuseWorld
 	member *client.Client
 	http   *http.Client
@@ -44,7 +44,7 @@ type attacker struct {
 	counts map[string]int64
 }
 
-// attackerCommand returns the command that the attacker's process runs.
+// attackerCommand returns the hidden command that the attacker's process runs.
 func (c benchCommands) attackerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "attacker CASE", Hidden: true, Args: cobra.ExactArgs(1),
@@ -52,8 +52,8 @@ func (c benchCommands) attackerCommand() *cobra.Command {
 	}
 }
 
-// attack starts an abuseWorld and prints its addresses. It then reads an order
-// and attacks for the duration in the order.
+// attack starts an abuseWorld and prints its addresses. It then reads a request and attacks for the
+// requested duration.
 func (c benchCommands) attack(ctx context.Context, name string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
 		return fmt.Errorf("lower the attacker's priority: %w", err)
@@ -67,7 +67,7 @@ func (c benchCommands) attack(ctx context.Context, name string) error {
 		return err
 	}
 	a := &attacker{world: w, counts: map[string]int64{}}
-	if err := json.NewDecoder(os.Stdin).Decode(&a.abuseOrder); err != nil {
+	if err := json.NewDecoder(os.Stdin).Decode(&a.abuseRequest); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil // the benchmark has ended
 		}
@@ -133,7 +133,7 @@ func (a *attacker) repeatConcurrently(ctx context.Context, n int, f func(ctx con
 	calls.Wait()
 }
 
-// get sends a request and reads the response.
+// get sends a request, discards the body of the response and counts its status.
 func (a *attacker) get(ctx context.Context, method, path, key, body string) {
 	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -154,8 +154,8 @@ func (a *attacker) get(ctx context.Context, method, path, key, body string) {
 	a.count(fmt.Sprintf("answers %d", resp.StatusCode), 1)
 }
 
-// open opens a connection with a small receive window and sends a request on
-// it. The caller writes the body. It reads only the status line, or no bytes.
+// open opens a connection with a small receive window and sends a request on it. The caller may
+// write more of the body, and reads at most the status line.
 func (a *attacker) open(ctx context.Context, key, method, path, header string, body []byte) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(a.URL, "http://"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *attacker) open(ctx context.Context, key, method, path, header string, b
 	return c, nil
 }
 
-// status reads the status of a response. It returns 0 if none arrives.
+// status reads the status of a response. It returns 0 if no response arrives in time.
 func status(c net.Conn, wait time.Duration) (code int) {
 	_ = c.SetReadDeadline(time.Now().Add(wait))
 	b := make([]byte, 16)
@@ -189,15 +189,15 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// createSandbox creates a sandbox of the attacker.
+// createSandbox creates a sandbox as the attacker.
 func (a *attacker) createSandbox(ctx context.Context, name string, spec brig.Spec) error {
 	spec.Name, spec.TTL = name, time.Hour
 	_, err := a.member.Create(ctx, spec)
 	return err
 }
 
-// keepSandboxes keeps n sandboxes that run a guest's program. A sandbox that
-// has ended is replaced.
+// keepSandboxes keeps n sandboxes with the given spec running. A sandbox that has ended is
+// replaced.
 func (a *attacker) keepSandboxes(ctx context.Context, n int, spec brig.Spec) {
 	a.repeatConcurrently(ctx, n, func(ctx context.Context, i int) {
 		name := fmt.Sprintf("box-%d", i)

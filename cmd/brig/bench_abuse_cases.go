@@ -22,7 +22,7 @@ var abuseScript string
 // abuse is an attack on one limit.
 type abuse struct {
 	name, role  string
-	description string // a description of the attack
+	description string // for the progress output
 	limitName   string // the limit that contains the attack
 	// prepare creates the resources of the attack, and returns the function
 	// that runs it.
@@ -36,8 +36,8 @@ func withoutPreparation(f func(context.Context, *attacker)) func(context.Context
 	}
 }
 
-// inBox returns an attack on one of the attacker's sandboxes. If guest is set,
-// that program runs in the sandbox.
+// inBox returns an attack on a sandbox of the attacker. If guest is not empty, that program of
+// bench_abuse.py runs in the sandbox.
 func inBox(guest string, limits brig.Limits, f func(context.Context, *attacker)) func(context.Context, *attacker) (func(context.Context), error) {
 	return func(ctx context.Context, a *attacker) (func(context.Context), error) {
 		err := a.createSandbox(ctx, "one", brig.Spec{Limits: limits})
@@ -48,7 +48,7 @@ func inBox(guest string, limits brig.Limits, f func(context.Context, *attacker))
 	}
 }
 
-// program returns the command that runs a program of bench_abuse.py.
+// program returns the command that runs the named program of bench_abuse.py in a sandbox.
 func (a *attacker) program(name string) brig.Command {
 	return brig.Command{Argv: []string{"python3", "-c", abuseScript, name, a.world.Own, fmt.Sprint(a.world.TCP), fmt.Sprint(a.world.TLS)}}
 }
@@ -127,14 +127,13 @@ func halfHeaders(ctx context.Context, a *attacker) {
 	})
 }
 
-// largeBodies sends bodies of 60 MB, or as many bytes of them as the server
-// reads.
+// largeBodies sends bodies of 60 MB. A transfer ends early if the server responds.
 func largeBodies(ctx context.Context, a *attacker) {
 	sendBodies(ctx, a, a.Viewer, func(int) []byte { return bytes.Repeat([]byte("x"), 1<<20) })
 }
 
-// memberBodies sends JSON bodies of two kinds: long strings, whose decoded size
-// is about the same, and small values, whose decoded size is larger.
+// memberBodies sends JSON bodies of two kinds: long strings, whose decoded size is about the same,
+// and many small values, whose decoded size is much larger.
 func memberBodies(ctx context.Context, a *attacker) {
 	sendBodies(ctx, a, a.Member, func(i int) []byte {
 		if i%2 == 0 {
@@ -164,7 +163,7 @@ func sendBodies(ctx context.Context, a *attacker, key string, part func(i int) [
 	})
 }
 
-// endlessBodies sends a body one byte at a time, at intervals.
+// endlessBodies sends bodies that never end, one byte at a time.
 func endlessBodies(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 500, func(ctx context.Context, _ int) {
 		c, err := a.open(ctx, a.Viewer, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", []byte("1\r\n{\r\n"))
@@ -202,7 +201,7 @@ func (a *attacker) holdStreams(ctx context.Context, n int, open func(ctx context
 	})
 }
 
-// attachable returns the path of the output of the printer in sandbox "one".
+// attachable returns the path of the output of the program that prints in sandbox "one".
 func (a *attacker) attachable(ctx context.Context) string {
 	list, err := a.member.Processes("one").List(ctx)
 	if err != nil || len(list) == 0 {

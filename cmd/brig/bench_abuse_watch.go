@@ -19,7 +19,7 @@ type abuseWatch struct {
 	lab *lab
 	pid int
 
-	rss, disk               int64 // in bytes: the peak of rss, and the largest growth of disk
+	rss, disk               int64 // in bytes: the peak RSS and the largest growth of the disk usage
 	descriptors, goroutines int
 	before                  int64
 
@@ -28,7 +28,7 @@ type abuseWatch struct {
 	err  error
 }
 
-// watchAbuse watches the server until stop is called.
+// watchAbuse measures the server's resources until stop is called.
 func (l *lab) watchAbuse(ctx context.Context, pid int) *abuseWatch {
 	w := &abuseWatch{lab: l, pid: pid}
 	ctx, w.end = context.WithCancel(ctx)
@@ -43,7 +43,7 @@ func (l *lab) watchAbuse(ctx context.Context, pid int) *abuseWatch {
 	return w
 }
 
-// stop ends the watch.
+// stop ends the measurement and reads the server's peak RSS.
 func (w *abuseWatch) stop() error {
 	w.end()
 	w.done.Wait()
@@ -107,9 +107,9 @@ func (w *abuseWatch) diskUsage() int64 {
 	})
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	for _, d := range dirs {
-		// A process of a guest has no command line and the descriptors of its sentry.
-		// During guest-forks there are thousands. Reading the descriptors of each took
-		// a third of the processors.
+		// A process of a guest has no command line, and its descriptors are those of its sentry.
+		// During guest-forks, there are thousands of such processes, and reading their descriptors
+		// would use a third of the CPU.
 		if cmdline, err := os.ReadFile(d + "/cmdline"); err != nil || len(cmdline) == 0 {
 			continue
 		}

@@ -21,9 +21,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Host names that the attacker's sandboxes may connect to. Connections to
-// abusePlain by TLS and plain HTTP are not inspected; those to abuseLooked pass
-// the inspecting proxy.
+// The attacker's sandboxes may connect to these host names. Connections to abusePlain over TLS or
+// plain HTTP are not inspected. Connections to abuseLooked pass through the inspecting proxy.
 const (
 	abusePlain  = "plain.test"
 	abuseLooked = "looked.test"
@@ -41,8 +40,8 @@ type abuseWorld struct {
 	names, conns, requests, frames atomic.Int64
 }
 
-// config returns the configuration of the server under attack. It has no warm
-// pool, because a pool would hide the time to create a sandbox.
+// config returns the configuration of the server under attack. It has no warm pool, because a pool
+// would hide how long it takes to create a sandbox.
 func (w *abuseWorld) config(l *lab) string {
 	roots := filepath.Join(filepath.Dir(l.config), "roots.pem")
 	if err := os.WriteFile(roots, []byte(w.Authority), 0o600); err != nil {
@@ -121,12 +120,12 @@ func (w *abuseWorld) answerNames(c net.PacketConn, own [4]byte) {
 			m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: own}}}
 		}
 		if b, err := m.Pack(); err == nil {
-			_, _ = c.WriteTo(b, from) // the client may be gone
+			_, _ = c.WriteTo(b, from) // the client may have exited
 		}
 	}
 }
 
-// serveSink accepts connections and never sends data.
+// serveSink accepts connections, discards what it receives, and never sends data.
 func (w *abuseWorld) serveSink(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -142,8 +141,8 @@ func (w *abuseWorld) serveSink(ln net.Listener) {
 	}
 }
 
-// answer serves requests that arrive by TLS. It never responds to /hang, and it
-// accepts WebSocket connections and discards their messages.
+// answer serves requests that arrive over TLS. It never responds to /hang, and it accepts WebSocket
+// connections but discards their messages.
 func (w *abuseWorld) answer(rw http.ResponseWriter, r *http.Request) {
 	w.requests.Add(1)
 	switch {
@@ -171,8 +170,7 @@ func (w *abuseWorld) webSocket(rw http.ResponseWriter, r *http.Request) {
 	w.frames.Add(n)
 }
 
-// identify implements the endpoints of an identity provider that the start of a
-// login needs.
+// identify implements the endpoints of an identity provider that are needed to start a login.
 func (w *abuseWorld) identify(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/json")
 	if !strings.HasSuffix(r.URL.Path, "openid-configuration") {
@@ -183,7 +181,7 @@ func (w *abuseWorld) identify(rw http.ResponseWriter, r *http.Request) {
 		w.Issuer, w.Issuer+"/authorize", w.Issuer+"/token", w.Issuer+"/keys")
 }
 
-// count adds the traffic from sandboxes to an attacker's counters.
+// count adds the traffic that the world received to the attacker's counters.
 func (w *abuseWorld) count(counts map[string]int64) {
 	for what, n := range map[string]int64{"names asked": w.names.Load(), "connections": w.conns.Load(), "requests": w.requests.Load(), "bytes of frames": w.frames.Load()} {
 		if n > 0 {

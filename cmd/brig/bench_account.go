@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workbench is the state that all benchmarks share. It measures the processor
-// time of this process and of its children, including those that have ended.
+// workbench is the state that all benchmarks share. It measures the CPU time of this process and of
+// its children, including those that have ended.
 type workbench struct {
 	benchCommands
 	group string // the cgroup of this process; empty if none can be created
@@ -33,8 +33,8 @@ func (c benchCommands) wrapBenchmark(run func(context.Context, *workbench) error
 	}
 }
 
-// enter moves this process into its own cgroup, only in the hierarchy that
-// counts processor time.
+// enter moves this process into its own cgroup, but only in the hierarchy that accounts for CPU
+// time.
 func (w *workbench) enter() {
 	home := accountOf(os.Getpid())
 	if home == "" {
@@ -42,7 +42,7 @@ func (w *workbench) enter() {
 	}
 	group := path.Join(accounts(home), fmt.Sprintf("brig-bench-%d", os.Getpid()))
 	if os.Mkdir(group, 0o700) != nil {
-		return // spent then counts only children that have ended
+		return // cpuTime then counts only children that have ended
 	}
 	if join(group) != nil {
 		_ = unix.Rmdir(group)
@@ -68,19 +68,18 @@ func join(group string) error {
 	return os.WriteFile(path.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
 }
 
-// processorTime returns the processor time of this process and of its children in the
-// same cgroup. If there is no cgroup, it returns the time of this process and
-// of the children that it has waited for.
-func (w *workbench) processorTime() time.Duration {
+// cpuTime returns the CPU time of this process and of its children in the same cgroup. If
+// there is no cgroup, it returns the CPU time of this process and of the children that it has
+// waited for.
+func (w *workbench) cpuTime() time.Duration {
 	if d, ok := groupTime(w.group); ok {
 		return d
 	}
 	return usage(unix.RUSAGE_SELF) + usage(unix.RUSAGE_CHILDREN)
 }
 
-// accountOf returns the directory of the cgroup that counts a process's
-// processor time, for cgroup v1 and v2. It returns an empty string if there is
-// none.
+// accountOf returns the directory of the cgroup that accounts for a process's CPU time, for cgroup
+// v1 and v2. It returns an empty string if there is no such cgroup.
 func accountOf(pid int) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // empty if the process has ended
 	unified := ""
@@ -100,7 +99,7 @@ func accountOf(pid int) string {
 	return unified
 }
 
-// accounts returns the root of the hierarchy that a cgroup is in.
+// accounts returns the root directory of the hierarchy that contains a cgroup.
 func accounts(group string) string {
 	if rest, v1 := strings.CutPrefix(group, "/sys/fs/cgroup/"); v1 {
 		if root := "/sys/fs/cgroup/" + strings.SplitN(rest, "/", 2)[0]; exists(root + "/cpuacct.usage") {
@@ -115,8 +114,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// groupTime returns the processor time of all processes in and below a cgroup,
-// including those that have ended.
+// groupTime returns the CPU time of all processes in and below a cgroup, including those that have
+// ended.
 func groupTime(group string) (_ time.Duration, counted bool) {
 	if group == "" {
 		return 0, false

@@ -27,7 +27,7 @@ func (c benchCommands) burst() *cobra.Command {
 	return cmd
 }
 
-// burst is the result of many concurrent one-shots.
+// burst is the result of many concurrent one-shot runs.
 type burst struct {
 	name string
 	samples
@@ -37,7 +37,7 @@ type burst struct {
 	failures []error
 }
 
-// fire calls f n times concurrently.
+// fire calls f n times concurrently and measures each call from the common start.
 func fire(name string, n int, f func() (pool string, cpu time.Duration, err error)) *burst {
 	b := &burst{name: name}
 	var mu sync.Mutex // guards b
@@ -80,7 +80,7 @@ func (b *burst) row(r *report) *row {
 	return w
 }
 
-// compareWith compares the rate with a peer's.
+// compareWith adds the ratio of the rate to a peer's rate to the row.
 func (b *burst) compareWith(w *row, peer *burst) {
 	w.peer = peer.name
 	w.set("ratio", b.rate()/peer.rate())
@@ -88,7 +88,8 @@ func (b *burst) compareWith(w *row, peer *burst) {
 
 func (w *workbench) burst(ctx context.Context, n int) error {
 	r := &report{Bench: "burst", About: fmt.Sprintf("%d one-shots of %q at once; ratios of rates", n, benchProgram)}
-	// Both servers have a pool that grows to n, but one pool starts empty.
+	// Both servers have a pool that grows to n, but the first server is measured while its pool is
+	// still empty.
 	empty := engine.PoolOptions{Memory: int64(n+1) * 64 * brig.MiB, MaxPerClass: n}
 	miss, _, err := w.burstBrig(ctx, n, "brig, empty pool", empty)
 	if err != nil {
@@ -120,8 +121,7 @@ func (w *workbench) burst(ctx context.Context, n int) error {
 	return w.printLoad(r)
 }
 
-// burstBrig measures a new server. It also returns the time to fill the
-// server's pool.
+// burstBrig measures a new server. It also returns the time that the server took to fill its pool.
 func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engine.PoolOptions) (_ *burst, fill time.Duration, err error) {
 	say, done := w.progress()
 	defer done()

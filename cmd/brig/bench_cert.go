@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// selfSigned creates a certificate for names, and the pool of CAs that trusts
-// it.
+// selfSigned creates a self-signed certificate for names, and a CA pool that contains it.
 func selfSigned(names ...string) (*tls.Certificate, *x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -49,8 +49,8 @@ type lab struct {
 	remove      func()
 }
 
-// newLab creates a lab. The pool of its servers is small, so that an idle
-// server always has the same number of sandboxes.
+// newLab creates a lab. The pool of its servers has a fixed small size, so that an idle server
+// always has the same number of sandboxes.
 func newLab() (*lab, error) {
 	root, err := os.MkdirTemp("", "brig-lab-")
 	if err != nil {
@@ -61,7 +61,7 @@ func newLab() (*lab, error) {
 	return l, err
 }
 
-// start starts a server and waits until it is ready.
+// start starts a server on the lab's data folder and waits until it is ready.
 func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(l.dir), "server.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -117,10 +117,10 @@ func (l *lab) get(ctx context.Context, path string) (*http.Response, error) {
 	return t.RoundTrip(req)
 }
 
-// ready reports whether a server is ready, and sets its Service if so.
+// ready reports whether a server is ready. If it is, ready sets its Service.
 func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
 	if announcementOf(l.dir).PID != s.PID {
-		return false // there is no announcement, or that of an earlier server
+		return false // there is no announcement, or it is from an earlier server
 	}
 	resp, err := l.get(ctx, "/readyz")
 	if err != nil {
@@ -188,7 +188,7 @@ func (c benchCommands) printChaos(r *chaos.Report) error {
 	return c.table("WHAT\tCOUNT\tFOR EXAMPLE", rows)
 }
 
-// printProgress prints progress in human-readable form.
+// printProgress prints progress unless the output is JSON.
 func (c benchCommands) printProgress(format string, args ...any) {
 	if !c.asJSON {
 		fmt.Fprintf(c.stderr, format+"\n", args...)

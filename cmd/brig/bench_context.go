@@ -26,13 +26,13 @@ func (c benchCommands) context() *cobra.Command {
 	return cmd
 }
 
-// evaluator is an interpreter that evaluates 1+1 for the benchmark.
+// evaluator is an interpreter whose evaluations of 1+1 are measured.
 type evaluator struct {
 	name      string
 	evaluate  func() (time.Duration, error)
-	cpu       func() time.Duration // the processor time of its processes so far; nil if unknown
-	inProcess bool                 // requests to it also use processor time of this process
-	ownTime   time.Duration        // the processor time that this process used for it
+	cpu       func() time.Duration // the CPU time of its processes so far; nil if unknown
+	inProcess bool                 // requests to it also use CPU time of this process
+	ownTime   time.Duration        // the CPU time that this process used for it
 	samples
 }
 
@@ -96,7 +96,7 @@ func (g *rig) askContext(name string, env map[string]string) (*evaluator, error)
 	who.evaluate = func() (time.Duration, error) {
 		return clock(func() error { return g.code(s, "1+1", "2") })
 	}
-	if _, err := who.evaluate(); err != nil { // this creates the context
+	if _, err := who.evaluate(); err != nil { // the first evaluation creates the context
 		return nil, err
 	}
 	f, err := g.fleet()
@@ -115,11 +115,11 @@ func askPipe(p *peer, in *repl) *evaluator {
 	return who
 }
 
-// takeTurns measures all interpreters in rotation.
+// takeTurns measures all interpreters in rotation, after two turns each as a warm-up.
 func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	say, done := w.progress()
 	defer done()
-	for range 2 { // interpreters warm up, too
+	for range 2 { // warm up
 		if err := runInTurns(contenders, samplesPerTurn); err != nil {
 			return err
 		}
@@ -145,9 +145,8 @@ func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	return nil
 }
 
-// samplesPerTurn is the number of consecutive requests to one interpreter before the
-// benchmark switches to the next. In real use, no other interpreter evicts the
-// processor caches after every line.
+// samplesPerTurn is the number of consecutive requests to one interpreter before the benchmark
+// switches to the next. In real use, no other interpreter evicts the CPU caches after every line.
 const samplesPerTurn = 10
 
 func runInTurns(contenders []*evaluator, n int) error {
@@ -167,8 +166,8 @@ func runInTurns(contenders []*evaluator, n int) error {
 	return nil
 }
 
-// share divides the total processor time evenly among the samples, because one
-// sample is too short to measure.
+// share divides the total CPU time evenly among the samples, because one sample is too short to
+// measure.
 func (a *evaluator) share(all time.Duration) {
 	for i := range a.samples {
 		a.samples[i].cpu = all / time.Duration(len(a.samples))

@@ -42,7 +42,7 @@ type densityBench struct {
 	fleet []*v1.Sandbox
 }
 
-// sampled is the number of sandboxes whose memory is measured.
+// sampled is the maximum number of sandboxes whose memory is measured.
 const sampled = 10
 
 func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
@@ -58,7 +58,7 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	time.Sleep(b.freeze + 2*time.Second) // until their start-up work has ended
+	time.Sleep(b.freeze + 2*time.Second) // wait until the interpreters have finished starting
 	used := float64(free-memoryField("MemAvailable")) / float64(len(b.fleet)) / brig.MiB
 	cpu, err := b.idleCPU()
 	if err != nil {
@@ -73,8 +73,8 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 	return errors.Join(w.printLoad(r), ctx.Err())
 }
 
-// fill creates sandboxes with an idle interpreter until the target number is
-// reached or free memory is low.
+// fill creates sandboxes with an idle interpreter until the target number is reached or less than
+// 10 % of the memory is available.
 func (b *densityBench) fill(ctx context.Context) error {
 	say, done := b.rig.progress()
 	defer done()
@@ -99,8 +99,8 @@ func (b *densityBench) fill(ctx context.Context) error {
 	})
 }
 
-// idleCPU returns the processor usage of the idle fleet, and of this process,
-// which is the server, in percent of one processor.
+// idleCPU returns the CPU usage of the idle fleet and of this process, which is the server, in
+// percent of one CPU.
 func (b *densityBench) idleCPU() (percent [2]float64, err error) {
 	f, err := b.rig.fleet()
 	if err != nil {
@@ -117,8 +117,7 @@ func (b *densityBench) idleCPU() (percent [2]float64, err error) {
 	return [2]float64{100 * float64(fleet) / float64(took), 100 * float64(server) / float64(took)}, nil
 }
 
-// memory measures some sandboxes of the fleet, spread from the first to the
-// last.
+// memory returns the mean memory usage of some sandboxes, spread evenly over the fleet.
 func (b *densityBench) memory() (memory, error) {
 	f, err := b.rig.fleet()
 	if err != nil {

@@ -40,7 +40,7 @@ somebody has installed it (npm install e2b); node runs it.`,
 	return cmd
 }
 
-// e2bFigure is a line of the script's output.
+// e2bFigure is one measurement, a line of the script's output.
 type e2bFigure struct {
 	Name     string
 	MS       []float64
@@ -88,7 +88,7 @@ func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
 	return w.printLoad(r)
 }
 
-// askE2B runs the script against the rig's server.
+// askE2B runs the script against the rig's server and decodes its measurements.
 func (g *rig) askE2B(ctx context.Context, rounds int, modules string) ([]*e2bFigure, error) {
 	key, err := os.ReadFile(filepath.Join(g.dir, e2bKeyFile))
 	if err != nil {

@@ -28,8 +28,7 @@ import (
 //go:embed bench_egress.py
 var egressScript string
 
-// egressBound is the bandwidth limit of the limited sandbox, in bytes per
-// second.
+// egressBound is the bandwidth limit, in bytes per second, of the sandbox whose egress is limited.
 const egressBound = 20e6
 
 // egressLarge is the number of bytes that are downloaded to measure throughput.
@@ -48,7 +47,7 @@ func (c benchCommands) egress() *cobra.Command {
 	return cmd
 }
 
-// networkPath is one path to a server, and its measurements.
+// networkPath is one path to a server, with its measurements.
 type networkPath struct {
 	name, host, target string // target is the address to connect to
 	port               int
@@ -101,7 +100,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
-			if round > 0 { // the first round warms up
+			if round > 0 { // the first round is a warm-up
 				o.MS, o.MBPerSec = append(o.MS, m.MS...), append(o.MBPerSec, m.MBPerSec...)
 			}
 		}
@@ -129,8 +128,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 	return w.printLoad(r)
 }
 
-// measureEgress measures one path, from the sandbox or from a Python process on
-// the host.
+// measureEgress measures one path, either from the sandbox or from a Python process on the host.
 func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, asks int) (*networkPath, error) {
 	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], asks)
 	var out []byte
@@ -158,7 +156,7 @@ func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, as
 	return m, nil
 }
 
-// egressServers starts an HTTP and an HTTPS server.
+// egressServers starts an HTTP server and an HTTPS server on the address own.
 func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.CertPool, err error) {
 	large := make([]byte, 1<<20)
 	mux := http.NewServeMux()
@@ -173,7 +171,7 @@ func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.
 	})
 	listen := func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(own.String(), "0")) }
 	plain, secure = httptest.NewUnstartedServer(mux), httptest.NewUnstartedServer(mux)
-	_, _ = plain.Listener.Close(), secure.Listener.Close() // close the loopback listeners, because a sandbox has its own loopback interface
+	_, _ = plain.Listener.Close(), secure.Listener.Close() // replace the loopback listeners: a sandbox has its own loopback interface
 	if plain.Listener, err = listen(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -190,7 +188,7 @@ func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.
 	return plain, secure, roots, nil
 }
 
-// always resolves every name to one address.
+// always is a resolver that resolves every name to one address.
 type always netip.Addr
 
 // LookupNetIP implements egress.Resolver.
@@ -198,7 +196,7 @@ func (a always) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.Addr(a)}, nil
 }
 
-// ownAddress returns a non-loopback address of this machine.
+// ownAddress returns an IPv4 address of this machine that sandboxes can reach.
 func ownAddress() (netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// fleet is the set of host processes of a rig's sandboxes: a shim for each
-// sandbox, and the sandbox's own processes as its children.
+// fleet is the set of host processes of a rig's sandboxes: a shim for each sandbox, and the
+// sandbox's processes as children of the shim.
 type fleet struct {
 	shims map[string]int // PID of the shim by sandbox ID
 	trees map[string][]int
 	group string // the cgroup of the shims' child processes; empty if there is none
 }
 
-// fleet finds the processes of the rig.
+// fleet finds the processes of the rig's sandboxes.
 func (g *rig) fleet() (*fleet, error) {
 	f := &fleet{shims: map[string]int{}, trees: map[string][]int{}, group: g.group}
 	all := children()
@@ -46,8 +46,8 @@ func (g *rig) fleet() (*fleet, error) {
 	return f, nil
 }
 
-// cpu returns the processor time of the fleet so far: that of the cgroup above
-// all sandboxes, and that of the shims, which are outside of it.
+// cpu returns the CPU time of the fleet so far. It adds the time of the cgroup above all sandboxes
+// and the time of the shims, which are outside the cgroup.
 func (f *fleet) cpu() time.Duration {
 	sum, counted := groupTime(f.group)
 	for id, shim := range f.shims {
@@ -62,7 +62,7 @@ func (f *fleet) cpu() time.Duration {
 	return sum
 }
 
-// children returns the host's processes by parent process ID.
+// children returns the process IDs on this host, grouped by parent process ID.
 func children() map[int][]int {
 	out := map[int][]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
@@ -85,8 +85,8 @@ func descendants(all map[int][]int, pid int) []int {
 	return out
 }
 
-// Indexes of the fields in /proc/<pid>/stat after the process name. The file
-// may have fewer.
+// These are the indexes of fields in /proc/<pid>/stat, counted from the process name. The file may
+// have fewer fields.
 const (
 	ppid   = 1
 	utime  = 11
@@ -94,7 +94,7 @@ const (
 	fields = 13
 )
 
-// stat reads the fields of a process. They are empty if it has ended.
+// stat reads the fields of a process. They are empty if the process has ended.
 func stat(dir string) [fields]string {
 	var out [fields]string
 	b, err := os.ReadFile(dir + "/stat")
@@ -104,11 +104,11 @@ func stat(dir string) [fields]string {
 	return out
 }
 
-// tick is the unit of the times in /proc/<pid>/stat.
+// tick is the unit of CPU times in /proc/<pid>/stat.
 const tick = 10 * time.Millisecond
 
-// processTime returns the processor time of a process's threads so far, in
-// nanoseconds if the kernel provides it.
+// processTime returns the CPU time of a process's threads so far, with a resolution of nanoseconds
+// if the kernel provides it.
 func processTime(pid int) time.Duration {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var sum time.Duration
@@ -128,7 +128,7 @@ func processTime(pid int) time.Duration {
 	return sum
 }
 
-// treeTime returns the processor time so far of a process and its descendants.
+// treeTime returns the CPU time that a process and its descendants have used so far.
 func treeTime(pid int) time.Duration {
 	var sum time.Duration
 	for _, p := range descendants(children(), pid) {
@@ -137,7 +137,7 @@ func treeTime(pid int) time.Duration {
 	return sum
 }
 
-// memory has the measured sizes of processes, in MiB.
+// memory is the measured memory usage of processes, in MiB.
 type memory struct {
 	rss     float64 // all mapped pages; shared pages count for every process
 	private float64

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account finds the cgroup above the sandboxes, and prevents its removal,
-// because that cgroup accounts for the processor time of ended sandboxes. At
-// least one sandbox must exist.
+// account finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
+// accounts for the CPU time of ended sandboxes. At least one sandbox must exist.
 func (g *rig) account() error {
 	s, err := g.create(0, nil)
 	if err != nil {
@@ -26,7 +25,7 @@ func (g *rig) account() error {
 	}
 	if tree := f.trees[s.ID]; len(tree) > 1 {
 		own := accountOf(tree[len(tree)-1])
-		above := path.Dir(path.Dir(own)) // the cgroup in between is the tenant's
+		above := path.Dir(path.Dir(own)) // the cgroup in between belongs to the tenant
 		if keeper := path.Join(above, "bench"); path.Base(own) == s.ID && os.Mkdir(keeper, 0o700) == nil {
 			g.group = above
 			g.undo = append(g.undo, func() {
@@ -38,22 +37,22 @@ func (g *rig) account() error {
 	return g.remove(s)
 }
 
-// processorTime returns the processor time so far of the server, its client and all
-// sandboxes, including ended ones.
-func (g *rig) processorTime() time.Duration {
+// cpuTime returns the CPU time that the server, its client and all sandboxes, including ended
+// ones, have used so far.
+func (g *rig) cpuTime() time.Duration {
 	sandboxes, _ := groupTime(g.group)
-	return g.workbench.processorTime() + sandboxes
+	return g.workbench.cpuTime() + sandboxes
 }
 
-// refillTimeout is the maximum time to wait for a pool to fill again.
+// refillTimeout bounds how long waitUntilQuiet waits for the pool to fill.
 const refillTimeout = 5 * time.Minute
 
-// waitUntilQuiet waits until the pool is full and all ended sandboxes are gone.
+// waitUntilQuiet waits until the pool is full and all ended sandboxes have been removed.
 func (g *rig) waitUntilQuiet() error {
 	for deadline := time.Now().Add(refillTimeout); ; time.Sleep(10 * time.Millisecond) {
 		calm, err := g.isQuiet()
 		if err != nil || calm {
-			time.Sleep(10 * time.Millisecond) // the engine may still wait for processes to end
+			time.Sleep(10 * time.Millisecond) // the engine may still be waiting for processes to exit
 			return err
 		}
 		if err := g.ctx.Err(); err != nil {
@@ -83,20 +82,20 @@ func (g *rig) isQuiet() (bool, error) {
 	return waiting >= g.warm && len(folders) == waiting+int(g.live.Load()), err
 }
 
-// idlePeriod is the time without activity that must precede a measurement.
+// idlePeriod is the pause without activity before each measurement.
 const idlePeriod = 50 * time.Millisecond
 
-// measure returns the duration that f returns, and the processor time until the
-// server is idle again.
+// measure returns the duration that f returns, and the CPU time that is used until the server is
+// idle again.
 func (g *rig) measure(f func() (time.Duration, error)) (sample, error) {
 	if err := g.waitUntilQuiet(); err != nil {
 		return sample{}, err
 	}
 	time.Sleep(idlePeriod)
-	before := g.processorTime()
+	before := g.cpuTime()
 	wall, err := f()
 	if err == nil {
 		err = g.waitUntilQuiet()
 	}
-	return sample{wall, g.processorTime() - before}, err
+	return sample{wall, g.cpuTime() - before}, err
 }

@@ -41,21 +41,21 @@ func (c benchCommands) overload() *cobra.Command {
 // calls are still in progress.
 const lead = time.Second
 
-// loadResult is the result of a load.
+// loadResult is the result of applying a load to the server.
 type loadResult struct {
 	from, to        time.Time  // the counted part of the load
 	mu              sync.Mutex // guards the fields below
 	served          samples
-	successesInTime int             // the number of successful calls that ended in the counted part
+	successesInTime int             // the number of calls that succeeded within the counted part
 	counted         time.Duration   // the duration of the counted part
-	cpu             time.Duration   // the processor time of all calls, including rejected ones
+	cpu             time.Duration   // the CPU time of all calls, including rejected ones
 	refused         []time.Duration // the durations of rejected calls
 	retry           []time.Duration // the Retry-After values of rejected calls
 	failed          []error
 }
 
-// newPressure returns an empty result for a load that starts now.
-func newPressure(loadTime time.Duration) *loadResult {
+// newLoadResult returns an empty result for a load that starts now.
+func newLoadResult(loadTime time.Duration) *loadResult {
 	from := time.Now().Add(lead)
 	return &loadResult{from: from, to: from.Add(loadTime), counted: loadTime}
 }
@@ -70,11 +70,11 @@ func (p *loadResult) add(o *loadResult) {
 // rate returns the served calls per second.
 func (p *loadResult) rate() float64 { return float64(p.successesInTime) / p.counted.Seconds() }
 
-// cost returns the processor time per served call. Other work on the machine
-// affects this less than it affects the rate.
+// cost returns the CPU time per served call. Other work on the machine affects the cost less than
+// the rate.
 func (p *loadResult) cost() time.Duration { return p.cpu / time.Duration(max(1, len(p.served))) }
 
-// row adds the result to a report.
+// row adds the result as a row to a report.
 func (p *loadResult) row(r *report, name string) *row {
 	row := r.row(name).times(p.served).set("per_s", p.rate()).set("cpu_ms", millis(p.cost()))
 	row.set("count", float64(len(p.served)+len(p.refused))).set("succeeded", float64(len(p.served)))
@@ -85,7 +85,7 @@ func (p *loadResult) row(r *report, name string) *row {
 	return row
 }
 
-// baseline holds the results of loads within the capacity.
+// baseline holds the results of two loads within the capacity: one call at a time, and full use.
 type baseline struct{ alone, full loadResult }
 
 func (b *baseline) add(o *baseline) {
@@ -93,8 +93,8 @@ func (b *baseline) add(o *baseline) {
 	b.full.add(&o.full)
 }
 
-// excess is a load at a multiple of the capacity, with the baselines measured
-// before and after it.
+// excess is a load at a multiple of the capacity, with the baselines that were measured before and
+// after it.
 type excess struct {
 	times       float64
 	offeredRate float64 // calls per second, summed over rounds
@@ -151,7 +151,7 @@ func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds
 	return w.printLoad(r)
 }
 
-// measureWithin measures the server within its capacity.
+// measureWithin measures a baseline of the server within its capacity.
 func (g *rig) measureWithin(ctx context.Context, loadTime time.Duration) (*baseline, error) {
 	b := &baseline{}
 	alone, err := g.closed(ctx, 1, loadTime/2)
@@ -167,8 +167,8 @@ func (g *rig) measureWithin(ctx context.Context, loadTime time.Duration) (*basel
 	return b, nil
 }
 
-// measureExcess adds a round of a load to x, and returns the baseline measured
-// after it.
+// measureExcess adds one round of a load to x. It returns the baseline that it measured after the
+// round.
 func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, loadTime time.Duration) (*baseline, error) {
 	offered := before.full.rate() * x.times
 	if offered == 0 {
@@ -209,40 +209,40 @@ func (p *loadResult) makeCall(ctx context.Context, c *client.Client) {
 	took := time.Since(begin)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch told := brig.AsError(err); {
+	switch e := brig.AsError(err); {
 	case err == nil && string(out.Stdout.Head) == benchOutput:
 		p.served = append(p.served, sample{wall: took})
 		if now := time.Now(); now.After(p.from) && now.Before(p.to) {
 			p.successesInTime++
 		}
-	case err != nil && told.Kind == brig.RateLimited:
-		p.refused, p.retry = append(p.refused, took), append(p.retry, told.RetryAfter)
+	case err != nil && e.Kind == brig.RateLimited:
+		p.refused, p.retry = append(p.refused, took), append(p.retry, e.RetryAfter)
 	default:
 		p.failed = append(p.failed, fmt.Errorf("a one-shot failed: %w", err))
 	}
 }
 
-// done completes the result, or returns the first error that is not a rejection
-// at capacity. The processor time includes the removal of the sandboxes.
+// done completes the result, or returns the first error that is not a rejection at capacity. The
+// CPU time includes the removal of the sandboxes.
 func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*loadResult, error) {
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, err
 	}
-	p.cpu = g.processorTime() - spent
+	p.cpu = g.cpuTime() - spent
 	if len(p.failed) > 0 {
 		return nil, p.failed[0]
 	}
 	return p, ctx.Err()
 }
 
-// closed runs n callers, each of which makes one call after another.
+// closed applies a closed-loop load: n callers, each of which makes one call after another.
 func (g *rig) closed(ctx context.Context, n int, loadTime time.Duration) (*loadResult, error) {
 	c, err := g.newClient(-1)
 	if err != nil {
 		return nil, err
 	}
-	spent := g.processorTime()
-	p := newPressure(loadTime)
+	spent := g.cpuTime()
+	p := newLoadResult(loadTime)
 	var calls sync.WaitGroup
 	for range n {
 		calls.Go(func() {
@@ -262,8 +262,8 @@ func (g *rig) openLoad(ctx context.Context, every, loadTime time.Duration) (*loa
 	if err != nil {
 		return nil, err
 	}
-	spent := g.processorTime()
-	p := newPressure(loadTime)
+	spent := g.cpuTime()
+	p := newLoadResult(loadTime)
 	var calls sync.WaitGroup
 	begin := time.Now()
 	for n := 1; time.Now().Before(p.to) && ctx.Err() == nil; n++ {
@@ -274,7 +274,7 @@ func (g *rig) openLoad(ctx context.Context, every, loadTime time.Duration) (*loa
 	return p.done(ctx, g, spent)
 }
 
-// patientBurst makes n concurrent calls by clients that retry at capacity.
+// patientBurst makes n concurrent calls with a client that retries calls rejected at capacity.
 func (g *rig) patientBurst(n int) (*burst, error) {
 	c, err := g.newClient(2 * time.Minute)
 	if err != nil {
@@ -290,7 +290,7 @@ func (g *rig) patientBurst(n int) (*burst, error) {
 	return b, g.ctx.Err()
 }
 
-// newClient returns a client of the rig's server.
+// newClient returns a client of the rig's server with the given retry timeout.
 func (g *rig) newClient(patience time.Duration) (*client.Client, error) {
 	return client.New(client.Options{URL: g.url, Key: g.key, RetryTimeout: patience, HTTP: &http.Client{Transport: g.client.Transport}})
 }

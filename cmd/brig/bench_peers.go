@@ -18,18 +18,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// hostPython is the interpreter that the host image also contains.
+// hostPython is the Python interpreter of this machine, which the host image also contains.
 const hostPython = "/usr/bin/python3"
 
 // peer is a method of running Python without Brig.
 type peer struct {
 	name          string
 	command       func(ctx context.Context, args ...string) (*exec.Cmd, error)
-	absenceReason string // the reason why it is not available
-	usesDaemon    bool   // its processor time is spent in a daemon
+	absenceReason string // why the peer is not available; empty if it is
+	usesDaemon    bool   // its CPU time is used by a daemon, and so cannot be measured
 }
 
-// Names of the peers in the report.
+// These are the names of the peers in the report, and the image that docker runs.
 const (
 	barePython  = "bare python3"
 	runscRun    = "runsc run"
@@ -37,7 +37,7 @@ const (
 	dockerImage = "python:3.11-slim"
 )
 
-// peers returns the peers of a rig: bare, runsc and docker, in this order.
+// peers returns the peers of a rig: a bare process, runsc and docker.
 func (g *rig) peers() (bare, runsc, docker *peer, err error) {
 	bare = &peer{name: barePython, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, hostPython, args...), nil
@@ -53,8 +53,8 @@ func (g *rig) peers() (bare, runsc, docker *peer, err error) {
 	return bare, runsc, docker, err
 }
 
-// runsc returns gVisor's own command line with the rig's engine and the files
-// of its host image.
+// runsc returns a peer that runs gVisor's own command line with the rig's engine and the files of
+// its host image.
 func (g *rig) runsc() (*peer, error) {
 	img, err := g.engine.GetImage(g.ctx, brig.HostImage)
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *rig) runsc() (*peer, error) {
 	return &peer{name: runscRun, command: command}, nil
 }
 
-// bundle writes the OCI bundle for runsc.
+// bundle writes an OCI bundle for runsc.
 func (g *rig) bundle(dir, digest string, argv []string) error {
 	root, err := g.parts.images.Root(digest)
 	if err != nil {
@@ -116,7 +116,7 @@ func (g *rig) bundle(dir, digest string, argv []string) error {
 	return nil
 }
 
-// oneShot runs the program that all contenders run.
+// oneShot measures one run of the program that all contenders run.
 func (p *peer) oneShot(ctx context.Context) (sample, error) {
 	cmd, err := p.command(ctx, "-c", benchProgram)
 	if err != nil {
@@ -135,14 +135,14 @@ func (p *peer) oneShot(ctx context.Context) (sample, error) {
 	return s, nil
 }
 
-// repl is an interpreter that evaluates expressions from its standard input.
+// repl is a running interpreter that evaluates expressions from its standard input.
 type repl struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// replProgram prints the value of every line.
+// replProgram is a Python program that evaluates every line of its input and prints the value.
 const replProgram = "import sys\nfor line in sys.stdin: print(eval(line), flush=True)"
 
 // repl starts an interpreter. The caller must close it.

@@ -17,14 +17,14 @@ type report struct {
 	Criteria []*criterion `json:"criteria"`
 }
 
-// row is the result of one contender. The names of its figures include their
-// units. See columns for how they are displayed.
+// row is the result of one contender. The names of its figures include their units. The function
+// columns defines how they are displayed.
 type row struct {
 	name, peer, note string
 	figures          map[string]float64
 }
 
-// column defines how a figure is displayed.
+// column defines the heading and the format of a figure.
 type column struct{ key, head, format string }
 
 // columns returns all columns in order. A report omits columns for which no row
@@ -71,7 +71,7 @@ func (w *row) set(key string, v float64) *row {
 	return w
 }
 
-// times adds the durations and the processor times of samples to the row.
+// times adds the durations and the CPU times of samples to the row.
 func (w *row) times(s samples) *row {
 	walls := s.values(wallOf)
 	w.set("count", float64(len(walls))).set("p50_ms", millis(quantile(walls, 0.5)))
@@ -84,7 +84,7 @@ func (w *row) times(s samples) *row {
 	return w
 }
 
-// compareWith adds the ratios to a peer's samples, computed round by round.
+// compareWith adds the median ratios of the samples to a peer's samples of the same rounds.
 func (w *row) compareWith(peer string, s, base samples) *row {
 	w.peer = peer
 	w.set("ratio", s.ratio(base, wallOf))
@@ -108,7 +108,7 @@ func (w *row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// criterion is one requirement, and its result.
+// criterion is one requirement with its result.
 type criterion struct {
 	Text    string  `json:"criterion"`
 	Got     float64 `json:"got"`
@@ -117,8 +117,7 @@ type criterion struct {
 	Verdict string  `json:"verdict"`
 }
 
-// atMost and atLeast add a criterion. A value of 0 means that it was not
-// measured.
+// atMost and atLeast add a criterion. For atMost, a value of 0 means that it was not measured.
 func (r *report) atMost(text string, got, want float64)  { r.addCriterion(text, got, want, false) }
 func (r *report) atLeast(text string, got, want float64) { r.addCriterion(text, got, want, true) }
 
@@ -172,14 +171,14 @@ func (r *report) table() (head string, cells [][]string) {
 			used[k] = true
 		}
 	}
-	shown := slices.DeleteFunc(columns(), func(k column) bool { return !used[k.key] })
+	visible := slices.DeleteFunc(columns(), func(k column) bool { return !used[k.key] })
 	head = "CONTENDER"
-	for _, k := range shown {
+	for _, k := range visible {
 		head += "\t" + k.head
 	}
 	for _, w := range r.Rows {
 		line := []string{w.name}
-		for _, k := range shown {
+		for _, k := range visible {
 			line = append(line, w.cell(k))
 		}
 		cells = append(cells, append(line, w.note))

@@ -24,11 +24,10 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// rig is an in-process server with a temporary data folder, and a client for
-// it.
+// rig is an in-process server with a temporary data folder, and a client of the server.
 type rig struct {
 	*workbench
-	ctx    context.Context // with an actor, for direct calls to the engine
+	ctx    context.Context // contains an actor, for direct calls to the engine
 	dir    string
 	warm   int          // the initial size of the pool
 	live   atomic.Int64 // the number of sandboxes outside the pool
@@ -51,7 +50,7 @@ func pooled(n int) engine.PoolOptions {
 	}
 }
 
-// newRig starts a server. The caller must call close.
+// newRig starts a server with the given pool. The caller must call close.
 func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change ...func(*engine.Options)) (_ *rig, err error) {
 	g := &rig{workbench: w, ctx: brig.WithActor(ctx, brig.Actor{Name: "bench", Tenant: tenant, Role: brig.Operator})}
 	for _, kind := range pool.Warm {
@@ -98,7 +97,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	if err != nil {
 		return nil, err
 	}
-	o.HealthCheckInterval = 0 // no background work disturbs the measurement
+	o.HealthCheckInterval = 0 // background work would disturb the measurement
 	g.engine = engine.New(ctx, o)
 	g.undo = append(g.undo, g.stop)
 	g.began = time.Now()
@@ -132,7 +131,7 @@ func (g *rig) folder() error {
 	return nil
 }
 
-// serve serves the REST API of the engine, as brig serve does.
+// serve starts serving the engine's APIs on a loopback port, as brig serve does.
 func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) error {
 	if err := keyFileSpecs()[0].make(g.ctx, g.dir, g.store); err != nil {
 		return err
@@ -155,7 +154,7 @@ func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) er
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = srv.Serve(ln) // it always returns an error after close
+		_ = srv.Serve(ln) // Serve always returns an error after close
 	}()
 	g.url = "http://" + ln.Addr().String()
 	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}}
@@ -179,7 +178,7 @@ func (g *rig) close() {
 // stop stops the engine and removes its sandboxes.
 func (g *rig) stop() {
 	ctx := context.WithoutCancel(g.ctx)
-	_ = g.removeAll(ctx) // concurrently; the sweep removes the rest one by one
+	_ = g.removeAll(ctx) // concurrent and therefore faster than the sweep, which removes the rest
 	g.engine.Close()
 	if _, err := g.parts.provider.Sweep(ctx, nil); err != nil {
 		g.engine.Log.Error("end what was measured", "err", err)

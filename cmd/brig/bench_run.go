@@ -37,8 +37,8 @@ func (c benchCommands) run() *cobra.Command {
 	return cmd
 }
 
-// runBench compares several methods to run one program once. It has three rigs,
-// so that no method uses pooled sandboxes that another method left.
+// runBench compares several methods of running one program once. It has three rigs, so that no
+// method uses pooled sandboxes that were created for another method.
 type runBench struct {
 	rounds, hits                                         int
 	kinds                                                int // the number of distinct pool classes requested so far
@@ -53,11 +53,11 @@ type contender struct {
 	name string
 	run  func() (sample, error)
 	peer *contender // the contender to compare with
-	note string     // the reason if it is missing
+	note string     // a remark in the report, for example why the contender is missing
 	samples
 }
 
-// freezeAfter is the idle time after which the sandbox is frozen.
+// freezeAfter is the idle time after which the measured sandbox is frozen.
 const freezeAfter = 20 * time.Millisecond
 
 func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
@@ -96,9 +96,9 @@ func (b *runBench) close() {
 	}
 }
 
-// peer returns a contender that is measured under the same conditions as the
-// others: while the server is idle, and including child processes that were not
-// waited for. A daemon's processor time is not included.
+// peer returns a contender that is measured under the same conditions as the others: while the
+// server is idle, and including child processes that were not waited for. If the peer uses a
+// daemon, its CPU time is unknown.
 func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 	who := &contender{name: p.name, run: func() (sample, error) {
 		s, err := b.none.measure(func() (time.Duration, error) {
@@ -116,7 +116,7 @@ func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 	return who
 }
 
-// freeze creates the sandbox that the benchmark freezes.
+// freeze creates the sandbox that is frozen between measurements.
 func (b *runBench) freeze() error {
 	s, err := b.none.create(freezeAfter, nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *runBench) freeze() error {
 	return b.none.code(s, "1", "1")
 }
 
-// measure measures all rounds. The first one warms up.
+// measure runs all rounds. The first round is a warm-up.
 func (b *runBench) measure(ctx context.Context, w *workbench) error {
 	say, done := w.progress()
 	defer done()
@@ -152,8 +152,8 @@ func (b *runBench) measure(ctx context.Context, w *workbench) error {
 	return ctx.Err()
 }
 
-// runFrom runs the program once on a rig, and returns an error if the origin of
-// the sandbox is not want.
+// runFrom runs the program once on a rig. It returns an error if the sandbox's use of the pool is
+// not want.
 func runFrom(g *rig, want brig.PoolUse, limits *v1.Limits) (sample, error) {
 	return g.measure(func() (time.Duration, error) {
 		return clock(func() error {

@@ -99,8 +99,8 @@ func (b *scaleBench) measureAt(ctx context.Context, n int) (level, error) {
 	return at, errors.Join(err, ctx.Err())
 }
 
-// claim measures the creation of a sandbox from the pool. The duration excludes
-// the removal of the sandbox, but the processor time includes it.
+// claim measures the creation of a sandbox from the pool. The duration excludes the removal of the
+// sandbox, but the CPU time includes it.
 func (b *scaleBench) claim() (sample, error) {
 	return b.rig.measure(func() (time.Duration, error) {
 		var s *v1.Sandbox

@@ -63,16 +63,16 @@ func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) err
 	for _, op := range r.Operations {
 		rows = append(rows, []string{op.Name, fmt.Sprint(op.Count), fmt.Sprintf("p50 %s, p99 %s, max %s", ms(op.P50), ms(op.P99), ms(op.Max))})
 	}
-	told := 0
+	total := 0
 	for _, n := range r.Errors {
-		told += n
+		total += n
 	}
 	last := chaos.Sample{}
 	if n := len(r.Samples); n > 0 {
 		last = r.Samples[n-1]
 	}
 	rows = append(rows,
-		[]string{"errors", fmt.Sprint(told), fmt.Sprint(r.Errors)},
+		[]string{"errors", fmt.Sprint(total), fmt.Sprint(r.Errors)},
 		[]string{"lost or unexplained", fmt.Sprint(len(r.Lost)), firstOrEmpty(r.Lost)},
 		[]string{"memory", fmt.Sprintf("%+.2f MiB per 1000 runs", r.Memory), fmt.Sprintf("%d MiB at the end", last.RSS>>20)},
 		[]string{"descriptors", fmt.Sprintf("%+.2f per 1000 runs", r.Descriptors), fmt.Sprintf("%d at the end", last.Descriptors)},
@@ -83,8 +83,8 @@ func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) err
 	return c.table("WHAT\tCOUNT\t", rows)
 }
 
-// goroutines returns the number of goroutines that a server reports. It returns
-// 0 if the server does not report it.
+// goroutines returns the number of goroutines that a server reports in its metrics, or 0 if it
+// reports none.
 func (l *lab) goroutines(ctx context.Context) int {
 	resp, err := l.get(ctx, "/metrics")
 	if err != nil {

@@ -40,7 +40,7 @@ the sandboxes alone.`,
 	return cmd
 }
 
-// stateBench measures what saves of sandboxes cost.
+// stateBench measures the cost of saving sandboxes.
 type stateBench struct {
 	rounds, calls, paused, output int
 	dirty                         []int
@@ -75,8 +75,8 @@ func (b *stateBench) run(ctx context.Context, w *workbench) (err error) {
 	return w.printLoad(b.report)
 }
 
-// idleProgram defines a thread that measures how long the sandbox stands still, and
-// writes some memory.
+// idleProgram is a Python program. It defines a thread that measures how long the sandbox stands
+// still, and it writes some memory.
 const idleProgram = `import os, threading, time
 def beat():
     global longest
@@ -111,11 +111,10 @@ func (b *stateBench) createIdle(pausable bool, size int) (*v1.Sandbox, error) {
 	return s, err
 }
 
-// settle is the time for which the beating thread runs before and after an operation.
+// settle is how long the measuring thread runs before and after an operation.
 const settle = 20 * time.Millisecond
 
-// stoodStill returns the longest time for which a program in the sandbox stood still
-// during f.
+// stoodStill returns the longest time for which a thread in the sandbox stood still during f.
 func (b *stateBench) stoodStill(s *v1.Sandbox, f func() error) (time.Duration, error) {
 	if err := b.rig.code(s, "begin()", ""); err != nil {
 		return 0, err
@@ -133,7 +132,7 @@ func (b *stateBench) stoodStill(s *v1.Sandbox, f func() error) (time.Duration, e
 	return time.Duration(ms * float64(time.Millisecond)), err
 }
 
-// costs are measurements with the processor time of the sandboxes alone.
+// costs are measurements that include the CPU time of the sandboxes alone.
 type costs struct {
 	samples
 	insideTimes []time.Duration
@@ -151,7 +150,7 @@ func (b *stateBench) row(name string, c costs) *row {
 	return b.report.row(name).times(c.samples).set("sandbox_cpu_ms", millis(quantile(c.insideTimes, 0.5)))
 }
 
-// pauseCase has the measurements of a sandbox with a certain amount of written memory.
+// pauseCase holds the measurements of a sandbox that has written a certain amount of memory.
 type pauseCase struct {
 	name               string
 	size               int
@@ -161,8 +160,8 @@ type pauseCase struct {
 	saved              int64 // the disk space of the last save
 }
 
-// pauses measures how long a sandbox stands still for a save, pauses, and the first
-// command of a paused sandbox.
+// pauses measures how long a sandbox stands still while it is saved, how long a pause takes, and
+// how long the first command of a paused sandbox takes.
 func (b *stateBench) pauses() error {
 	list := []*pauseCase{{name: "idle"}}
 	for _, mb := range b.dirty {
@@ -179,7 +178,7 @@ func (b *stateBench) pauses() error {
 			if err := b.pauseOnce(c); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if round == 0 { // it parks the interpreter, and warms up
+			if round == 0 { // the first round parks the interpreter, and is a warm-up
 				c.quiet, c.still, c.exec, c.pause, c.resume = nil, nil, nil, costs{}, costs{}
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// fork copies a sandbox.
+// fork forks a sandbox and returns the copies.
 func (b *stateBench) fork(s *v1.Sandbox, in v1.ForkRequest) ([]*v1.Sandbox, error) {
 	var out v1.Copies
 	if err := b.rig.call(http.MethodPost, "/v1/sandboxes/"+s.ID+"/fork", in, &out); err != nil {
@@ -35,8 +35,8 @@ func (b *stateBench) fork(s *v1.Sandbox, in v1.ForkRequest) ([]*v1.Sandbox, erro
 // forkCount is the number of copies of a measured fork.
 const forkCount = 8
 
-// forks measures forks of a sandbox: once with the thread that measures how long the
-// original stands still, and once without, because the copies would have that thread too.
+// forks measures forks of a sandbox in two ways: with the thread that measures how long the
+// original stands still, and without it, because the copies would inherit the thread.
 func (b *stateBench) forks() error {
 	box, err := b.createIdle(false, 0)
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *stateBench) forks() error {
 	return nil
 }
 
-// atOnce calls f for all items at the same time.
+// atOnce calls f for all items concurrently and returns all errors.
 func atOnce[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var work sync.WaitGroup
@@ -116,8 +116,7 @@ func (b *stateBench) createKinds() (plain, parked, pausable *v1.Sandbox, err err
 	return plain, parked, pausable, err
 }
 
-// cells compares cells in a sandbox that was never saved with cells in sandboxes that
-// can be saved.
+// cells compares code in a sandbox that was never saved with code in sandboxes that can be saved.
 func (b *stateBench) cells() error {
 	plain, parked, pausable, err := b.createKinds()
 	if err != nil {
@@ -138,7 +137,7 @@ func (b *stateBench) cells() error {
 	return nil
 }
 
-// pairs reports contenders next to the first one.
+// pairs adds rows that compare contenders with a base.
 func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
 	b.report.row(base.name).times(base.samples)
 	for _, who := range others {
@@ -146,8 +145,8 @@ func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
 	}
 }
 
-// commands compares commands whose streams are the host's with commands whose streams
-// are the agent's.
+// commands compares commands whose streams belong to the host with commands in a pausable sandbox,
+// whose streams belong to the agent.
 func (b *stateBench) commands() error {
 	plain, _, pausable, err := b.createKinds()
 	if err != nil {
@@ -165,7 +164,7 @@ func (b *stateBench) commands() error {
 	return nil
 }
 
-// outputs compares much output of such commands.
+// outputs makes the same comparison for commands with a large output.
 func (b *stateBench) outputs() error {
 	if b.output == 0 {
 		return nil
@@ -192,7 +191,7 @@ func (b *stateBench) outputs() error {
 	return nil
 }
 
-// write runs a Python program in a sandbox, and counts its output.
+// write runs a Python program in a sandbox, and checks the size of its output.
 func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
 	n := 0
 	in := v1.ExecRequest{Command: []string{hostPython, "-c", program}, Stream: true}
@@ -225,7 +224,7 @@ func (b *stateBench) measureMany() error {
 			return b.rig.call(http.MethodGet, fmt.Sprintf("/v1/sandboxes?state=paused&limit=%d", limit), nil, nil)
 		}
 	}
-	if err := list(1000)(); err != nil { // it warms up
+	if err := list(1000)(); err != nil { // warm up
 		return err
 	}
 	heap := heapSize()
@@ -259,10 +258,10 @@ func (b *stateBench) measureMany() error {
 	return nil
 }
 
-// heapSize returns the memory in use by this process, which is the server and its client.
+// heapSize returns the memory in use by this process, which runs the server and its client.
 func heapSize() int64 {
 	runtime.GC()
-	runtime.GC() // the first leaves what has finalizers
+	runtime.GC() // the first run keeps objects with finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

@@ -14,7 +14,7 @@ import (
 // sample is one measurement. A cpu of 0 means unknown.
 type sample struct{ wall, cpu time.Duration }
 
-// samples are the measurements of one contender, in the order of the rounds.
+// samples holds the measurements of one contender, in the order of the rounds.
 type samples []sample
 
 func wallOf(s sample) time.Duration { return s.wall }
@@ -35,8 +35,8 @@ func (s samples) median(of func(sample) time.Duration) time.Duration {
 	return quantile(s.values(of), 0.5)
 }
 
-// ratio returns the median of the ratios to the base samples of the same
-// rounds. It returns 0 if there are none.
+// ratio returns the median of the ratios to the base samples of the same rounds. It returns 0 if no
+// ratio is known.
 func (s samples) ratio(base samples, of func(sample) time.Duration) float64 {
 	var out []float64
 	for i := range min(len(s), len(base)) {
@@ -63,15 +63,15 @@ const enoughForP99 = 50
 // millis returns a duration in milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clock measures the duration of f.
+// clock returns the duration of f and its error.
 func clock(f func() error) (time.Duration, error) {
 	start := time.Now()
 	err := f()
 	return time.Since(start), err
 }
 
-// usage returns the processor time that getrusage reports for this process or
-// for its waited-for children.
+// usage returns the CPU time that getrusage reports for this process or for the children that it
+// has waited for.
 func usage(who int) time.Duration {
 	var ru unix.Rusage
 	if err := unix.Getrusage(who, &ru); err != nil {

@@ -33,7 +33,7 @@ func (c benchCommands) stream() *cobra.Command {
 	return cmd
 }
 
-// streamBench measures every method of transferring bytes.
+// streamBench measures the throughput of every method of transferring bytes.
 type streamBench struct {
 	rounds, output int
 	rig            *rig
@@ -41,7 +41,7 @@ type streamBench struct {
 	content        []byte // the content of the file that is transferred
 }
 
-// fileSize is the size of the file: the maximum size of an artifact.
+// fileSize is the size of the transferred file, which is the maximum size of an artifact.
 const fileSize = brig.MaxArtifactSize
 
 // mover is one method of transferring bytes.
@@ -72,7 +72,7 @@ func (b *streamBench) run(ctx context.Context, w *workbench) (err error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}
-			if round > 0 { // the first round warms up
+			if round > 0 { // the first round is a warm-up
 				m.samples = append(m.samples, s)
 			}
 		}
@@ -117,7 +117,7 @@ func (b *streamBench) movers(ctx context.Context) []*mover {
 	return []*mover{head, python, stdout, bareIn, brigIn, bareOut, brigOut}
 }
 
-// pipe reads the output of a program to its end.
+// pipe measures how long it takes to read the whole output of a program.
 func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	return clock(func() error {
 		r, err := cmd.StdoutPipe()
@@ -137,7 +137,7 @@ func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	})
 }
 
-// stdout runs a one-shot and decodes its output, as a client does.
+// stdout runs a one-shot program and decodes its streamed output, as a client does.
 func (b *streamBench) stdout(program string, size int) (time.Duration, error) {
 	return clock(func() error {
 		n := 0
@@ -196,8 +196,7 @@ func (b *streamBench) fileOut(program string) (time.Duration, error) {
 	})
 }
 
-// transfer runs a one-shot that transfers the whole file. The program must
-// succeed.
+// transfer runs a one-shot program that transfers the whole file, and checks that it succeeds.
 func (b *streamBench) transfer(program string, files v1.Files, size func(*v1.RunAnswer) int) (time.Duration, error) {
 	return clock(func() error {
 		var out v1.RunAnswer

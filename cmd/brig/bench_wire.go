@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// send sends one request. The caller closes the response's body.
+// send sends one request. The caller must close the response's body.
 func (g *rig) send(method, path string, in any) (*http.Response, error) {
 	var body bytes.Buffer
 	if in != nil {
@@ -40,10 +40,10 @@ func (g *rig) send(method, path string, in any) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var told v1.ErrorAnswer
+	var answer v1.ErrorAnswer
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	_ = json.Unmarshal(b, &told) // the status alone is sufficient
-	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, told.Error.Message), err)
+	_ = json.Unmarshal(b, &answer) // the status alone is sufficient
+	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, answer.Error.Message), err)
 }
 
 // call sends one request and decodes the response into out, unless out is nil.
@@ -53,7 +53,7 @@ func (g *rig) call(method, path string, in, out any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body) // to its end, so that the connection can be reused
+	b, err := io.ReadAll(resp.Body) // read to the end, so that the connection can be reused
 	if err == nil && out != nil {
 		err = json.Unmarshal(b, out)
 	}
@@ -92,8 +92,7 @@ func (g *rig) stream(path string, in any, on func(event string, line []byte) err
 	}
 }
 
-// oneShot runs the program that all contenders run, and returns the origin of
-// its sandbox.
+// oneShot runs the program that all contenders run, and returns how its sandbox used the pool.
 func (g *rig) oneShot(limits *v1.Limits) (pool string, err error) {
 	var out v1.RunAnswer
 	in := v1.RunRequest{Language: "python", Code: benchProgram, Limits: limits}
@@ -106,8 +105,7 @@ func (g *rig) oneShot(limits *v1.Limits) (pool string, err error) {
 	return out.Pool, nil
 }
 
-// rigTTL is the lease duration of measured sandboxes. It is longer than any
-// measurement.
+// rigTTL is the TTL of measured sandboxes. It is longer than any measurement.
 const rigTTL = 4 * time.Hour
 
 // create creates a persistent sandbox.
@@ -160,8 +158,8 @@ func (g *rig) value(s *v1.Sandbox, code string) (string, error) {
 	return out.Text, nil
 }
 
-// forEach calls f for every item, with as many concurrent calls as there are
-// processors, and stops at the first error.
+// forEach calls f for every item, with as many concurrent calls as there are CPUs, and stops at the
+// first error.
 func forEach[T any](list []T, f func(T) error) error {
 	items := make(chan T)
 	ctx, cancel := context.WithCancelCause(context.Background())

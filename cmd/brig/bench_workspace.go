@@ -38,13 +38,13 @@ func (c benchCommands) workspace() *cobra.Command {
 	return cmd
 }
 
-// workspaceLoad is one kind of workspace content, and its measurements.
+// workspaceLoad is one kind of workspace content, with its measurements.
 type workspaceLoad struct {
 	name, shell string
 	files       int
 	size        int64
-	commit      []time.Duration // for content that the store does not have
-	repeatTimes []time.Duration // for content that the store has
+	commit      []time.Duration // for content that the store does not contain yet
+	repeatTimes []time.Duration // for content that the store already contains
 	create      []time.Duration // for a sandbox that starts with the content
 }
 
@@ -87,8 +87,8 @@ for i in range(%d):
 	return w.printLoad(r)
 }
 
-// workspaceLoad commits a workspace twice from a sandbox, and creates another sandbox
-// from it.
+// workspaceLoad commits a workspace twice from a sandbox, and creates another sandbox that starts
+// with the content.
 func (g *rig) workspaceLoad(h *workspaceLoad, name string, limits brig.Limits) error {
 	if _, err := g.engine.CreateWorkspace(g.ctx, name); err != nil {
 		return err

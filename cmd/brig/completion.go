@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// completionTimeout bounds the time that the completion of a name may take.
+// completionTimeout bounds how long the completion of a name may take.
 const completionTimeout = 3 * time.Second
 
-// names lists the names of one kind, for the completion of arguments.
+// names is a function that lists the names of one kind of object, for completion.
 type names func(context.Context, brig.Service) ([]string, error)
 
 // completion completes names on the command line.
 type completion struct{ c *cli }
 
-// names registers completion for arguments and flags that name sandboxes,
-// images, tenants, secrets and other objects.
+// names registers completion functions for the arguments and flags whose values are names of
+// sandboxes, images, tenants, secrets and other objects.
 func (o completion) names(root *cobra.Command) {
 	arguments := map[string]names{
 		"workspace commit": sandboxNames, "image get": imageNames, "image rm": imageNames, "image tag": imageNames,
@@ -52,7 +52,7 @@ func (o completion) names(root *cobra.Command) {
 		}
 		for flag, list := range flags {
 			if cmd.LocalNonPersistentFlags().Lookup(flag) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag, o.completeNames(list, false)) // fails only if it is registered twice
+				_ = cmd.RegisterFlagCompletionFunc(flag, o.completeNames(list, false)) // fails only if the flag has a function already
 			}
 		}
 	})
@@ -87,8 +87,8 @@ func (o completion) completeNames(list names, once bool) cobra.CompletionFunc {
 	}
 }
 
-// namesOf returns a function that lists names. all calls the service; name
-// returns an item's name with a description for the shell.
+// namesOf returns a function that lists names. The function all calls the service. The function
+// name returns an item's name, with an optional description for the shell.
 func namesOf[T any](all func(context.Context, brig.Service) ([]T, error), name func(T) string) names {
 	return func(ctx context.Context, svc brig.Service) (out []string, err error) {
 		list, err := all(ctx, svc)

@@ -19,8 +19,8 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-// config is the configuration file. Every field is optional. brig.yaml in this
-// directory lists all fields with their defaults.
+// config is the configuration file. Every field is optional. The file brig.yaml in this directory
+// lists all fields with their defaults.
 type config struct {
 	// Listen is the address that the server listens on.
 	Listen string `yaml:"listen"`
@@ -31,9 +31,9 @@ type config struct {
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// URL is the server's URL for browsers.
 	URL string `yaml:"url"`
-	// OIDC configures sign-in by an identity provider.
+	// OIDC configures sign-in through an identity provider.
 	OIDC *oidcConfig `yaml:"oidc"`
-	// Sessions configures the sessions of browsers.
+	// Sessions configures browser sessions.
 	Sessions sessionsConfig `yaml:"sessions"`
 	// Limits are the default and maximum limits of sandboxes.
 	Limits struct {
@@ -47,7 +47,7 @@ type config struct {
 		MaxLife  duration `yaml:"max_life"`
 		MaxPause duration `yaml:"max_pause"`
 	} `yaml:"lease"`
-	// Timeout bounds executions.
+	// Timeout bounds the duration of executions.
 	Timeout struct {
 		Default duration `yaml:"default"`
 		Max     duration `yaml:"max"`
@@ -63,24 +63,24 @@ type config struct {
 		// Memory bounds the memory of the warm pool. Default: a tenth of the
 		// machine's memory.
 		Memory size `yaml:"memory"`
-		// Size is the number of warm sandboxes of the image host for Python,
-		// with default limits. -1 disables the pool.
+		// Size is the number of warm Python sandboxes of the image host with default limits. -1
+		// disables the pool.
 		Size integer `yaml:"size"`
-		// Warm are additional pool classes that are always kept warm.
+		// Warm lists additional pool classes that are always kept warm.
 		Warm []warm `yaml:"warm"`
 	} `yaml:"pool"`
 	// Images configures the sources of images and their total size.
 	Images struct {
 		// Mirrors maps registries to mirrors that are tried first.
 		Mirrors map[string][]string `yaml:"mirrors"`
-		// Registries are the registries from which images may be pulled. Empty
-		// means all.
+		// Registries lists the registries from which images may be pulled. An empty list allows all
+		// registries.
 		Registries []string `yaml:"registries"`
 		// PullMissing allows pulling a missing image when a sandbox is created.
 		PullMissing bool `yaml:"pull_missing"`
 		// MaxSize bounds the total size of all images.
 		MaxSize size `yaml:"max_size"`
-		// DockerConfig enables the use of docker login's credentials.
+		// DockerConfig enables the use of the credentials that docker login has stored.
 		DockerConfig bool `yaml:"docker_config"`
 		// BuildMissing builds the image of a template with packages at its
 		// first use.
@@ -90,11 +90,11 @@ type config struct {
 	Templates map[string]templateConfig `yaml:"templates"`
 	// E2B configures the API for E2B clients, on the same address.
 	E2B struct {
-		// Domain is the wildcard domain of sandboxes' ports, to which clients
-		// connect at {port}-{id}.domain.
+		// Domain is the wildcard domain of the sandboxes' ports. Clients connect to a port at
+		// {port}-{id}.domain.
 		Domain string `yaml:"domain"`
-		// Internet allows sandboxes of E2B clients to connect to all hosts
-		// unless the client requests less.
+		// Internet allows sandboxes of E2B clients to connect to all hosts, unless the client
+		// requests narrower rules.
 		Internet bool `yaml:"internet"`
 		// Unsecured allows any client that knows the ID of a sandbox to use its
 		// code interpreter, if the sandbox was created without "secure".
@@ -132,11 +132,9 @@ type config struct {
 	Workspaces workspacesConfig `yaml:"workspaces"`
 	// Audit configures the retention of the audit log.
 	Audit struct {
-		// Keep is the age at which records are deleted. Default:
-		// defaultKeepAudit.
+		// Keep is the age at which records are deleted. The default is defaultKeepAudit.
 		Keep duration `yaml:"keep"`
-		// Lines is the maximum number of records per tenant. Default:
-		// defaultAuditLines.
+		// Lines is the maximum number of records per tenant. The default is defaultAuditLines.
 		Lines integer `yaml:"lines"`
 	} `yaml:"audit"`
 	// Rates are the prices of executions, by provider name.
@@ -151,9 +149,9 @@ type config struct {
 	Alerts alertsConfig `yaml:"alerts"`
 	// Otel configures the export of traces.
 	Otel otelConfig `yaml:"otel"`
-	// Region is the location of this server, for its logs.
+	// Region is the location of this server that its logs contain.
 	Region string `yaml:"region"`
-	// Requests bounds the resources of the server that requests may use.
+	// Requests bounds the server's resources that requests may use.
 	Requests requestsConfig `yaml:"requests"`
 	// Streams bounds long-lived streams from sandboxes.
 	Streams streamsConfig `yaml:"streams"`
@@ -178,13 +176,13 @@ type config struct {
 	} `yaml:"keep"`
 	// Pause configures paused sandboxes.
 	Pause struct {
-		// PackAfter is the time after which the save of a paused sandbox is
-		// compressed and encrypted. A negative value disables this.
+		// PackAfter is the time after which the save of a paused sandbox is compressed and
+		// encrypted. A negative value disables packing.
 		PackAfter duration `yaml:"pack_after"`
 	} `yaml:"pause"`
 }
 
-// warm is one pool class that is kept warm.
+// warm is a pool class and the number of its sandboxes that are kept warm.
 type warm struct {
 	Image    string  `yaml:"image"`
 	Language string  `yaml:"language"`
@@ -192,7 +190,7 @@ type warm struct {
 	Count    integer `yaml:"count"`
 }
 
-// capacity bounds concurrent creations of sandboxes for callers of a server.
+// capacity returns the options that bound concurrent creations of sandboxes.
 func (c *config) capacity() capacity.Options {
 	return capacity.Options{CheckRoom: checkMemory, MaxWait: cmp.Or(time.Duration(c.Start.Wait), capacity.ServerMaxWait)}
 }
@@ -231,8 +229,8 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		var limits brig.Limits
 		set(&limits, w.Limits)
 		if _, err := c.limitRange().Fill(limits); err != nil {
-			told := brig.AsError(err)
-			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, told.Field, told.Message).WithHint("%s", told.Hint)
+			e := brig.AsError(err)
+			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, e.Field, e.Message).WithHint("%s", e.Hint)
 		}
 		o.Warm = append(o.Warm, engine.WarmClass{Image: w.Image, Language: language, Limits: limits, Count: int(w.Count)})
 	}
@@ -266,7 +264,7 @@ func (c *config) images() image.Options {
 	}
 }
 
-// sizes are the limits in a configuration file.
+// sizes are the limits of a sandbox in a configuration file.
 type sizes struct {
 	Memory    size    `yaml:"memory"`
 	CPUs      float64 `yaml:"cpus"`
@@ -276,7 +274,7 @@ type sizes struct {
 	Output    size    `yaml:"output"`
 }
 
-// size is a number of bytes, or text such as 512MiB.
+// size is a number of bytes, written in YAML as a number or as text such as 512MiB.
 type size int64
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
@@ -288,8 +286,8 @@ func (s *size) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// integer is a whole number in the configuration. The YAML library would
-// truncate a fraction.
+// integer is a whole number in the configuration. It rejects fractions, which the YAML library
+// would truncate.
 type integer int64
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
@@ -303,7 +301,7 @@ func (w *integer) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// duration is a time.Duration that YAML has as text, for example 5m.
+// duration is a time.Duration that is written in YAML as text, for example 5m.
 type duration time.Duration
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
@@ -317,7 +315,7 @@ func (d *duration) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// parseScalar parses a scalar. Its errors have the form of the library's own, with the
+// parseScalar parses a scalar. Its errors have the format of the library's own errors, with the
 // position and the field.
 func parseScalar(into func(any) error, parse func(string) error) error {
 	var text string
@@ -341,7 +339,7 @@ const defaultRegion = "local"
 // defaultListen is the default listen address of a server.
 const defaultListen = "127.0.0.1:2744"
 
-// config reads the configuration file, if one was named.
+// config reads and checks the configuration file. Without a file, it returns the defaults.
 func (c *cli) config() (*config, error) {
 	cfg := &config{Listen: defaultListen, Region: defaultRegion}
 	if c.configFile == "" {
@@ -397,13 +395,13 @@ func setNonZero[T comparable](to *T, v T) {
 // requirement returns the minimum enforcement of every sandbox.
 func (c *config) requirement() brig.Requirement { return v1.ToRequirement(c.Require) }
 
-// check rejects bounds that contradict each other.
+// check rejects invalid values and values that contradict each other.
 func (c *config) check() error {
 	b := c.limitRange()
 	if _, err := b.Fill(brig.Limits{}); err != nil {
-		told := brig.AsError(err)
-		hint, _, _ := strings.Cut(told.Hint, ", or leave it out") // that part of the hint applies to requests only
-		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", told.Field, told.Message).WithHint("%s", hint)
+		e := brig.AsError(err)
+		hint, _, _ := strings.Cut(e.Hint, ", or leave it out") // that part of the hint applies to requests only
+		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", e.Field, e.Message).WithHint("%s", hint)
 	}
 	for _, f := range []struct {
 		name          string
@@ -438,8 +436,8 @@ func (c *config) check() error {
 			WithHint("set egress.wide, which allows rules for nearly all addresses, or leave out e2b.internet")
 	}
 	if err := c.requirement().Check("require"); err != nil {
-		told := brig.AsError(err)
-		return brig.Errorf(brig.InvalidConfig, "%s: %s", told.Field, told.Message).WithHint("%s", told.Hint)
+		e := brig.AsError(err)
+		return brig.Errorf(brig.InvalidConfig, "%s: %s", e.Field, e.Message).WithHint("%s", e.Hint)
 	}
 	if _, err := c.templates(); err != nil {
 		return err
@@ -458,8 +456,8 @@ func (c *config) check() error {
 			WithHint("give a duration and a number, or leave them out for %d days and %d lines of each tenant", defaultKeepAudit/(24*time.Hour), defaultAuditLines)
 	}
 	if err := c.quota().Check(); err != nil {
-		told := brig.AsError(err)
-		return brig.Errorf(brig.InvalidConfig, "%s: %s", told.Field, told.Message).WithHint("%s", told.Hint)
+		e := brig.AsError(err)
+		return brig.Errorf(brig.InvalidConfig, "%s: %s", e.Field, e.Message).WithHint("%s", e.Hint)
 	}
 	_, err := c.pool()
 	return err

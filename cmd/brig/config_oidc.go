@@ -24,17 +24,15 @@ type oidcConfig struct {
 	// a file that contains it. A client with neither is a public client.
 	ClientSecret     string `yaml:"client_secret"`
 	ClientSecretFile string `yaml:"client_secret_file"`
-	// Audiences are the accepted audiences of tokens, in addition to the client
-	// ID. Clients are other programs to which the provider may have issued the
-	// tokens.
+	// Audiences are the accepted audiences of tokens, in addition to the client ID. Clients are the
+	// IDs of other programs to which the provider may have issued the tokens.
 	Audiences []string `yaml:"audiences"`
 	Clients   []string `yaml:"clients"`
 	Scopes    []string `yaml:"scopes"`
-	// AllowPrivate allows private addresses for hosts that the provider's own
-	// documents name.
+	// AllowPrivate allows private addresses for the hosts in the provider's metadata.
 	AllowPrivate bool `yaml:"allow_private"`
-	// Domains, Tenant and Role define the mapping of people to tenants and
-	// roles. The server reloads it when the file changes.
+	// Domains, Tenant and Role define the mapping of people to tenants and roles. The server
+	// reloads the mapping when the file changes.
 	Domains []string         `yaml:"domains"`
 	Tenant  oidcTenantConfig `yaml:"tenant"`
 	Role    oidcRoleConfig   `yaml:"role"`
@@ -54,13 +52,13 @@ type oidcRoleConfig struct {
 	Default string            `yaml:"default"`
 }
 
-// sessionsConfig bounds the duration of browsers' sessions.
+// sessionsConfig bounds the duration of browser sessions.
 type sessionsConfig struct {
 	Idle duration `yaml:"idle"`
 	Life duration `yaml:"life"`
 }
 
-// noRole is the value of the configuration that assigns no role.
+// noRole is the configuration value that assigns no role.
 const noRole = "none"
 
 // mapping returns the configured mapping of people to tenants and roles.
@@ -97,7 +95,7 @@ func (o *oidcConfig) mapping() (*signin.Mapping, error) {
 	return m, m.Check()
 }
 
-// checkOIDC rejects a configuration with which sign-in can never work.
+// checkOIDC rejects a configuration with which sign-in could never work.
 func (c *config) checkOIDC() error {
 	if c.Sessions.Idle < 0 || c.Sessions.Life < 0 {
 		return brig.Errorf(brig.InvalidConfig, "sessions: a duration is negative").WithHint("leave it out for the default")
@@ -127,8 +125,8 @@ func (o *oidcConfig) options(url, secret string, seed []byte, mapping func() (*s
 	}
 }
 
-// openSignIn enables sign-in if it is configured. The key that encrypts the
-// login cookie is derived from the seed of grants.
+// openSignIn enables sign-in if it is configured. The key that encrypts the login cookie is derived
+// from the seed for grants.
 func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*signin.Provider, error) {
 	o.SessionIdle, o.SessionLife = cfg.Sessions.Idle.std(), cfg.Sessions.Life.std()
 	if cfg.OIDC == nil {
@@ -164,13 +162,12 @@ func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logg
 	return p, nil
 }
 
-// mappingInterval is the minimum interval between checks for changes of the
-// file.
+// mappingInterval is the minimum interval between checks of the file for changes.
 const mappingInterval = 100 * time.Millisecond
 
-// mappingFile is the current mapping in the configuration file. People that the
-// file no longer admits lose access within a second. While the file is
-// unreadable, every sign-in fails.
+// mappingFile provides the current mapping in the configuration file. People who are no longer
+// admitted by the file lose access within a second. While the file is unreadable, every sign-in
+// fails.
 type mappingFile struct {
 	path string
 	log  *slog.Logger

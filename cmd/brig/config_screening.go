@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// Modes of screening.
+// These are the modes of screening.
 const (
 	screenOff   = "off"   // all code may run
 	screenDeny  = "deny"  // listed code is rejected
@@ -24,8 +24,8 @@ type screening struct {
 	Others bool `yaml:"others"`
 }
 
-// screenRules are the lists for one language. An omitted list has the default
-// of package screen. An empty list is empty.
+// screenRules are the lists for one language. If a list is omitted, the default of package screen
+// applies. An explicit empty list stays empty.
 type screenRules struct {
 	Allow      []string `yaml:"allow"` // imports
 	Imports    []string `yaml:"imports"`
@@ -35,8 +35,7 @@ type screenRules struct {
 	Commands bool `yaml:"commands"`
 }
 
-// rules returns the rules that the lists define. It returns nil if screening is
-// off.
+// rules returns the rules that the lists define. It returns nil if screening is disabled.
 func (s *screening) rules() (*brig.Screening, error) {
 	switch s.Mode {
 	case "", screenOff:
@@ -72,16 +71,15 @@ func (s screenRules) override(r screen.Rules, mode string) screen.Rules {
 	return r
 }
 
-// screen configures the engine's screening from the file, if enabled there, and
-// from the tenants' ceilings. If only ceilings require screening, the screener
-// starts at its first use.
+// screen configures the engine's screening from the tenants' ceilings and, if it is enabled there,
+// from the file. If only ceilings require screening, the screener starts on first use.
 func (c *config) screen(ctx context.Context, o *engine.Options) error {
 	rules, err := c.Screening.rules()
 	if err != nil {
 		return err
 	}
 	var screener screen.Screener
-	o.ScreenTenant = screener.ScreenBy
+	o.ScreenTenant = screener.CheckPolicy
 	if rules == nil {
 		return nil
 	}
@@ -89,7 +87,7 @@ func (c *config) screen(ctx context.Context, o *engine.Options) error {
 		return err
 	}
 	o.Screen = func(ctx context.Context, lang brig.Language, source string) error {
-		return screener.ScreenBy(ctx, rules, lang, source)
+		return screener.CheckPolicy(ctx, rules, lang, source)
 	}
 	return nil
 }

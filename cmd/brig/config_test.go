@@ -23,9 +23,9 @@ func readConfig(t *testing.T, text string) (*config, error) {
 	return (&cli{configFile: file}).config()
 }
 
-// TestConfigNamesTheField checks that an error in a file names the field, and
+// TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and also
 // the position if the value has the wrong type.
-func TestConfigNamesTheField(t *testing.T) {
+func TestConfigErrorContainsField(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  default:\n    memory: -1\n":                               "[3:13] limits.default.memory: must be a size",
 		"limits: {max: {disk: [1]}}":                                          "[1:22]",
@@ -53,8 +53,8 @@ func TestConfigNamesTheField(t *testing.T) {
 	}
 }
 
-// TestE2BCertificate checks that the server refuses to start if a certificate
-// is unreadable, because it would announce an address that it does not serve.
+// TestE2BCertificate checks that the server refuses to start if a certificate is unreadable.
+// Otherwise, it would announce an address that it does not serve.
 func TestE2BCertificate(t *testing.T) {
 	cfg := &config{}
 	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
@@ -100,8 +100,8 @@ func TestInvalidDataFolder(t *testing.T) {
 	}
 }
 
-// Uploads of workspaces are staged in the data folder. The system's directory
-// for temporary files may be in memory, and 16 GiB would take the machine.
+// Workspace uploads are staged in the data folder. The system's temporary directory may be a tmpfs,
+// in which an upload of 16 GiB would exhaust the memory.
 func TestUploadsAreStagedInDataFolder(t *testing.T) {
 	var c workspacesConfig
 	if got := c.s3Options("/data").Staging; filepath.Dir(got) != "/data" {

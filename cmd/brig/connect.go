@@ -57,7 +57,7 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 	return svc, ctx, func() {}, err
 }
 
-// use calls f with the service, and closes it afterwards.
+// use calls f with the service, and closes the service afterwards.
 func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, brig.Service) error) error {
 	svc, ctx, done, err := c.service(cmd.Context(), ephemeral)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, br
 	return f(ctx, svc)
 }
 
-// Files of the data folder that this command owns.
+// These files of the data folder are written by the command itself.
 const (
 	keyFile    = "admin.key"
 	ownerFile  = "owner.lock"  // locked by the process that uses the records
@@ -75,15 +75,13 @@ const (
 	dbFile     = "brig.db"
 )
 
-// lockTimeout is the time for which the lock of a killed owner may outlive the
-// owner. A child process that the owner has just forked holds the lock until its
-// exec.
+// lockTimeout is how long the lock of a killed owner may outlive the owner. A child process that
+// the owner had just forked holds the lock until the child calls exec.
 const lockTimeout = 3 * time.Second
 
-// acquireLock takes the data folder's lock and removes the previous owner's
-// announcement. Otherwise, clients would trust that announcement under the new
-// lock, and take its address for that of a server. acquireLock waits for the lock
-// of an owner that has just died.
+// acquireLock takes the data folder's lock and removes the previous owner's announcement.
+// Otherwise, clients would take the announcement for that of the new owner and connect to a stale
+// address. acquireLock waits for the lock of an owner that was just killed.
 func acquireLock(dir string) (*os.File, error) {
 	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {
 		lock, err := tryLock(dir)

@@ -16,14 +16,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// codeFlags are the flags of sandbox code.
+// codeFlags are the flags of brig sandbox code.
 type codeFlags struct {
 	code, context, language string
 	env                     []string
 	timeout                 time.Duration
 }
 
-// contextCommands are the commands of brig sandbox for code and interpreters.
+// contextCommands creates the subcommands of brig sandbox for code and interpreters.
 type contextCommands struct{ *cli }
 
 // commands returns the commands for the interpreters of a sandbox.
@@ -88,11 +88,11 @@ func (c contextCommands) readCode(f codeFlags, files []string) (brig.Code, error
 	return code, nil
 }
 
-// runCode runs code, and prints its output as it arrives and then its value.
-// The exit code is 1 after an exception.
+// runCode runs code, and prints its output and its values as they arrive. The exit code is 1 after
+// an exception.
 func (c contextCommands) runCode(ctx context.Context, svc brig.Service, name string, code brig.Code) error {
 	stdout, stderr := c.guestOutput(c.stdout), c.guestOutput(c.stderr)
-	defer func() { _ = finish(stderr) }() // an error means that the terminal is closed
+	defer func() { _ = finish(stderr) }() // fails only if standard error cannot be written
 	var on func(brig.CodeEvent) error
 	if !c.asJSON {
 		on = func(e brig.CodeEvent) error {
@@ -230,7 +230,7 @@ func (c observeCommands) pool() *cobra.Command {
 	}
 }
 
-// describe returns a one-line description of a value.
+// describe returns the text of a value, or a list of its media types if it has no text.
 func describe(r *brig.Rich) string {
 	var text string
 	if json.Unmarshal(r.Data["text/plain"], &text) == nil {

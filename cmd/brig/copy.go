@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// fileCommands are the commands of brig sandbox for files.
+// fileCommands creates the subcommands of brig sandbox for files.
 type fileCommands struct{ *cli }
 
 func (c fileCommands) copy() *cobra.Command {
@@ -53,7 +53,7 @@ directory are skipped.`,
 // guestPath is a path in a sandbox.
 type guestPath struct{ name, path string }
 
-// parseGuestPath parses NAME:PATH. It returns false if s has another form.
+// parseGuestPath parses NAME:PATH. It returns false if s has a different format.
 func parseGuestPath(s string) (guestPath, bool) {
 	name, p, ok := strings.Cut(s, ":")
 	if !ok || name == "" || strings.ContainsAny(name, "/.") {
@@ -127,10 +127,10 @@ func (i copyIn) file(ctx context.Context, from, to string, st fs.FileInfo) error
 	return err
 }
 
-// resolved returns the entry at a path, following links.
+// resolved returns the entry at a path after following symbolic links.
 func resolved(ctx context.Context, files brig.Files, p brig.Path) (*brig.Entry, error) {
-	const most = 40 // the kernel's own limit
-	for range most {
+	const maxLinks = 40 // the kernel's own limit
+	for range maxLinks {
 		e, err := files.Stat(ctx, p)
 		if err != nil || e.Type != brig.Symlink {
 			return e, err

@@ -77,7 +77,7 @@ func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) erro
 	return nil
 }
 
-// file copies one file. It removes a partial copy, because the user could
+// file copies one file. If the copy fails, file removes the partial copy, because the user could
 // mistake it for a complete one.
 func (o copyOut) file(
 	ctx context.Context, from, to string,

@@ -35,8 +35,8 @@ func (hostImages) Resolve(_ context.Context, ref string) (*brig.Image, error) {
 
 func (hostImages) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 
-// machineClocks are a machine's clocks, as a test sets them, and what outlives
-// a server on the machine.
+// machineClocks simulates a machine: its clocks, which the test sets, and the state that outlives a
+// server.
 type machineClocks struct {
 	wall     time.Time
 	elapsed  time.Duration
@@ -49,9 +49,8 @@ func (m *machineClocks) read() (time.Time, time.Duration) { return m.wall, m.ela
 
 func (m *machineClocks) now() time.Time { return m.wall }
 
-// server starts the APIs of a server on a data folder, as brig serve connects
-// them, until stop is called. If monotonic is false, credentials end by the
-// system's clock (the control).
+// server starts the APIs of a server on a data folder, wired like those of brig serve, until stop
+// is called. If monotonic is false, credentials expire by the system's clock (the control).
 func (m *machineClocks) server(t *testing.T, monotonic bool) (all *apis, e *engine.Engine, stop func()) {
 	t.Helper()
 	dir, store := m.dir, m.store
@@ -102,9 +101,9 @@ func send(h http.Handler, method, path, body string, headers ...string) *httptes
 	return w
 }
 
-// A URL that a key signed without a sandbox's name is valid as long as the key
-// and the sandbox, whatever happens to the server and its other clients.
-// Controls: a wrong signature, and the key after it was revoked.
+// A URL that was signed by a key, but does not contain the sandbox's name, is valid as long as the
+// key and the sandbox exist, regardless of restarts and other clients. The controls are a wrong
+// signature and a revoked key.
 func TestSignedURLsSurviveRestart(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &machineClocks{wall: begin, dir: t.TempDir(), store: mem.New()}
@@ -177,11 +176,12 @@ func TestSignedURLsSurviveRestart(t *testing.T) {
 	check("revoked", http.StatusUnauthorized)
 }
 
-// lastingURL is the request that remains valid, which names no sandbox.
+// lastingURL is the only credential without an expiry time. Its request does not contain the
+// sandbox's name.
 const lastingURL = "a signed URL without an end"
 
-// credentials returns one credential of each kind that ends after an hour at
-// the earliest and two hours at the latest, and the request with each.
+// credentials returns requests with one credential of each kind. All but lastingURL expire after
+// one to two hours.
 func credentials(t *testing.T, all *apis, e *engine.Engine, end time.Time) map[string]func(*apis) *httptest.ResponseRecorder {
 	t.Helper()
 	admin := brig.WithActor(t.Context(), brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Operator})
@@ -256,10 +256,9 @@ func credentials(t *testing.T, all *apis, e *engine.Engine, end time.Time) map[s
 	}
 }
 
-// A credential that has ended does not become valid again when the system's
-// clock is set back, neither in the same server nor in the next one. Before its
-// end each one is accepted. The control compares with the system's clock, and
-// accepts all of them again.
+// A credential that has expired does not become valid again when the system's clock is set back,
+// either in the same server or in the next one. Before it expires, each credential is accepted. The
+// control compares expiry times with the system's clock, and accepts all credentials again.
 func TestEndedCredentialsStayEnded(t *testing.T) {
 	for name, monotonic := range map[string]bool{"by the highest time": true, "the control": false} {
 		t.Run(name, func(t *testing.T) {
@@ -273,10 +272,10 @@ func TestEndedCredentialsStayEnded(t *testing.T) {
 				for kind, request := range requests {
 					want := want || kind == lastingURL
 					if kind == "a sign-in link" && want && when != "set back" {
-						continue // it works once
+						continue // a sign-in link works only once
 					}
 					w := request(on)
-					// The server remembers a valid credential for less than a second.
+					// The server caches a valid credential for less than a second.
 					for late := time.Now().Add(10 * time.Second); !want && w.Code != http.StatusUnauthorized && time.Now().Before(late); w = request(on) {
 						time.Sleep(20 * time.Millisecond)
 					}
@@ -293,12 +292,12 @@ func TestEndedCredentialsStayEnded(t *testing.T) {
 			if !monotonic {
 				return
 			}
-			// The next server begins with the earlier clock.
+			// The next server starts with the clock that was set back.
 			stop()
 			m.elapsed = 0
 			next, e, _ := m.server(t, monotonic)
 			check("set back, in the next server", next, false)
-			// Control: a new credential works as long as it should.
+			// As a control, new credentials are valid for their full lifetime.
 			again := credentials(t, next, e, begin.Add(4*time.Hour))
 			m.wall, m.elapsed = begin.Add(time.Hour-time.Minute), time.Hour-time.Minute
 			for _, kind := range []string{"a key", "a grant", "a session", "an access token of a grant", "a signed URL"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// generated maps the files that `make docs` generates from the table of rules
-// to the commands that print them.
+// generated maps the files that `make docs` generates from the alert rules to the arguments of the
+// commands that print them.
 var generated = map[string][]string{
 	"../../docs/prometheus-rules.yml": {"alerts", "rules"},
 	"../../docs/grafana.json":         {"metrics", "dashboard"},
@@ -40,7 +40,7 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// exported returns the names of all metrics of a server.
+// exported returns the names of all metrics that a server exports.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	s := newAlertHarness(t)
@@ -59,7 +59,7 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// unknown returns the metrics in a text that no server exports.
+// unknown returns the metric names in a text that are not in names.
 func unknown(text string, names map[string]bool) (out []string) {
 	for _, name := range regexp.MustCompile(`\bbrig_[a-z0-9_]+`).FindAllString(text, -1) {
 		base := name
@@ -73,9 +73,9 @@ func unknown(text string, names map[string]bool) (out []string) {
 	return out
 }
 
-// TestNamedMetricsExist checks that every metric in the rules, the dashboard
+// TestDocumentedMetricsExist checks that every metric in the rules, the dashboard
 // and the metrics page exists, and that the page lists all metrics.
-func TestNamedMetricsExist(t *testing.T) {
+func TestDocumentedMetricsExist(t *testing.T) {
 	names := exported(t)
 	if len(names) < 40 {
 		t.Fatalf("a server has only %d metrics", len(names))
@@ -101,9 +101,9 @@ func TestNamedMetricsExist(t *testing.T) {
 	}
 }
 
-// TestDashboard checks that Grafana can load the dashboard: each panel has a
+// TestDashboardIsValid checks that Grafana can load the dashboard: each panel has a
 // query, and panels do not overlap.
-func TestDashboard(t *testing.T) {
+func TestDashboardIsValid(t *testing.T) {
 	b, err := alert.Dashboard(alert.Rules())
 	if err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestPrometheusAcceptsRules checks the rules with promtool, with the default
-// configuration and with a modified one.
+// TestPrometheusAcceptsRules checks the rules with promtool, for the default configuration and for
+// a modified one.
 func TestPrometheusAcceptsRules(t *testing.T) {
 	tool := findPromtool(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")

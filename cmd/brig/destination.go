@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination returns how to reach the server to use: at a URL with the key, if the
-// user has specified both, or through the socket of the data folder, with a key only
-// if the user has specified one. The URL is empty if there is no server.
+// destination returns the client options for the server to use. If the user has specified both a
+// URL and a key, the client uses them. Otherwise, it connects through the socket of the data
+// folder, with a key only if the user has specified one. The URL is empty if there is no server.
 func (c *cli) destination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
@@ -34,8 +34,8 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	if o.URL == "" && served == "" {
 		return o, nil
 	}
-	// No key goes to the announced address: its listener may be another
-	// process, for example after the server has ended.
+	// Never send a key to the announced address: another process may listen there, for example
+	// after the server has ended.
 	through := throughSocket(dir)
 	if o.URL == "" {
 		through.Key = o.Key
@@ -51,20 +51,20 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	return o, noKeyFor(o.URL, served)
 }
 
-// noKeyFor returns the error for a server other than the data folder's, if the
-// user has specified no key.
-func noKeyFor(asked, served string) error {
+// noKeyFor returns the error for a URL that is not the data folder's server when the user has
+// specified no key.
+func noKeyFor(requested, served string) error {
 	hint := "give the key of that server with --key or BRIG_API_KEY"
 	if served != "" {
 		hint += "; the data folder's server is at " + served
 	}
-	return brig.Errorf(brig.Unauthenticated, "no API key for %s: commands without a key use only the data folder's server", asked).WithHint("%s", hint)
+	return brig.Errorf(brig.Unauthenticated, "no API key for %s: commands without a key use only the data folder's server", requested).WithHint("%s", hint)
 }
 
-// announcedAs reports whether a URL is equivalent to the one that the
-// directory's server has announced, and returns the path of the URL.
-func announcedAs(asked, announced string) (path string, ok bool) {
-	a, err := url.Parse(asked)
+// announcedAs reports whether a URL is equivalent to the URL that the data folder's server has
+// announced, and returns the path of the URL.
+func announcedAs(requested, announced string) (path string, ok bool) {
+	a, err := url.Parse(requested)
 	if err != nil || a.User != nil {
 		return "", false
 	}
@@ -89,8 +89,8 @@ func port(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
-// keyOf returns the key that a server left in its data folder. It returns an
-// empty string if there is no readable key.
+// keyOf returns the key that a server has written to its data folder. It returns an empty string if
+// there is no readable key.
 func keyOf(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, keyFile))
 	if err != nil {
@@ -105,12 +105,12 @@ type announcement struct {
 	PID int    `json:"pid"`
 }
 
-// serverOf returns the URL of the server that owns the data folder. It is empty
-// if there is no such server.
+// serverOf returns the URL of the server that owns the data folder. The URL is empty if there is no
+// such server.
 func serverOf(dir string) string { return announcementOf(dir).URL }
 
-// announcementOf returns the announcement of the server that owns the data folder.
-// It is zero if there is no such server.
+// announcementOf returns the announcement of the server that owns the data folder. The announcement
+// is zero if there is no such server.
 func announcementOf(dir string) (a announcement) {
 	if !isLocked(dir) {
 		return a // another program may listen at the address of an earlier server
@@ -122,8 +122,8 @@ func announcementOf(dir string) (a announcement) {
 	return a
 }
 
-// isLocked reports whether a process owns the data folder. It tries to take a
-// shared lock, so that concurrent calls do not mistake each other for the owner.
+// isLocked reports whether a process owns the data folder. It tries to take a shared lock, so that
+// concurrent callers do not mistake each other for the owner.
 func isLocked(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, ownerFile))
 	if err != nil {

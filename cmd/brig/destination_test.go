@@ -20,18 +20,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Keys for the tests below: the key in the data folder, and the key that the
-// user specifies.
+// These are the keys for the tests below: the key in the data folder, and the key that the user
+// specifies.
 const (
 	folderKey = "brig_of-the-folder-0000000000000000000000"
 	givenKey  = "brig_given-by-the-user-000000000000000000"
 )
 
-// recordingServer listens, and records every byte that it receives.
+// recordingServer is a listener that records every byte that it receives.
 type recordingServer struct {
 	url, port string
 
-	mu       sync.Mutex // guards heard
+	mu       sync.Mutex // guards received
 	received bytes.Buffer
 }
 
@@ -99,8 +99,8 @@ func (e *recordingServer) takeReceived() string {
 	return e.received.String()
 }
 
-// folderServedAt creates a data folder with a key and an announcement of url.
-// If isLocked is false, the server is gone, but its announcement remains.
+// folderServedAt creates a data folder with a key and an announcement of url. If isLocked is false,
+// the server has exited, but its announcement remains.
 func folderServedAt(t *testing.T, url string, isLocked bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,8 +123,8 @@ func folderServedAt(t *testing.T, url string, isLocked bool) string {
 	return dir
 }
 
-// runWith runs a command that calls a server. Its environment contains only
-// env.
+// runWith runs a command that calls a server. Of Brig's environment variables, only those in env
+// are set.
 func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (errs string, code int) {
 	t.Helper()
 	for _, name := range []string{"BRIG_URL", "BRIG_API_KEY", "BRIG_DATA_DIR", "BRIG_CONFIG", "BRIG_INSECURE_HTTP"} {
@@ -135,10 +135,10 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// TestFolderKey checks that the command sends the directory's key to no server. It uses the
-// directory's server through its socket, with a key only if the user has specified one, and sends
-// a request over TCP only if the user has specified a key and a URL.
-func TestFolderKey(t *testing.T) {
+// TestFolderKeyIsNeverSent checks that a command never sends the data folder's key. It calls the folder's
+// server through its socket, with a key only if the user has specified one. It sends a request over
+// TCP only if the user has specified both a key and a URL.
+func TestFolderKeyIsNeverSent(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
 		flags  []string
@@ -147,7 +147,7 @@ func TestFolderKey(t *testing.T) {
 		key    string    // the key that the socket receives
 		served string    // the key that is sent to the announced address
 		other  string    // the key that the other server receives
-		want   brig.Kind // the error before the command sends a request; empty if it sends one
+		want   brig.Kind // the error that prevents a request; empty if a request is sent
 	}{
 		"no URL":                   {socket: true},
 		"the address itself":       {flags: []string{"--url", served.url}, socket: true},
@@ -181,17 +181,16 @@ func TestFolderKey(t *testing.T) {
 			socket := listenIn(t, dir)
 			errs, code := runWith(t, dir, c.env, c.flags...)
 			if got := socket.takeReceived(); strings.Contains(got, " HTTP/1.1") != c.socket || !c.socket && got != "" {
-				t.Errorf("the socket hears %q", got)
+				t.Errorf("the socket received %q", got)
 			} else if strings.Contains(got, "Authorization") != (c.key != "") || !strings.Contains(got, c.key) {
-				t.Errorf("the socket hears %q, want the key %q", got, c.key)
+				t.Errorf("the socket received %q, want the key %q", got, c.key)
 			}
 			for who, got := range map[string]struct{ received, key string }{"the announced address": {served.takeReceived(), c.served}, "the other": {other.takeReceived(), c.other}} {
 				if got.key == "" && got.received != "" || got.key != "" && !strings.Contains(got.received, "Authorization: Bearer "+got.key+"\r\n") {
-					t.Errorf("%s hears %q, want the key %q", who, got.received, got.key)
+					t.Errorf("%s received %q, want the key %q", who, got.received, got.key)
 				}
 			}
-			// The listener is not a Brig server, so a command that sends a
-			// request fails as well.
+			// The listener is not a Brig server, so the command fails even if it sends a request.
 			want := cmp.Or(c.want, brig.ConnectionFailed)
 			if code == 0 || !strings.Contains(errs, "("+want.Code()+")") {
 				t.Errorf("exit code %d, %s, want %s", code, errs, want)
@@ -203,39 +202,38 @@ func TestFolderKey(t *testing.T) {
 	}
 }
 
-// TestFolderKeyTwoLoopbacks checks that the command connects to the socket if a
-// URL is equivalent to the announced one, because localhost may resolve to
-// another address, on which another program uses the same port.
-func TestFolderKeyTwoLoopbacks(t *testing.T) {
+// TestFolderKeyWithTwoLoopbacks checks that the command connects to the socket if a URL is equivalent
+// to the announced one. The name localhost may resolve to another address, where another program
+// may listen on the same port.
+func TestFolderKeyWithTwoLoopbacks(t *testing.T) {
 	served := listenAt(t, "127.0.0.2:0")
 	other := listenAt(t, "127.0.0.1:"+served.port)
 	dir := folderServedAt(t, served.url, true)
 	socket := listenIn(t, dir)
 	errs, _ := runWith(t, dir, nil, "--url", "http://localhost:"+served.port)
 	if got := socket.takeReceived(); !strings.Contains(got, "GET /v1/sandboxes") {
-		t.Errorf("the socket hears %q; %s", got, errs)
+		t.Errorf("the socket received %q; %s", got, errs)
 	}
 	if got := served.takeReceived() + other.takeReceived(); got != "" {
-		t.Errorf("a listener on TCP hears %q", got)
+		t.Errorf("a listener on TCP received %q", got)
 	}
 }
 
-// TestFolderKeyIsNotSentToOtherProgram checks that the key of a server that is gone is not
-// sent to another program at its address.
+// TestFolderKeyIsNotSentToOtherProgram checks that the folder's key is not sent to another program
+// that listens at the address of a server that has exited.
 func TestFolderKeyIsNotSentToOtherProgram(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	errs, code := runWith(t, folderServedAt(t, other.url, false), nil, "--url", other.url)
 	if got := other.takeReceived(); got != "" {
-		t.Errorf("it hears %q", got)
+		t.Errorf("it received %q", got)
 	}
 	if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
 
-// TestFolderKeyIgnoresStaleAnnouncement checks that the announcement of an
-// earlier server is ignored if the current owner of the directory is not a
-// server.
+// TestFolderKeyIgnoresStaleAnnouncement checks that the announcement of an earlier server is
+// ignored if the current owner of the data folder is not a server.
 func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, lock := range map[string]func(dir string) (*os.File, error){
@@ -257,7 +255,7 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 			defer f.Close()
 			errs, code := runWith(t, dir, nil, "--url", other.url)
 			if got := other.takeReceived(); got != "" {
-				t.Errorf("whoever listens there now hears %q", got)
+				t.Errorf("whoever listens there now received %q", got)
 			}
 			if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 				t.Errorf("exit code %d, %s", code, errs)
@@ -269,10 +267,9 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 	}
 }
 
-// TestKeyInPlainHTTP checks that no key leaves this machine in plain HTTP
-// unless the user allows it. 0.0.0.0 is not a loopback address, but a
-// connection to it reaches the listener.
-func TestKeyInPlainHTTP(t *testing.T) {
+// TestKeyIsNotSentOverPlainHTTP checks that no key is sent to another host over plain HTTP unless the user
+// allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the listener.
+func TestKeyIsNotSentOverPlainHTTP(t *testing.T) {
 	far := listenAt(t, "0.0.0.0:0")
 	at := "http://0.0.0.0:" + far.port
 	for name, c := range map[string]struct {
@@ -299,12 +296,12 @@ func TestKeyInPlainHTTP(t *testing.T) {
 			received := far.takeReceived()
 			if c.key != "" {
 				if !strings.Contains(received, "Authorization: Bearer "+c.key+"\r\n") {
-					t.Errorf("the listener hears %q, want the key %q; %s", received, c.key, errs)
+					t.Errorf("the listener received %q, want the key %q; %s", received, c.key, errs)
 				}
 				return
 			}
 			if received != "" {
-				t.Errorf("the listener hears %q", received)
+				t.Errorf("the listener received %q", received)
 			}
 			if code != exitUsage || !strings.Contains(errs, "plain HTTP to 0.0.0.0") || !strings.Contains(errs, "--insecure-http") {
 				t.Errorf("exit code %d, %s", code, errs)
@@ -313,10 +310,9 @@ func TestKeyInPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestForeignAnnouncementsAreIgnored checks that a directory's announcement and its socket are
-// not trusted if another user could have made them. Regardless of the source of the key, neither
-// the key nor a command reaches the address or the socket. The control is the same directory with
-// the right owner and mode.
+// TestForeignAnnouncementsAreIgnored checks that a data folder's announcement and socket are not
+// trusted if another user could have created them. Regardless of the source of the key, no request
+// reaches the address or the socket. The control is a folder with the right owner and mode.
 func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
@@ -355,9 +351,9 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 				at, local := other.takeReceived(), socket.takeReceived()
 				switch withKey := way == "a key"; {
 				case c.good && (at != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
-					t.Errorf("the address hears %q, the socket %q; %s", at, local, errs)
+					t.Errorf("the address received %q, the socket %q; %s", at, local, errs)
 				case !c.good && at+local != "":
-					t.Errorf("who may have written the folder hears %q at the address, %q on the socket", at, local)
+					t.Errorf("who may have written the folder received %q at the address, %q on the socket", at, local)
 				case !c.good && (code != exitError || !strings.Contains(errs, "("+brig.NotInitialized.Code()+")")):
 					t.Errorf("exit code %d, %s", code, errs)
 				}

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/ui"
 )
 
-// docsSource is the address of the documentation's source, for machines on which
-// no server runs.
+// docsSource is the address of the documentation's source. It is used on machines without a running
+// server.
 const docsSource = "https://github.com/brig-run/brig/tree/main/docs"
 
 func docsCommand(c *cli) *cobra.Command {
@@ -48,8 +48,8 @@ the address is that of its source.`,
 	return cmd
 }
 
-// docsAddress returns the address of the server's documentation, or that of its
-// source if there is no server.
+// docsAddress returns the address of the server's documentation. If there is no server, it returns
+// docsSource.
 func docsAddress(c *cli) (string, error) {
 	server := c.url
 	if server == "" {
@@ -71,14 +71,14 @@ func docsAddress(c *cli) (string, error) {
 	return u.JoinPath(ui.DocsPrefix).String(), nil
 }
 
-// openBrowser opens an address in the user's browser, if this is a desktop.
+// openBrowser opens an address in the user's browser, if there is a graphical session.
 func openBrowser(ctx context.Context, address string) error {
 	if cmp.Or(os.Getenv("DISPLAY"), os.Getenv("WAYLAND_DISPLAY")) == "" {
 		return nil
 	}
 	program, err := exec.LookPath("xdg-open")
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil // the address is printed
+		return nil // the address has been printed
 	}
 	if err != nil {
 		return brig.Errorf(brig.FailedPrecondition, "xdg-open cannot be run").WithHint("open %s yourself, or use --print", address).Because(err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocsCommand checks the address that brig docs prints, and that it opens a
-// browser only on a desktop.
+// TestDocsCommand checks the address that brig docs prints, and that the command opens a browser
+// only on a desktop.
 func TestDocsCommand(t *testing.T) {
 	tools := t.TempDir()
 	opened := filepath.Join(tools, "opened")
@@ -44,7 +44,7 @@ func TestDocsCommand(t *testing.T) {
 		if cmd, err := root.ExecuteContextC(t.Context()); err != nil {
 			cli.report(cmd, err, false)
 		}
-		b, _ := os.ReadFile(opened) // there is none if no browser was opened
+		b, _ := os.ReadFile(opened) // the file does not exist if no browser was opened
 		if out.String() != c.out || !strings.Contains(errs.String(), c.errs) || string(b) != c.opens {
 			t.Errorf("brig docs %v: %q, %q, opened %q", c.args, out.String(), errs.String(), b)
 		}

@@ -27,7 +27,7 @@ type finding struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-// hostCommands are the commands that check and prepare this machine.
+// hostCommands creates the commands that check and prepare this machine.
 type hostCommands struct{ *cli }
 
 func (c hostCommands) doctor() *cobra.Command {
@@ -62,7 +62,7 @@ func printFinding(w io.Writer, f finding) {
 	}
 }
 
-// runChecks checks all requirements of sandboxes.
+// runChecks runs all checks of this machine.
 func (c hostCommands) runChecks(ctx context.Context) []finding {
 	list := []finding{kernel(), account()}
 	if os.Geteuid() != 0 {
@@ -107,11 +107,11 @@ func account() finding {
 	return finding{Name: "user", State: "note", Detail: "not root: sandboxes run rootless; Brig measures memory instead of the kernel limiting it, and CPU limits are whole processors", Fix: "run as root for exact limits"}
 }
 
-// userNamespaces tries to create a user namespace as an unprivileged user, and
-// reports the setting that forbids it.
+// userNamespaces tries to create a user namespace as an unprivileged user. If that fails, it
+// reports the settings that forbid it.
 func userNamespaces() []finding {
 	cmd := exec.Command(self, "version")
-	cmd.Args[0] = "brig" // under its other names the binary runs gVisor
+	cmd.Args[0] = "brig" // under other names, the binary runs gVisor
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -170,7 +170,8 @@ func limits(dir string) finding {
 	return finding{Name: "limits", State: "ok", Detail: "memory, CPU and processes by cgroup " + cgroup.Mode()}
 }
 
-// healthCheck runs test programs in sandboxes.
+// healthCheck runs a test program in a sandbox, and checks which interpreters the host image
+// contains.
 func (c hostCommands) healthCheck(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -21,8 +21,8 @@ import (
 	"github.com/brig-run/brig/provider/ssh"
 )
 
-// drivers returns the drivers of all providers other than this machine. To add
-// a driver, add a line here.
+// drivers returns the drivers of all providers other than this machine's own. A new driver must be
+// added here.
 func drivers() []brig.Driver {
 	return []brig.Driver{
 		execman.Driver(os.Getenv),
@@ -34,7 +34,7 @@ func drivers() []brig.Driver {
 	}
 }
 
-// providersConfig configures the providers of the first start.
+// providersConfig configures providers until an administrator changes them.
 type providersConfig struct {
 	// Active is the active provider until an administrator selects another.
 	Active string `yaml:"active"`
@@ -50,8 +50,8 @@ type providersConfig struct {
 	} `yaml:"configure"`
 }
 
-// options sets the engine's options for these providers. A non-nil meter counts
-// the calls to them.
+// options sets the engine's options for remote providers. If meter is not nil, it counts the calls
+// to them.
 func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine.Options) error {
 	server, err := serverName(dir)
 	if err != nil {
@@ -67,8 +67,7 @@ func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine
 	return nil
 }
 
-// serverName returns the name with which the server of a data folder identifies
-// itself to other servers.
+// serverName returns the name by which other servers recognize the server of a data folder.
 func serverName(dir string) (string, error) { return guest.ServerMark(filepath.Join(dir, "providers")) }
 
 // metered returns a function that reports a provider's calls to the meter.
@@ -101,16 +100,16 @@ func (c *providersConfig) configureMissing(ctx context.Context, store brig.Store
 		}) {
 			continue
 		}
-		given := c.Configure[id]
-		in := brig.ProviderConfig{ID: id, Terms: &brig.Terms{Region: given.Terms.Region, Max: int(given.Terms.Max), Second: given.Terms.Second}}
-		if len(given.Config) > 0 {
-			if in.Config, err = json.Marshal(given.Config); err != nil {
+		entry := c.Configure[id]
+		in := brig.ProviderConfig{ID: id, Terms: &brig.Terms{Region: entry.Terms.Region, Max: int(entry.Terms.Max), Second: entry.Terms.Second}}
+		if len(entry.Config) > 0 {
+			if in.Config, err = json.Marshal(entry.Config); err != nil {
 				return brig.Errorf(brig.InvalidConfig, "providers.configure.%s.config cannot be converted to JSON", id).WithHint("use only strings, numbers, booleans and lists of strings").Because(err)
 			}
 		}
 		if _, err := e.ConfigureProvider(ctx, in); err != nil {
-			told := brig.AsError(err)
-			return brig.Errorf(brig.InvalidConfig, "providers.configure.%s: %s", id, told.Message).WithHint("%s", told.Hint)
+			cause := brig.AsError(err)
+			return brig.Errorf(brig.InvalidConfig, "providers.configure.%s: %s", id, cause.Message).WithHint("%s", cause.Hint)
 		}
 		log.Info("configured a provider from the configuration file", "provider", id)
 	}

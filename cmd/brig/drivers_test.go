@@ -18,9 +18,8 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-// TestCallsAreCounted checks that calls to a remote provider are counted by
-// region and status. A service at capacity and a failing one are counted
-// separately.
+// TestCallsAreCounted checks that calls to a remote provider are counted by region and status.
+// Rejections at capacity and failures are counted separately.
 func TestCallsAreCounted(t *testing.T) {
 	double := agentruntest.New(agentruntest.Options{
 		ID: "LTAI", Secret: "secret", Account: "1431999136518149", Region: "cn-beijing",
@@ -67,7 +66,7 @@ func TestCallsAreCounted(t *testing.T) {
 			t.Errorf("an answer of %d is none", status)
 		}
 	}
-	// The labels, in order, are the code or the operation, the provider and the
+	// The label values are, in this order, the status or the operation, the provider and the
 	// region.
 	got := map[string]float64{}
 	families, err := registry.Gather()

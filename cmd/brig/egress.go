@@ -54,7 +54,8 @@ func (r ruleFlag) Set(s string) error {
 	return nil
 }
 
-// parseRule parses a destination: [METHOD,… ]host[:port,…][/path] or a network.
+// parseRule parses a destination: [METHOD,… ]host[:port,…][/path], or a network with optional
+// ports.
 func parseRule(s string) (brig.EgressRule, error) {
 	var r brig.EgressRule
 	if methods, rest, ok := strings.Cut(s, " "); ok {
@@ -92,7 +93,7 @@ func parseRule(s string) (brig.EgressRule, error) {
 	return r, nil
 }
 
-// networkCommands are the commands of brig sandbox for its network.
+// networkCommands creates the subcommands of brig sandbox for the network.
 type networkCommands struct{ *cli }
 
 // commands returns the commands for the network of a sandbox.
@@ -115,10 +116,10 @@ first rule that matches decides. Without rules, all egress is blocked. With only
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				given := cmd.Flags().Changed
-				if !given("bandwidth") {
+				changed := cmd.Flags().Changed
+				if !changed("bandwidth") {
 					rules.Bandwidth = brig.SameBandwidth
-				} else if !given("allow") && !given("deny") {
+				} else if !changed("allow") && !changed("deny") {
 					now, err := svc.Get(ctx, args[0])
 					if err != nil {
 						return err

@@ -16,18 +16,17 @@ import (
 type egressConfig struct {
 	// Wide permits rules that allow nearly all destinations, for all tenants.
 	Wide bool `yaml:"wide"`
-	// Networks are the special-purpose networks for which all tenants may have
-	// rules.
+	// Networks lists the special-purpose networks to which all tenants may allow connections.
 	Networks []string `yaml:"networks"`
 	// OwnAddresses are addresses that are routed to this machine but are on
 	// none of its interfaces, for example the public address of a machine
 	// behind NAT.
 	OwnAddresses []string `yaml:"own_addresses"`
-	// Memory bounds the server's memory for one sandbox's connections.
+	// Memory bounds the memory that the server uses for one sandbox's connections.
 	Memory size `yaml:"memory"`
-	// Resolver is a name server's address and port.
+	// Resolver is the address and port of the name server to use.
 	Resolver string `yaml:"resolver"`
-	// Roots is a file of additional CAs.
+	// Roots is the name of a PEM file with additional CA certificates.
 	Roots string `yaml:"roots"`
 }
 
@@ -75,8 +74,8 @@ func (c *egressConfig) options() (engine.EgressOptions, error) {
 	return o, nil
 }
 
-// ownAddresses returns the addresses that are routed to this machine but are on
-// none of its interfaces.
+// ownAddresses returns the addresses from the configuration that are routed to this machine but are
+// on none of its interfaces.
 func (c *egressConfig) ownAddresses() ([]netip.Prefix, error) {
 	return networks("egress.own_addresses", c.OwnAddresses, "198.51.100.7")
 }

@@ -20,7 +20,7 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// Names of programs that may be embedded.
+// These are the names of the programs that may be embedded.
 const (
 	agentName  = "brig-agent"
 	engineName = "brig-engine"
@@ -33,9 +33,8 @@ const self = "/proc/self/exe"
 // programsDir returns the directory of the programs that were unpacked.
 func programsDir(dataDir string) string { return filepath.Join(dataDir, "bin") }
 
-// unpack writes an embedded program to the data folder, once per version, and
-// returns its path. If the program is not embedded, it returns this binary,
-// which can act as any of them.
+// unpack writes an embedded program to the data folder, once per version, and returns its path. If
+// the program is not embedded, it returns this binary, which contains all programs.
 func unpack(dataDir, name string) (string, error) {
 	packed, err := embedded.ReadFile("embedded/" + name + ".gz")
 	if errors.Is(err, fs.ErrNotExist) || failpoint.Enabled && name != agentName {
@@ -50,7 +49,7 @@ func unpack(dataDir, name string) (string, error) {
 		// The time of the last use, to an hour, keeps the server of another version from
 		// removing the program.
 		if now := time.Now(); now.Sub(st.ModTime()) > time.Hour {
-			_ = os.Chtimes(file, now, now) // a program that is removed is unpacked again
+			_ = os.Chtimes(file, now, now) // a removed program is unpacked again
 		}
 		return file, nil
 	}

@@ -65,8 +65,7 @@ func (c sandboxCommands) attest() *cobra.Command {
 	}
 }
 
-// showEnforcement prints a table of areas with the mechanism or the gap of
-// each.
+// showEnforcement prints a table of areas with the mechanism of each area, or its gaps.
 func (c *cli) showEnforcement(areas map[brig.Area]brig.Enforcement) error {
 	var rows [][]string
 	for _, a := range brig.Areas {
@@ -77,8 +76,8 @@ func (c *cli) showEnforcement(areas map[brig.Area]brig.Enforcement) error {
 	return c.table("AREA\tLEVEL\tHOW", rows)
 }
 
-// describeEnforcement returns one line that describes how an area is enforced,
-// or the gap.
+// describeEnforcement returns one line with the gaps of an area's enforcement or, without gaps, its
+// mechanism.
 func describeEnforcement(e brig.Enforcement) string {
 	if len(e.Gaps) > 0 {
 		return strings.Join(e.Gaps, "; ")
@@ -86,8 +85,8 @@ func describeEnforcement(e brig.Enforcement) string {
 	return e.How
 }
 
-// enforcement returns findings about areas: those with a level below boundary,
-// and those at boundary.
+// enforcement returns one finding for each area whose level is below boundary, and one for all
+// areas at boundary.
 func enforcement(ctx context.Context, svc brig.Service) []finding {
 	caps, err := svc.Capabilities(ctx)
 	if err != nil {

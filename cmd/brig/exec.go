@@ -83,7 +83,7 @@ func (c processCommands) runCommand(cobraCmd *cobra.Command, name string, cmd br
 	}
 	if !c.asJSON {
 		sio.Stdout, sio.Stderr = c.guestOutput(c.stdout), c.guestOutput(c.stderr)
-		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // an error means that the terminal is closed
+		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // fails only if the output cannot be written
 	}
 	return c.use(cobraCmd, false, func(ctx context.Context, svc brig.Service) error {
 		res, err := svc.Exec(ctx, name, cmd, sio)
@@ -99,8 +99,8 @@ func (c processCommands) runCommand(cobraCmd *cobra.Command, name string, cmd br
 	})
 }
 
-// reportEnd sets our exit code to that of an execution, and prints the reason of
-// the end if the code does not imply it.
+// reportEnd sets brig's exit code to that of an execution. If the exit code does not imply why the
+// execution ended, reportEnd prints the reason.
 func (c processCommands) reportEnd(res *brig.Result) {
 	c.code = res.ExitCode
 	switch {

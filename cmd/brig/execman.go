@@ -50,7 +50,7 @@ The protocol has no authentication. Without --allow, only this machine can conne
 	return cmd
 }
 
-// serveExecman serves clients of executor managers, if the API has an address.
+// serveExecman serves clients of executor managers, if a listen address is configured.
 func (s *server) serveExecman(ctx context.Context) error {
 	if s.cfg.Execman.Listen == "" {
 		return nil

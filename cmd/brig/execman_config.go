@@ -15,26 +15,26 @@ import (
 
 // execmanConfig configures the API of an executor manager.
 type execmanConfig struct {
-	// Listen is the address. Empty disables the API.
+	// Listen is the listen address. An empty address disables the API.
 	Listen string `yaml:"listen"`
-	// Allow are the networks that may connect. Default: this machine.
+	// Allow lists the networks that may connect. By default, only this machine may connect.
 	Allow []string `yaml:"allow"`
-	// Tenant is the tenant that programs run for.
+	// Tenant is the tenant for which programs run.
 	Tenant string `yaml:"tenant"`
-	// Pool is the number of concurrent programs of a language, and the number
-	// of its warm sandboxes.
+	// Pool is the number of concurrent programs of a language, and also the number of warm
+	// sandboxes for it.
 	Pool integer `yaml:"pool"`
 	// Timeout and Memory are the limits of every program.
 	Timeout duration `yaml:"timeout"`
 	Memory  size     `yaml:"memory"`
-	// Egress are the hosts to which programs may connect.
+	// Egress lists the hosts to which programs may connect.
 	Egress []string `yaml:"egress"`
-	// PythonImage and NodeImage are the images. Default: host.
+	// PythonImage and NodeImage are the images of the languages. The default is the image host.
 	PythonImage string `yaml:"python_image"`
 	NodeImage   string `yaml:"node_image"`
 }
 
-// Defaults of the executor manager API.
+// These are the defaults and limits of the executor manager API.
 const (
 	defaultExecman       = "127.0.0.1:9385"
 	defaultExecmanMemory = 256 * brig.MiB
@@ -44,9 +44,9 @@ const (
 // options returns the options of the API, except the engine.
 func (e *execmanConfig) options() (execman.Options, error) {
 	wrong := func(field, format string, args ...any) *brig.Error {
-		told := brig.Errorf(brig.InvalidConfig, format, args...)
-		told.Message = "execman." + field + ": " + told.Message
-		return told
+		out := brig.Errorf(brig.InvalidConfig, format, args...)
+		out.Message = "execman." + field + ": " + out.Message
+		return out
 	}
 	o := execman.Options{
 		Actor:   brig.Actor{Name: "execman", Tenant: cmp.Or(e.Tenant, tenant), Role: brig.Member},

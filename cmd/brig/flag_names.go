@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// flagOfField maps API fields to flags whose names differ. The longest matching
-// prefix applies. See flagFor for the rule for all other fields.
+// flagOfField maps API fields to flags whose names differ. The longest matching prefix applies.
+// flagCandidates derives the flags of all other fields.
 var flagOfField = map[string]string{
 	"arguments": "args", "labels": "label", "secrets": "secret", "files": "file", "source_code": "FILE",
 	"egress": "allow", "egress.rules": "allow", "egress.bandwidth": "bandwidth", "rules": "allow",
@@ -29,8 +29,8 @@ var flagOfField = map[string]string{
 	"config": "set", "terms.second": "second", "agent_state": "state", "json_schema": "schema",
 }
 
-// argumentOfField maps fields of the API to positional arguments, with the
-// names in a command's usage line.
+// argumentOfField maps fields of the API to positional arguments, as named in a command's usage
+// line.
 var argumentOfField = map[string][]string{
 	"name": {"NAME", "SANDBOX"}, "sandbox": {"NAME", "SANDBOX"}, "image": {"IMAGE", "REF"}, "ref": {"REF", "IMAGE"},
 	"path": {"PATH"}, "command": {"CMD"}, "shell": {"SCRIPT"}, "pid": {"PID"}, "port": {"PORT"}, "signal": {"SIGNAL"},
@@ -47,8 +47,8 @@ var (
 	fieldWord    = regexp.MustCompile(`[a-z][a-z_.]*[a-z]`)
 )
 
-// asFlags returns an API error in command-line terms: fields in the message and
-// in the hint become the command's flags and arguments.
+// asFlags returns an API error in command-line terms: fields in the message and in the hint are
+// replaced with the command's flags and arguments.
 func asFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 	if cmd == nil || e.Kind == brig.InvalidConfig {
 		return e // the fields of a configuration file keep their names
@@ -70,7 +70,7 @@ func asFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 	return &out
 }
 
-// listingCommands maps hints of the API to the commands that implement them.
+// listingCommands maps hints of the API to the commands to suggest instead.
 var listingCommands = map[string]string{
 	"list sandboxes to see what exists":                "brig sandbox ls",
 	"list workspaces to see what exists":               "brig workspace ls",
@@ -101,8 +101,8 @@ func hintAsFlags(cmd *cobra.Command, hint string) string {
 	return apiField.ReplaceAllStringFunc(hint, replace)
 }
 
-// flagFor returns the flag or the argument of a command that sets a field. It
-// returns false if the command has none.
+// flagFor returns the flag or the argument of a command that sets a field. It returns false if the
+// command has no such flag or argument.
 func flagFor(cmd *cobra.Command, field string) (string, bool) {
 	field = indexed.ReplaceAllString(field, "")
 	if field == "" || strings.HasPrefix(field, "-") {
@@ -122,9 +122,8 @@ func flagFor(cmd *cobra.Command, field string) (string, bool) {
 	return field, false
 }
 
-// flagCandidates returns the possible flags of a field, most likely first:
-// those of the longest prefix in flagOfField, or the field's last part without
-// its unit.
+// flagCandidates returns the possible flags of a field, most likely first: the flag of the longest
+// prefix in flagOfField, and flags derived from the field's name.
 func flagCandidates(field string) (names []string) {
 	for prefix := field; prefix != ""; prefix = prefix[:max(0, strings.LastIndexByte(prefix, '.'))] {
 		if name, ok := flagOfField[prefix]; ok {
@@ -146,7 +145,7 @@ func flagCandidates(field string) (names []string) {
 	return names
 }
 
-// flagName returns a field's name in the form of flags, without its unit.
+// flagName converts a field's name to a flag's name without the unit.
 func flagName(field string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(field, "_ms"), "_", "-")
 }

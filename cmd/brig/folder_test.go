@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestDataFolderOwnership checks that a data folder which another user owns, may
-// write to or may replace is rejected, with a hint.
+// TestDataFolderOwnership checks that a data folder is rejected, with a hint, if another user owns
+// it, may write to it or may replace it.
 func TestDataFolderOwnership(t *testing.T) {
 	me := os.Geteuid()
 	for name, c := range map[string]struct {
@@ -84,7 +84,7 @@ func TestNoWritesThroughSymlinks(t *testing.T) {
 			t.Errorf("%s: the victim is %q, %v, %v", name, b, info.Mode(), err)
 		}
 	}
-	// The control: a write that uses only the file name follows the link.
+	// As a control, a plain write to the file name follows the link.
 	link := filepath.Join(t.TempDir(), "link")
 	if err := errors.Join(os.Symlink(victim, link), os.WriteFile(link, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)

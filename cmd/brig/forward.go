@@ -41,7 +41,7 @@ warning, and rejects TLS. HTTP requests never carry Brig's cookies and keys.`,
 	}
 }
 
-// portsOf parses "8080:80", or one port for both sides.
+// portsOf parses "LOCAL:PORT", or one port for both sides.
 func portsOf(s string) (local, inside int, err error) {
 	here, there, two := strings.Cut(s, ":")
 	if !two {
@@ -88,9 +88,8 @@ func listenFor(id brig.ID, port int) (ln net.Listener, shared bool, err error) {
 	return ln, true, err
 }
 
-// shieldOf returns the filter that removes the credentials of a service's
-// server from requests to sandboxes. If there is no server, no identity
-// provider's tokens are accepted.
+// shieldOf returns the filter that removes the credentials of a service's server from requests to
+// sandboxes. If the service is not a server's client, no identity provider's tokens are filtered.
 func shieldOf(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
 	server, ok := svc.(interface {
 		TokenRule(context.Context) (brig.TokenRule, error)
@@ -106,7 +105,7 @@ func shieldOf(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
 func (c networkCommands) forwardPort(ctx context.Context, svc brig.Service, name string, local, port int) error {
 	s, err := svc.Get(ctx, name)
 	if err != nil {
-		return err // report it before the first connection
+		return err // fail before the first connection
 	}
 	shield, err := shieldOf(ctx, svc)
 	if err != nil {

@@ -191,14 +191,14 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// CloseWrite closes the sending direction.
+// CloseWrite closes the write side of the connection.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // webConn is a connection that the proxy serves.
 type webConn struct {
 	*clientConn
 	transport *http.Transport
-	unused    chan net.Conn // the connection into the sandbox, until a request takes it
+	unused    chan net.Conn // the connection into the sandbox, until the first request uses it
 	end       sync.Once
 	closed    chan struct{}
 }
@@ -217,8 +217,7 @@ func (w *webConn) Close() error {
 	return w.clientConn.Close()
 }
 
-// readAheadConn is the sandbox's end of a connection. Its first bytes are read
-// ahead.
+// readAheadConn is the sandbox's end of a connection. Its first bytes are read in the background.
 type readAheadConn struct {
 	net.Conn
 	ready     chan struct{} // closed when first and err are set
@@ -251,7 +250,7 @@ func (a *readAheadConn) Read(p []byte) (int, error) {
 	return a.Conn.Read(p)
 }
 
-// CloseWrite closes the sending direction.
+// CloseWrite closes the write side of the connection.
 func (a *readAheadConn) CloseWrite() error { return closeWrite(a.Conn) }
 
 func closeWrite(c net.Conn) error {
@@ -313,9 +312,9 @@ func protocolOf(r *bufio.Reader) protocol {
 	}
 }
 
-// firstLine returns the protocol of the first bytes of a connection, once it
-// can be determined. It waits as long as the line may still become HTTP,
-// because bytes that were already forwarded can no longer be filtered.
+// firstLine returns the protocol of the first bytes of a connection once it can be determined. It
+// stays undecided as long as the line may still become HTTP, because bytes that were forwarded can
+// no longer be filtered.
 func firstLine(b []byte) (p protocol, decided bool) {
 	if b[0] == 0x16 {
 		return protocolTLS, true
@@ -332,7 +331,7 @@ func firstLine(b []byte) (p protocol, decided bool) {
 	if !whole {
 		return protocolOther, false
 	}
-	if string(line) == "PRI * HTTP/2.0" { // no browser uses it without TLS
+	if string(line) == "PRI * HTTP/2.0" { // no browser uses HTTP/2 without TLS
 		return protocolOther, true
 	}
 	if spaced && bytes.Contains(bytes.ToUpper(rest), []byte("HTTP/")) {

@@ -83,16 +83,15 @@ func (guestService) TokenRule(context.Context) (brig.TokenRule, error) {
 	return brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig"}}, nil
 }
 
-// personToken is a token of the identity provider whose tokens the server
-// accepts.
+// personToken is a token of the identity provider that the server trusts.
 var personToken = "eyJhbGciOiJFUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://idp.test","aud":"brig"}`)) + ".eA"
 
 func (s guestService) Dial(context.Context, string, int) (net.Conn, error) {
 	return net.Dial("tcp", s.addr)
 }
 
-// startForward runs the command that forwards to a guest until the test ends,
-// and returns the URL that it prints.
+// startForward runs the forward command for a guest until the test ends, and returns the URL that
+// the command prints.
 func startForward(t *testing.T, addr string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +113,8 @@ func startForward(t *testing.T, addr string) string {
 	return at
 }
 
-// startForwarder forwards from an address that the test selects.
+// startForwarder runs a forwarder on the shared loopback address until the test ends, and returns
+// its URL.
 func startForwarder(t *testing.T, f *forwarder) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,11 +174,11 @@ func visit(t *testing.T, browser *http.Client, at string) (*http.Response, strin
 	return resp, string(body)
 }
 
-// TestForwardKeepsTheSession uses a browser that is signed in to the console on
-// the same machine. A forwarded sandbox must not receive cookies, tokens or
-// keys of the console, and must not be able to set a cookie for the console.
-// The control is plain TCP forwarding, which passes all of them.
-func TestForwardKeepsTheSession(t *testing.T) {
+// TestForwardProtectsSession checks that a forwarded sandbox cannot access the session of a browser
+// that is signed in to the console on the same machine. The sandbox must not receive cookies,
+// tokens or keys of the console, and must not be able to set a cookie for the console. The control
+// is plain TCP forwarding, which passes all of them.
+func TestForwardProtectsSession(t *testing.T) {
 	guest := newHostileGuest(t)
 	secrets := []string{"brig_session", "csrf-secret", "brig_aaaa", personToken}
 	check := func(what, at string, browser *http.Client) (leaks []string) {
@@ -258,8 +258,8 @@ func TestForwardKeepsTheSession(t *testing.T) {
 	}
 }
 
-// TestForwardOtherProtocols checks that protocols other than HTTP, and upgraded
-// connections, are forwarded unchanged, whichever end sends first.
+// TestForwardOtherProtocols checks that protocols other than HTTP, and upgraded connections, are
+// forwarded unchanged, regardless of which end sends first.
 func TestForwardOtherProtocols(t *testing.T) {
 	serve := func(handle func(net.Conn)) string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -278,7 +278,8 @@ func TestForwardOtherProtocols(t *testing.T) {
 		}()
 		return ln.Addr().String()
 	}
-	// greets sends a greeting before it echoes; echo only echoes.
+	// The guest greets sends a greeting before it echoes; echo only echoes; early responds before
+	// any request.
 	greets := serve(func(c net.Conn) { _, _ = io.WriteString(c, "220 hello\r\n"); _, _ = io.Copy(c, c) })
 	echo := serve(func(c net.Conn) { _, _ = io.Copy(c, c) })
 	early := serve(func(c net.Conn) {
@@ -319,12 +320,12 @@ func TestForwardOtherProtocols(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	// A server that sends first gets no HTTP request, because the request could
-	// not be filtered.
+	// A server that sends first must not receive an HTTP request, because the request could not be
+	// filtered.
 	if got := say(connect(greets, true), "GET / HTTP/1.1\r\nCookie: brig_session=x\r\n\r\n"); strings.Contains(got, "brig_session") {
 		t.Errorf("a greeting gets a request with the session: %q", got)
 	}
-	// A response before its request does not reach the browser.
+	// A response that precedes its request must not reach the browser.
 	if got := say(connect(early, true), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); strings.Contains(got, "planted") {
 		t.Errorf("an early answer sets a cookie: %q", got)
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The live heap is usually small, so frequent garbage collection would cost
-// more than the memory that it saves. Requests and results of many MiB
-// temporarily enlarge the heap. Garbage of three times their size would then
-// cost more than the collections.
+// The live heap is usually small, so frequent garbage collections would cost more than the memory
+// that they save. Requests and results of many MiB temporarily enlarge the heap. Garbage of three
+// times their size would then cost more than the collections.
 const (
 	defaultPercent = 300
 	// defaultHeap is the largest live heap that is collected at defaultPercent.
@@ -42,8 +41,8 @@ func setGCPercent(percent int) {
 	afterGC(percent)
 }
 
-// afterGC adapts the percentage after the next collection. The runtime calls
-// the finalizer of an unreachable object at that time.
+// afterGC adapts the percentage after the next collection. The runtime then runs the finalizer of
+// an unreachable object.
 func afterGC(percent int) {
 	type sentinel [16]byte
 	runtime.SetFinalizer(new(sentinel), func(*sentinel) {

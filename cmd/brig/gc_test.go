@@ -22,8 +22,8 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestPaceGC checks that a large live heap is collected more often, and that a
-// small one restores the default.
+// TestPaceGC checks that a large live heap lowers the percentage, and that a small heap restores
+// the default.
 func TestPaceGC(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// guestOutput returns the writer for a guest's output. On a terminal it filters
-// control sequences. Programs in a sandbox may colour their text, but may not
-// write to the clipboard, move the cursor or trigger responses that appear as
-// keyboard input. `brig sandbox shell` is for programs that need the terminal.
+// guestOutput returns the writer for a guest's output. On a terminal, it filters control sequences.
+// Programs in a sandbox may color their text, but may not write to the clipboard, move the cursor
+// or trigger responses that appear as keyboard input. `brig sandbox shell` is for programs that
+// need the terminal.
 func (c *cli) guestOutput(w io.Writer) io.Writer {
 	if !isTerminal(w) {
 		return w
@@ -27,12 +27,11 @@ func finish(w io.Writer) error {
 	return nil
 }
 
-// maxPending bounds an incomplete sequence that may become a colour.
+// maxPending bounds an incomplete sequence that may become a color.
 const maxPending = 32
 
-// terminalFilter passes text, line breaks, tabs, carriage returns and colours.
-// It replaces other control characters, and characters that reverse the text
-// direction, with U+FFFD.
+// terminalFilter passes text, line breaks, tabs, carriage returns and colors. It replaces other
+// control characters, and characters that reverse the text direction, with U+FFFD.
 type terminalFilter struct {
 	to   io.Writer
 	held []byte // the beginning of a character or sequence
@@ -49,7 +48,7 @@ func (f *terminalFilter) Write(p []byte) (int, error) {
 
 func (f *terminalFilter) flush() error { return f.emit(true) }
 
-// emit writes the held bytes. If last is set, it also writes incomplete ones.
+// emit writes the held bytes. If last is set, it also writes incomplete characters and sequences.
 func (f *terminalFilter) emit(last bool) error {
 	var out bytes.Buffer
 	b := f.held
@@ -62,7 +61,7 @@ func (f *terminalFilter) emit(last bool) error {
 				continue
 			}
 			if n > 0 && !last {
-				break // it may become a colour sequence
+				break // it may become a color sequence
 			}
 			out.WriteRune(utf8.RuneError)
 			b = b[1:]
@@ -83,9 +82,9 @@ func (f *terminalFilter) emit(last bool) error {
 	return err
 }
 
-// colorSequence returns the length of the SGR sequence (ESC [ 0-9 ; : … m) at
-// the beginning of b, which sets colours and other text attributes, and whether
-// it is complete. The length is 0 for any other sequence.
+// colorSequence returns the length of the SGR sequence (ESC [ 0-9 ; : … m) at the beginning of b,
+// which sets colors and other text attributes, and whether it is complete. The length is 0 for any
+// other sequence.
 func colorSequence(b []byte) (n int, whole bool) {
 	for i, c := range b {
 		switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// imageCommands are the commands for images and templates.
+// imageCommands creates the commands for images and templates.
 type imageCommands struct{ *cli }
 
 func (c imageCommands) command() *cobra.Command {
@@ -51,7 +51,7 @@ func (c imageCommands) list() *cobra.Command {
 	}
 }
 
-// shortDigest shortens a digest to an unambiguous prefix.
+// shortDigest shortens a digest to a prefix for display.
 func shortDigest(digest string) string {
 	if len(digest) > 19 {
 		return digest[:19]

@@ -11,11 +11,11 @@ import (
 type kernelsConfig struct {
 	// Default is the kernel spec for clients that do not specify one.
 	Default string `yaml:"default"`
-	// Image is the image of kernels. Default: host.
+	// Image is the image of kernels. The default is the image host.
 	Image string `yaml:"image"`
-	// Egress are the hosts to which kernels may connect.
+	// Egress lists the hosts to which kernels may connect.
 	Egress []string `yaml:"egress"`
-	// Idle is the idle time after which a kernel ends.
+	// Idle is how long a kernel may be idle before it is ended.
 	Idle duration `yaml:"idle"`
 	// Timeout bounds one execution.
 	Timeout duration `yaml:"timeout"`

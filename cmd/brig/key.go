@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// keyCommands are the commands of brig key.
+// keyCommands creates the commands of brig key.
 type keyCommands struct{ *cli }
 
 func (c keyCommands) command() *cobra.Command {

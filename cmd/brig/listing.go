@@ -23,14 +23,14 @@ type listing struct {
 	empty string
 }
 
-// Formats of a list other than templates.
+// These are the formats of a list other than templates.
 const (
 	formatTable = "table"
 	formatJSON  = "json"
 )
 
-// addListFlags adds the flags of a command that prints a list. empty is the
-// hint to print for an empty list.
+// addListFlags adds the flags of a command that prints a list. The argument empty is the hint to
+// print for an empty list.
 func addListFlags(c *cli, cmd *cobra.Command, empty string) {
 	f := cmd.Flags()
 	f.StringVar(&c.show.format, "format", "", "table, json, or a Go `template` for each item, for example '{{.name}}', with the fields of the JSON")
@@ -168,8 +168,8 @@ func cells(v any) any {
 	return v
 }
 
-// jsonItems returns the items of a list in the form of the REST API, which
-// encodes a list as an object with one array.
+// jsonItems returns the items of a list in the REST API's format, which encodes a list as an object
+// with one array.
 func jsonItems(items any) ([]any, error) {
 	b, err := json.Marshal(rest.JSON(items))
 	if err != nil {

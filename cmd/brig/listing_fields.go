@@ -24,8 +24,8 @@ func checkFields(tree *syntax.Tree, items any) error {
 	return f.err
 }
 
-// itemType returns the type of the items of a list in REST, which is an object
-// with one array. It is nil if the type has no known fields.
+// itemType returns the type of the items of a list in REST, which is an object with one array. It
+// returns nil if the type of the items is unknown.
 func itemType(t reflect.Type) reflect.Type {
 	if t != nil && t.Kind() == reflect.Struct {
 		for _, f := range reflect.VisibleFields(t) {
@@ -40,8 +40,8 @@ func itemType(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// jsonFields returns the fields of a type's JSON form, or nil if that is not an
-// object with known fields.
+// jsonFields returns the fields of a type's JSON form, or nil if the JSON form is not an object
+// with known fields.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -102,8 +102,7 @@ func (f *fieldCheck) node(n syntax.Node) {
 	}
 }
 
-// path checks the names of a field and of those inside it, for example those of
-// .limits.memory.
+// path checks a field and the fields inside it, for example those of .limits.memory.
 func (f *fieldCheck) path(names []string) {
 	t := f.item
 	for i, name := range names {

@@ -25,7 +25,7 @@ const tenant = "default"
 type parts struct {
 	images   *image.Store
 	provider *gvisor.Provider
-	agent    string // the agent's file
+	agent    string // path of the agent's binary
 }
 
 // openParts prepares the images and the provider of a data folder.
@@ -70,10 +70,9 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	return &parts{images: images, provider: p, agent: agentFile}, nil
 }
 
-// local returns an engine in this process. If ephemeral is set, the engine only
-// runs one-shots. They need no records and may run while another process owns
-// the data folder. Otherwise, this process owns the data folder until the
-// engine ends.
+// local returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
+// One-shots need no records and may run while another process owns the data folder. Otherwise, this
+// process owns the data folder until the engine ends.
 func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {
 	cfg, err := c.config()
 	if err != nil {

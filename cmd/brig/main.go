@@ -40,8 +40,8 @@ func main() {
 		}
 		return
 	}
-	// Prevent children from inheriting file descriptors from our parent.
-	// Kernels before 5.11 do not support this flag; children then inherit them.
+	// Prevent child processes from inheriting file descriptors of our parent. Kernels before 5.11
+	// do not support this flag; there, child processes inherit them.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	race.Watch()
 	paceGC()

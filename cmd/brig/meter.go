@@ -11,12 +11,12 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// minSampleInterval is the minimum interval over which a sandbox's processor usage is
-// measured, if there is no earlier measurement.
+// minSampleInterval is the minimum interval over which a sandbox's CPU usage is measured if there
+// is no earlier measurement.
 const minSampleInterval = 100 * time.Millisecond
 
-// meter derives the processor usage of sandboxes from their processor time. It
-// stores the measurement of the last request.
+// meter derives the CPU usage of sandboxes from their CPU time. It stores the last measurement of
+// each sandbox.
 type meter struct {
 	engine *engine.Engine
 
@@ -24,8 +24,8 @@ type meter struct {
 	last map[string]brig.Usage
 }
 
-// percent returns the current usage of a sandbox, and its processor usage since
-// the last request in percent of one processor.
+// percent returns the current usage of a sandbox, and its CPU usage since the last request in
+// percent of one CPU.
 func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, error) {
 	m.mu.Lock()
 	before, known := m.last[id]

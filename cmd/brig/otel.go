@@ -28,18 +28,18 @@ type otelConfig struct {
 	Endpoint string `yaml:"endpoint"`
 	// Headers are sent to the collector.
 	Headers map[string]string `yaml:"headers"`
-	// Sample is the fraction of requests to trace, unless the caller made the
-	// sampling decision. Default: 1.
+	// Sample is the fraction of requests to trace, unless the caller made the sampling decision.
+	// The default is 1.
 	Sample *float64 `yaml:"sample"`
-	// Service is the name of this server in traces. Default: brig.
+	// Service is the name of this server in traces. The default is brig.
 	Service string `yaml:"service"`
 }
 
 // flushTimeout bounds the export of the remaining traces when the server stops.
 const flushTimeout = 3 * time.Second
 
-// tracer returns the tracer of requests, nil if no collector is configured, and
-// a function that exports the remaining traces.
+// tracer returns the tracer of requests and a function that exports the remaining traces. The
+// tracer is nil if no collector is configured.
 func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger) (_ trace.Tracer, flush func(), err error) {
 	if c.Endpoint == "" {
 		return nil, func() {}, nil
@@ -62,7 +62,7 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(c.Headers),
 		otlptracehttp.WithHTTPClient(&http.Client{
 			Timeout:       10 * time.Second,
-			Transport:     judged.Default(brig.JudgeConfigured),
+			Transport:     judged.Default(brig.CheckConfiguredAddr),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}))
 	if err != nil {

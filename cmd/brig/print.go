@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/rest"
 )
 
-// printJSON writes v in the REST API's form.
+// printJSON writes v as the JSON of the REST API.
 func (c *cli) printJSON(v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -47,7 +47,7 @@ func (c *cli) printError(e *brig.Error) {
 	}
 }
 
-// printProblem writes a message with its code, if it has one, and the remedy.
+// printProblem writes a message with its code and hint, if they are not empty.
 func printProblem(w io.Writer, message, code, hint string) {
 	if code != "" {
 		message += " (" + code + ")"
@@ -58,7 +58,7 @@ func printProblem(w io.Writer, message, code, hint string) {
 	}
 }
 
-// ANSI codes of the terminal colors.
+// These are the ANSI codes of the terminal colors.
 const (
 	bold   = "1"
 	red    = "1;31"

@@ -11,8 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// processCommands are the commands of brig sandbox that run commands and
-// processes in one.
+// processCommands creates the subcommands of brig sandbox for commands and processes.
 type processCommands struct{ *cli }
 
 // commands returns the commands for the processes of a sandbox.
@@ -120,8 +119,8 @@ process running.`,
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				stdout, stderr := c.guestOutput(c.stdout), c.guestOutput(c.stderr)
-				defer func() { _ = finish(stdout) }() // an error means that the terminal is closed
-				defer func() { _ = finish(stderr) }() // an error means that the terminal is closed
+				defer func() { _ = finish(stdout) }() // fails only if the output cannot be written
+				defer func() { _ = finish(stderr) }() // fails only if the output cannot be written
 				return svc.Processes(args[0]).Attach(ctx, pid, offset, func(e brig.ProcessEvent) error {
 					var err error
 					switch {

@@ -38,7 +38,7 @@ type progressLine struct {
 	doneAtStart int64 // the bytes that were done when the step began
 }
 
-// minRate is the minimum duration for a meaningful rate.
+// minRate is the minimum duration of a step before its rate is meaningful.
 const minRate = time.Second
 
 // text returns the name of a step with its percentage, rate and remaining time,

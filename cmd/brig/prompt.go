@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// prompt asks the user questions.
+// prompt reads the user's answers to questions.
 type prompt struct {
 	in       io.Reader
 	out      io.Writer
@@ -48,8 +48,8 @@ func (p prompt) confirmYes(question string) error {
 	return brig.Errorf(brig.Canceled, "nothing was changed")
 }
 
-// secret asks for a secret on the terminal, which does not echo it. If there is
-// no terminal, it returns an empty string.
+// secret reads a secret from the terminal without echo. If there is no terminal, it returns an
+// empty string.
 func (p prompt) secret(name string) (string, error) {
 	f, ok := p.in.(*os.File)
 	if !ok || !isTerminal(f) {

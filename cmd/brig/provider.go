@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// providerCommands are the commands of brig provider.
+// providerCommands creates the commands of brig provider.
 type providerCommands struct{ *cli }
 
 func (c providerCommands) command() *cobra.Command {
@@ -214,11 +214,11 @@ func (c providerCommands) configure() *cobra.Command {
 	return cmd
 }
 
-// wrongFields prints all field errors after the first.
+// wrongFields prints all field errors if there are several, and returns err.
 func (c providerCommands) wrongFields(err error) error {
-	told := brig.AsError(err)
-	if len(told.Fields) > 1 {
-		for _, f := range told.Fields {
+	e := brig.AsError(err)
+	if len(e.Fields) > 1 {
+		for _, f := range e.Fields {
 			fmt.Fprintf(c.stderr, "%s: %s\n", f.Field, f.Message)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // serverLogFile is the log file of a server that quickstart started.
 const serverLogFile = "serve.log"
 
-// quickstartTimeout is the maximum time for a server to start.
+// quickstartTimeout bounds how long quickstart waits for a server to start.
 const quickstartTimeout = time.Minute
 
 func (c hostCommands) quickstartCommand() *cobra.Command {
@@ -57,7 +57,7 @@ On a terminal, the command also prints a link that signs in to the console once.
 type quickstart struct {
 	hostCommands
 	dir, listen string
-	unit        bool // let systemd run the server
+	unit        bool // systemd runs the server
 }
 
 func (q *quickstart) run(ctx context.Context) (err error) {
@@ -110,7 +110,7 @@ Try:
 	return err
 }
 
-// step prints a completed step.
+// step reports a completed step to the user.
 func (q *quickstart) step(format string, args ...any) {
 	fmt.Fprintln(q.stderr, paint(q.stderr, green, "ok"), " "+clean(fmt.Sprintf(format, args...)))
 }
@@ -156,7 +156,7 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives this terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the server outlives this terminal
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
@@ -174,7 +174,7 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 		case <-ctx.Done():
 			return "", errors.Join(ctx.Err(), cmd.Process.Signal(syscall.SIGTERM))
 		case <-deadline:
-			_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+			_ = cmd.Process.Signal(syscall.SIGTERM) // the server may have exited just now
 			return "", brig.Errorf(brig.ConnectionFailed, "the server did not start within %v", quickstartTimeout).WithHint("read its log: %s", file)
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -186,8 +186,8 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 func (q *quickstart) failedServer(file string, cause error) error {
 	b, err := os.ReadFile(file)
 	if err == nil {
-		const most = 2000
-		fmt.Fprint(q.stderr, clean(string(b[max(0, len(b)-most):])))
+		const tailSize = 2000
+		fmt.Fprint(q.stderr, clean(string(b[max(0, len(b)-tailSize):])))
 	}
 	return brig.Errorf(brig.ConnectionFailed, "the server did not start").WithHint("fix the error above; the log is %s", file).Because(cause)
 }

@@ -27,7 +27,7 @@ const (
 	unitFolder = "/etc/systemd/system"
 )
 
-// checkSystemd rejects --unit on a machine on which it cannot work.
+// checkSystemd returns an error if --unit cannot work on this machine.
 func checkSystemd() error {
 	if os.Geteuid() != 0 {
 		return brig.InvalidField("--unit", "only root can change the units of systemd").WithHint("use sudo, or leave out --unit")
@@ -39,8 +39,8 @@ func checkSystemd() error {
 	return nil
 }
 
-// useRunningUnit makes systemd start the server that runs now also with the machine.
-// It rejects a server that is not that of the unit.
+// useRunningUnit makes systemd also start the running server at boot. It rejects a server that is
+// not run by the unit.
 func (q *quickstart) useRunningUnit(ctx context.Context, server announcement) error {
 	pid, err := systemctl(ctx, "show", "--property=MainPID", "--value", unitName)
 	if err != nil {
@@ -65,9 +65,8 @@ func unitHasAddress() error {
 	return brig.InvalidField("--listen", "the unit %s exists, and defines the address", unitName).WithHint("set listen in its configuration file")
 }
 
-// startUnit makes systemd run the server, now and after each start of the
-// machine, and returns the server's URL once it is ready. It uses an existing unit
-// as it is, for example that of the Debian package.
+// startUnit makes systemd run the server now and at every boot, and returns the server's URL once
+// it is ready. It uses an existing unit unchanged, for example the unit of the Debian package.
 func (q *quickstart) startUnit(ctx context.Context) (string, error) {
 	_, err := systemctl(ctx, "cat", unitName)
 	existing := err == nil
@@ -102,8 +101,7 @@ func (q *quickstart) startUnit(ctx context.Context) (string, error) {
 		WithHint("read the log of the unit: journalctl -u brig")
 }
 
-// writeUnit writes a unit for this program and this data folder. It overwrites no
-// file.
+// writeUnit writes a unit for this program and this data folder. It never overwrites a file.
 func (q *quickstart) writeUnit() error {
 	program, err := os.Executable()
 	if err != nil {
@@ -140,10 +138,10 @@ func (q *quickstart) writeUnit() error {
 	return nil
 }
 
-// execStart matches the line of a unit that has the command.
+// execStart matches the line of a unit that contains the command.
 var execStart = regexp.MustCompile(`(?m)^ExecStart=.*$`)
 
-// unitFor returns the packaged unit with another command. config and listen may be
+// unitFor returns the packaged unit with another command. The arguments config and listen may be
 // empty.
 func unitFor(program, dir, config, listen string) string {
 	words := []string{program, "serve", "--data-dir", dir}
@@ -160,7 +158,7 @@ func unitFor(program, dir, config, listen string) string {
 	return execStart.ReplaceAllLiteralString(packagedUnit, "ExecStart="+strings.Join(words, " ")+"\nReadWritePaths="+unitWord(dir))
 }
 
-// unitWord quotes a word for systemd, which replaces specifiers.
+// unitWord quotes a word for systemd and escapes specifiers.
 func unitWord(word string) string {
 	word = strings.ReplaceAll(word, "%", "%%")
 	if strings.ContainsAny(word, " \t\"'\\;") {
@@ -169,9 +167,9 @@ func unitWord(word string) string {
 	return word
 }
 
-// onlyRootReplaces returns the path of a file without symbolic links. It rejects a
-// file that a user other than uid and root can change or replace, because the unit
-// would give root's permissions to that user. what names the file in the error.
+// onlyRootReplaces returns the path of a file without symbolic links. It rejects a file that a user
+// other than uid and root can change or replace, because the unit would give root's permissions to
+// that user. The argument what describes the file in errors.
 func onlyRootReplaces(what, file string, uid int) (string, error) {
 	refuse := func(format string, args ...any) error {
 		e := brig.InvalidField("--unit", "%s %s", what, fmt.Sprintf(format, args...))
@@ -206,7 +204,7 @@ func onlyRootReplaces(what, file string, uid int) (string, error) {
 	}
 }
 
-// systemctl runs systemctl and returns its output, which its error contains too.
+// systemctl runs systemctl and returns its output, which its error also contains.
 func systemctl(ctx context.Context, args ...string) (string, error) {
 	b, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	out := strings.TrimSpace(string(b))

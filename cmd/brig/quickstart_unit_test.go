@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestQuickstartUnitMatchesPackage checks that quickstart's unit is the packaged one with another
-// command, in systemd's quoting.
+// TestQuickstartUnitMatchesPackage checks that the unit of quickstart differs from the packaged
+// unit only in the command and the writable path, which are quoted for systemd.
 func TestQuickstartUnitMatchesPackage(t *testing.T) {
 	unit := unitFor("/opt/my brig/brig", "/srv/50%/$x", "", "127.0.0.1:1")
 	want := `ExecStart="/opt/my brig/brig" serve --data-dir /srv/50%%/$$x --listen 127.0.0.1:1` + "\n" + `ReadWritePaths=/srv/50%%/$x` + "\n"
@@ -24,8 +24,7 @@ func TestQuickstartUnitMatchesPackage(t *testing.T) {
 	}
 }
 
-// TestOnlyRootReplaces checks that a unit runs no program that another user can
-// replace.
+// TestOnlyRootReplaces checks that a program is rejected for a unit if another user can replace it.
 func TestOnlyRootReplaces(t *testing.T) {
 	for _, c := range []struct {
 		name         string

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Exit codes of brig itself, as opposed to a program's own. exitCodes documents
+// These are the exit codes of brig itself, as opposed to a program's. The text exitCodes documents
 // them.
 const (
 	exitUsage  = 2   // the command line is wrong
@@ -41,24 +41,24 @@ API. docs/configuration.md lists the codes.`
 // report prints an error in terms of the command that failed, and returns the
 // exit code.
 func (c *cli) report(cmd *cobra.Command, err error, interrupted bool) int {
-	shown := describeError(err, c.url == "")
+	out := describeError(err, c.url == "")
 	if c.asJSON {
-		c.printError(shown) // with the field names of the API
+		c.printError(out) // with the field names of the API
 	} else {
-		c.printError(asFlags(cmd, shown))
+		c.printError(asFlags(cmd, out))
 	}
 	switch {
 	case interrupted:
 		return exitSignal
-	case shown.Kind == brig.InvalidArgument:
+	case out.Kind == brig.InvalidArgument:
 		return exitUsage
 	default:
 		return exitError
 	}
 }
 
-// describeError returns the error to print for err. local means that this
-// process, not a server, executed the command.
+// describeError returns the error to print for err. If local is true, this process executed the
+// command instead of a server.
 func describeError(err error, local bool) *brig.Error {
 	if e, ok := errors.AsType[*brig.Error](err); ok && e.Kind != brig.Internal {
 		return e
@@ -70,11 +70,11 @@ func describeError(err error, local bool) *brig.Error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return brig.Errorf(brig.FailedPrecondition, "%s", reasonOf(err)).WithHint("check the path and its permissions")
 	}
-	shown := brig.AsError(err)
-	if shown.Kind == brig.Internal && local {
-		shown.Hint = "this is a bug in Brig, or a problem of this machine that brig doctor finds"
+	out := brig.AsError(err)
+	if out.Kind == brig.Internal && local {
+		out.Hint = "this is a bug in Brig, or a problem of this machine that brig doctor finds"
 	}
-	return shown
+	return out
 }
 
 // reasonOf describes why a file cannot be used: the operation, the path and the
@@ -90,8 +90,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// unreadable returns the error for a local file that cannot be read. field is the
-// flag that names the file, or empty for an argument.
+// unreadable returns the error for a local file that cannot be read. The field is the flag whose
+// value is the file, or empty for an argument.
 func unreadable(field, name string, err error) *brig.Error {
 	return localFile(field, "read", name, err)
 }
@@ -119,7 +119,7 @@ func localFile(field, verb, name string, err error) *brig.Error {
 	return out
 }
 
-// flagError translates an error of the flag parser.
+// flagError translates an error of the flag parser into an error with a hint.
 func flagError(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
@@ -146,7 +146,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 func helpHint(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
 
-// invalidValue describes a value that a flag does not accept.
+// invalidValue returns the error for a value that a flag does not accept.
 func invalidValue(e *pflag.InvalidValueError) error {
 	flag, value := e.GetFlag(), brig.Clip(e.GetValue(), 80)
 	field := "--" + flag.Name

@@ -16,26 +16,25 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// requestsConfig bounds the resources of the server that requests may use.
-// Omitted fields have the defaults of package httpapi.
+// requestsConfig bounds the resources of the server that requests may use. For omitted fields, the
+// defaults of package httpapi apply.
 type requestsConfig struct {
-	// Bodies bounds the total size of all bodies in memory, and TenantBodies
-	// that of one tenant's bodies.
+	// Bodies bounds the total size of all request bodies in memory. TenantBodies bounds the total
+	// size of one tenant's bodies.
 	Bodies       size `yaml:"bodies"`
 	TenantBodies size `yaml:"tenant_bodies"`
-	// Open bounds the concurrent requests of one key, and TenantOpen those of
-	// one tenant.
+	// Open bounds the concurrent requests of one key. TenantOpen bounds those of one tenant.
 	Open       integer `yaml:"open"`
 	TenantOpen integer `yaml:"tenant_open"`
 	// Memory is the server's own memory limit. Default: the limit of the
 	// server's cgroup, if any; otherwise unlimited.
 	Memory size `yaml:"memory"`
-	// Unread bounds the time for which a client may leave a response unread.
+	// Unread bounds how long a client may leave a response unread.
 	Unread duration `yaml:"unread"`
 }
 
-// streamsConfig bounds long-lived streams from sandboxes. Omitted fields have
-// the defaults of package engine.
+// streamsConfig bounds long-lived streams from sandboxes. For omitted fields, the defaults of
+// package engine apply.
 type streamsConfig struct {
 	Sandbox     integer `yaml:"sandbox"`
 	Connections integer `yaml:"connections"`

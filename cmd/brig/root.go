@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig/internal/version"
 )
 
-// cli holds the state that all commands share: the streams, the common flags, the connection
-// to a service, and the output in each format. The commands of a noun are
-// methods of a type that embeds it, for example sandboxCommands.
+// cli holds the state that all commands share: the streams, the common flags, the connection to a
+// service, and the output in each format. The commands for one kind of object are methods of a type
+// that embeds cli, for example sandboxCommands.
 type cli struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -51,7 +51,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return c.code
 }
 
-// Groups of commands in the help of brig.
+// These are the groups of commands in the help of brig.
 const (
 	groupRun    = "run"
 	groupServer = "server"
@@ -167,9 +167,8 @@ func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 // annotation, cobra would print the group as a runnable command in the usage.
 const onlyGroup = "group"
 
-// rejectUnknown makes an unknown command an error at every level. By default,
-// cobra prints help and exits with 0, which a script would interpret as
-// success.
+// rejectUnknown makes an unknown command an error at every level. By default, cobra prints help and
+// exits with 0, which would look like success to a script.
 func rejectUnknown(group *cobra.Command) {
 	for _, cmd := range group.Commands() {
 		if cmd.Name() == "help" {

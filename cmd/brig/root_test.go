@@ -40,8 +40,8 @@ func words(line string) (out []string) {
 	return out
 }
 
-// parse returns the error of a command line's flags and arguments. It does not
-// run the command.
+// parse returns the error for a command line's flags and arguments, if any. It does not run the
+// command.
 func parse(args []string) (err error) {
 	c := &cli{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	root := c.root()
@@ -105,7 +105,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("emptyLists has %q, which is not a command", path)
 		}
 	}
-	// The control: a wrong example is an error.
+	// As a control, a wrong example must be an error.
 	for _, wrong := range []string{"sandbox create --nothing", "sandbox get", "sandbox frobnicate", "run --timeout 5 -c x"} {
 		if parse(words(wrong)) == nil {
 			t.Errorf("brig %s parses", wrong)
@@ -113,8 +113,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestCommandArgumentsAreSeparated checks the boundary between brig's own arguments and
-// those of the program in the sandbox.
+// TestCommandArgumentsAreSeparated checks that brig separates its own arguments from those of the
+// program in the sandbox.
 func TestCommandArgumentsAreSeparated(t *testing.T) {
 	for in, want := range map[string]string{
 		"sandbox exec one ls -la":                 "sandbox exec one -- ls -la",
@@ -145,9 +145,9 @@ func TestCommandArgumentsAreSeparated(t *testing.T) {
 	}
 }
 
-// TestFieldsBecomeFlags checks that fields of the API become the flags and arguments of
-// the current command, in fields and hints.
-func TestFieldsBecomeFlags(t *testing.T) {
+// TestErrorFieldsAreShownAsFlags checks that fields of the API are replaced with the flags and arguments of
+// the current command, in errors and hints.
+func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 	for _, c := range []struct{ command, field, hint, wantField, wantHint string }{
 		{"run", "timeout_ms", "raise timeout_ms", "--timeout", "raise --timeout"},
 		{"run", "limits.memory", "raise limits.memory", "--memory", "raise --memory"},
@@ -162,7 +162,7 @@ func TestFieldsBecomeFlags(t *testing.T) {
 		{"sandbox stop", "grace_ms", "", "--grace", ""},
 		{"sandbox logs", "tail", "", "--tail", ""},
 		{"sandbox code", "context_id", "leave out context_id or language", "--context", "leave out --context or --language"},
-		{"sandbox get", "limits.memory", "raise limits.memory", "limits.memory", "raise limits.memory"}, // it has no such flag
+		{"sandbox get", "limits.memory", "raise limits.memory", "limits.memory", "raise limits.memory"}, // the command has no such flag
 		{"sandbox exec", "command[0]", "name a program", "CMD", "name a program"},
 		{"tenant update", "quota.execution_ms_per_day", "", "--execution-time-per-day", ""},
 		{"tenant update", "ceilings.images", "", "--images", ""},
@@ -189,8 +189,8 @@ func TestFieldsBecomeFlags(t *testing.T) {
 	}
 }
 
-// TestConfirmation checks that the removal of all sandboxes requires a
-// confirmation, and that only "yes" confirms it.
+// TestConfirmation checks that the removal of all sandboxes requires a confirmation, and that only
+// "y" and "yes" confirm it.
 func TestConfirmation(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var errs bytes.Buffer
@@ -202,7 +202,7 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// TestListing checks the output formats of lists.
+// TestListing checks the output formats of lists, and the hint for an empty list.
 func TestListing(t *testing.T) {
 	items := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}, {Name: "b\x1b[31m\nc"}}
 	row := func(t *brig.Tenant) []string { return []string{t.Name, bound(t.Quota.Sandboxes)} }
@@ -242,8 +242,8 @@ func TestAgeFormat(t *testing.T) {
 	}
 }
 
-// TestProgress checks the progress line: the percentage, the rate and the
-// remaining time.
+// TestProgress checks that the progress line contains the percentage, the rate and the remaining
+// time.
 func TestProgress(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	p := &progressLine{}
@@ -287,8 +287,8 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestWatchedListPrintsChanges checks that ls --watch prints a list again only if it has changed, and
-// ends with its context or an error.
+// TestWatchedListPrintsChanges checks that ls --watch prints a list again only if it has changed,
+// and that it ends with its context or with an error.
 func TestWatchedListPrintsChanges(t *testing.T) {
 	var out bytes.Buffer
 	c := &cli{stdout: &out}

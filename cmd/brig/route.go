@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// placeFlags are the flags for the placement of a sandbox or run.
+// placeFlags are the flags for the placement of a sandbox or a run.
 type placeFlags struct {
 	provider, prefer string
 	regions          []string
@@ -50,9 +50,9 @@ name; --none removes all settings first.`,
   brig provider route --split gvisor=9 --split e2b=1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given := none
+			change := none
 			for _, name := range []string{"order", "split", "overflow", "prefer", "region", "attempts"} {
-				given = given || cmd.Flags().Changed(name)
+				change = change || cmd.Flags().Changed(name)
 			}
 			r.Prefer = brig.Preference(prefer)
 			var err error
@@ -60,7 +60,7 @@ name; --none removes all settings first.`,
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				if given {
+				if change {
 					err := brig.Reapply(ctx, func() (err error) {
 						was := &brig.Routing{}
 						if !none {
@@ -97,20 +97,21 @@ name; --none removes all settings first.`,
 	return cmd
 }
 
-// changedRouting returns a routing with the given parts replaced by those of r.
-func changedRouting(was, r brig.Routing, given func(flag string) bool) brig.Routing {
+// changedRouting returns a copy of a routing in which the parts whose flags are set are replaced
+// with those of r.
+func changedRouting(was, r brig.Routing, changed func(flag string) bool) brig.Routing {
 	for flag, set := range map[string]func(){
 		"order": func() { was.Order = r.Order }, "split": func() { was.Split = r.Split }, "overflow": func() { was.Overflow = r.Overflow },
 		"prefer": func() { was.Prefer = r.Prefer }, "region": func() { was.Regions = r.Regions }, "attempts": func() { was.Attempts = r.Attempts },
 	} {
-		if given(flag) {
+		if changed(flag) {
 			set()
 		}
 	}
 	return was
 }
 
-// weights parses ID=WEIGHT.
+// weights parses a list of ID=WEIGHT pairs.
 func weights(list []string) (map[string]int, error) {
 	var out map[string]int
 	for _, s := range list {

@@ -35,8 +35,7 @@ type runFlags struct {
 	place                                        placeFlags
 }
 
-// runCommands are the commands that run or check a program without a sandbox of
-// its own name.
+// runCommands creates the commands that run or check a program without a persistent sandbox.
 type runCommands struct{ *cli }
 
 func (c runCommands) command() *cobra.Command {
@@ -65,7 +64,7 @@ values of --args, and its result is printed as JSON.`,
 			if err != nil {
 				return err
 			}
-			// Only one-shots with secrets need the records.
+			// One-shots need the records only for secrets.
 			return c.use(cmd, len(p.Secrets) == 0, func(ctx context.Context, svc brig.Service) error {
 				return c.run(ctx, svc, p, f)
 			})
@@ -94,7 +93,8 @@ values of --args, and its result is printed as JSON.`,
 	return cmd
 }
 
-// program parses the three forms of the command line.
+// program returns the program that the flags and arguments specify: code, a source file or a
+// command.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	p := brig.Program{Image: f.image, SandboxName: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
 	err := f.source(&p, args, dash)
@@ -206,8 +206,8 @@ func readProgram(name string) (string, error) {
 	return string(b), nil
 }
 
-// pairs parses flags of the form K=V. If inherit is set, K alone takes the
-// value from our own environment.
+// pairs parses flags of the form K=V. If inherit is set, K alone takes the value from brig's
+// environment.
 func pairs(flag string, list []string, inherit bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, kv := range list {
@@ -250,7 +250,7 @@ func (c runCommands) run(ctx context.Context, svc brig.Service, p brig.Program, 
 	}
 	if !c.asJSON {
 		sio.Stdout, sio.Stderr = c.guestOutput(c.stdout), c.guestOutput(c.stderr)
-		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // an error means that the terminal is closed
+		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // fails only if the output cannot be written
 	}
 	o, err := svc.Run(ctx, p, sio)
 	if err != nil {
@@ -293,8 +293,7 @@ func saveArtifacts(dir string, files []brig.File) error {
 	}
 	defer root.Close()
 	for _, f := range files {
-		// os.Root confines the write, even if a provider's name or a link leads
-		// elsewhere.
+		// os.Root confines the write, even if a name from the provider or a link points elsewhere.
 		err := root.MkdirAll(path.Dir(f.Path), 0o755)
 		if err == nil {
 			err = root.WriteFile(f.Path, f.Data, 0o644)

@@ -50,7 +50,7 @@ func (c observeCommands) listRuns() *cobra.Command {
 	return cmd
 }
 
-// someRuns returns up to o.Limit runs of all pages as one page.
+// someRuns reads as many pages as needed for o.Limit runs, and returns them as one page.
 func someRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.RunPage, error) {
 	out := &brig.RunPage{}
 	for {

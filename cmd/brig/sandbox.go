@@ -15,8 +15,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// sandboxCommands are the commands of brig sandbox that create, list and end
-// sandboxes.
+// sandboxCommands creates the subcommands of brig sandbox that create, list and end sandboxes.
 type sandboxCommands struct{ *cli }
 
 func (c sandboxCommands) command() *cobra.Command {
@@ -200,7 +199,7 @@ func joined[T ~string](words []T) string {
 	return strings.Join(out, ", ")
 }
 
-// allSandboxes returns all pages of a list as one.
+// allSandboxes returns all pages of a list as one page.
 func allSandboxes(ctx context.Context, svc brig.Service, o brig.ListOptions) (*brig.Page, error) {
 	all := &brig.Page{}
 	for {
@@ -234,8 +233,8 @@ func (s sandboxes) list(ctx context.Context, o brig.ListOptions) error {
 // watchInterval is the interval at which ls --watch polls.
 const watchInterval = time.Second
 
-// repeat calls f until ctx ends, and prints its output when that changes. On a
-// terminal, new output replaces the previous output.
+// repeat calls f until ctx ends, and prints the output of f whenever it changes. On a terminal, new
+// output replaces the previous output.
 func repeat(ctx context.Context, c *cli, f func() error) error {
 	out := c.stdout
 	defer func() { c.stdout = out }()
@@ -439,7 +438,7 @@ and needs --yes where standard input is not a terminal.`,
 	return cmd
 }
 
-// removeAll removes the selected sandboxes, after the user has confirmed it.
+// removeAll removes the selected sandboxes, after the user has confirmed the removal.
 func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) error {
 	page, err := allSandboxes(ctx, s.svc, o)
 	if err != nil {
@@ -454,11 +453,11 @@ func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) 
 		if !p.terminal {
 			return brig.Errorf(brig.InvalidArgument, "--all needs a confirmation, and standard input is not a terminal").WithHint("add --yes")
 		}
-		const most = 10
+		const maxNames = 10
 		var names []string
 		for i, box := range page.Sandboxes {
-			if i == most {
-				names = append(names, fmt.Sprintf("and %d more", len(page.Sandboxes)-most))
+			if i == maxNames {
+				names = append(names, fmt.Sprintf("and %d more", len(page.Sandboxes)-maxNames))
 				break
 			}
 			names = append(names, box.Spec.Name)

@@ -23,8 +23,8 @@ import (
 // folder.
 func TestScripts(t *testing.T) {
 	bin := filepath.Dir(testenv.Bin(t, "brig"))
-	// If scripts shared a data folder, they would wait for each other. They
-	// share one image, so that it is created only once.
+	// If scripts shared a data folder, they would wait for each other. They share one image store,
+	// so that the image is created only once.
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// secretFile reads a one-line secret from a file, or creates the file with a
-// fresh secret. Errors refer to the secret as what.
+// secretFile reads a one-line secret from a file, or creates the file with a fresh secret. The
+// argument what describes the secret in errors.
 func secretFile(file, what string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

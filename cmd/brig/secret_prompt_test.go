@@ -12,15 +12,15 @@ import (
 
 // display records the output of a terminal.
 type display struct {
-	mu    sync.Mutex // guards the field below
-	shown []byte
+	mu     sync.Mutex // guards the field below
+	output []byte
 }
 
 func (s *display) monitor(master *os.File) {
 	for buf := make([]byte, 1024); ; {
 		n, err := master.Read(buf)
 		s.mu.Lock()
-		s.shown = append(s.shown, buf[:n]...)
+		s.output = append(s.output, buf[:n]...)
 		s.mu.Unlock()
 		if err != nil {
 			return
@@ -31,7 +31,7 @@ func (s *display) monitor(master *os.File) {
 func (s *display) has(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bytes.Contains(s.shown, []byte(text))
+	return bytes.Contains(s.output, []byte(text))
 }
 
 // eventually waits for an effect of another goroutine or the kernel.
@@ -44,9 +44,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestSecretPromptHidesTheValue checks that a typed secret is not echoed. The
-// control is the same terminal, which echoes other input.
-func TestSecretPromptHidesTheValue(t *testing.T) {
+// TestSecretPromptHidesValue checks that a typed secret is not echoed. As a control, the same
+// terminal echoes other input.
+func TestSecretPromptHidesValue(t *testing.T) {
 	master, tty := openPTY(t)
 	var s display
 	go s.monitor(master)
@@ -72,6 +72,6 @@ func TestSecretPromptHidesTheValue(t *testing.T) {
 	write("swordfish-control")
 	eventually(t, "the control is shown", func() bool { return s.has("swordfish-control") })
 	if !s.has("Value (hidden)") || s.has("swordfish-hidden") {
-		t.Errorf("the terminal shows %q", s.shown)
+		t.Errorf("the terminal shows %q", s.output)
 	}
 }

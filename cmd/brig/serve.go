@@ -62,7 +62,7 @@ Sandboxes continue to run when the server stops, and the next server adopts them
 				ctx, cancel = context.WithCancel(ctx)
 				defer cancel()
 				go func() {
-					_, _ = io.Copy(io.Discard, c.stdin) // an error also means end of input
+					_, _ = io.Copy(io.Discard, c.stdin) // an error also ends the input
 					cancel()
 				}()
 			}
@@ -75,7 +75,7 @@ Sandboxes continue to run when the server stops, and the next server adopts them
 	return cmd
 }
 
-// drainTimeout bounds the time for open requests to finish when the server stops.
+// drainTimeout bounds how long a stopping server waits for open requests.
 const drainTimeout = 5 * time.Second
 
 // serve runs the server until ctx ends.
@@ -84,8 +84,8 @@ func (c serveCommands) serve(ctx context.Context, cfg *config) error {
 	return s.run(ctx)
 }
 
-// cannotListen returns the error for an address on which a server cannot
-// listen. setting is the setting that configures the address.
+// cannotListen returns the error for an address on which a server cannot listen. The argument
+// setting is the flag or field that configures the address.
 func cannotListen(address, setting string, err error) error {
 	cause := err
 	if e, ok := errors.AsType[*os.SyscallError](err); ok {
@@ -123,7 +123,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.L
 	}
 	select {
 	case err := <-served:
-		_ = srv.Close() // a server needs all of its listeners
+		_ = srv.Close() // one listener failed, and the server needs all of them
 		return err
 	case <-ctx.Done():
 	}
@@ -135,7 +135,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.L
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(drain); err != nil {
-		_ = srv.Close() // this cancels the requests' contexts, which ends one-shots
+		_ = srv.Close() // cancels the contexts of requests, which ends one-shots
 	}
 	for range all {
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -155,7 +155,7 @@ func reachableAddress(at net.Addr) string {
 	return at.String()
 }
 
-// hosts returns the host names with which clients may address this server.
+// hosts returns the host names that clients may use for this server.
 func hosts(cfg *config, ln net.Listener) []string {
 	out := cfg.Hosts
 	if u, err := url.Parse(cfg.URL); err == nil && u.Host != "" {

@@ -58,9 +58,8 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	return s
 }
 
-// TestAnnouncedAddress checks which address a server announces if it listens on
-// all of them: a reachable one, with an accepted host name, over which plain
-// HTTP does not leave the machine.
+// TestAnnouncedAddress checks the address that a server announces if it listens on all addresses.
+// It must be a reachable loopback address that is an accepted host name.
 func TestAnnouncedAddress(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string
@@ -79,19 +78,18 @@ func TestAnnouncedAddress(t *testing.T) {
 	}
 }
 
-// TestAnnouncementEndsBeforeTheListener checks that a stopping server removes
-// its announcement before it closes its listener, which happens before its
-// requests have ended.
-func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
+// TestAnnouncementEndsBeforeListener checks the order in which a server stops: it removes its
+// announcement, then closes its listener, and then waits for open requests.
+func TestAnnouncementEndsBeforeListener(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	s := serveAt(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) { close(begun); <-end })
-	asked := make(chan error, 1)
+	requestDone := make(chan error, 1)
 	go func() {
 		resp, err := http.Get(s.url)
 		if err == nil {
 			resp.Body.Close()
 		}
-		asked <- err
+		requestDone <- err
 	}()
 	<-begun
 	if at := serverOf(s.dir); at != s.url {
@@ -110,7 +108,7 @@ func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
 		t.Errorf("without a listener it is still announced at %s", at)
 	}
 	close(end)
-	if err := errors.Join(<-asked, <-s.done); err != nil {
+	if err := errors.Join(<-requestDone, <-s.done); err != nil {
 		t.Error(err)
 	}
 }

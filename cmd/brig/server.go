@@ -23,8 +23,8 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// server is the state of brig serve. The steps fill its fields in the order of
-// run; each step registers with atClose what ends it.
+// server is the state of brig serve. The steps of run fill its fields in order. Each step registers
+// its cleanup with atClose.
 type server struct {
 	serveCommands
 	cfg      *config
@@ -42,7 +42,7 @@ type server struct {
 	tracer   trace.Tracer
 	front    *httpapi.Limiter
 	http     *http.Server
-	closers  []func() // in the order of their steps
+	closers  []func() // in the order of registration
 }
 
 // run runs the server until ctx ends.
@@ -77,10 +77,10 @@ func (s *server) run(ctx context.Context) error {
 	return s.listen(ctx, s.http, []net.Listener{s.listener, s.socket}, s.dir, s.apis.link, s.log)
 }
 
-// atClose registers what ends a step.
+// atClose registers the cleanup of a step.
 func (s *server) atClose(end func()) { s.closers = append(s.closers, end) }
 
-// close ends the steps in reverse order.
+// close runs the cleanups in reverse order.
 func (s *server) close() {
 	for len(s.closers) > 0 {
 		last := len(s.closers) - 1
@@ -110,8 +110,8 @@ func (s *server) openListener(context.Context) (err error) {
 	return nil
 }
 
-// openSocket listens on the data folder's socket. The file is removed before the
-// directory's lock is released.
+// openSocket listens on the data folder's socket. The socket is removed before the folder's lock is
+// released.
 func (s *server) openSocket(ctx context.Context) (err error) {
 	if s.socket, err = listenSocket(ctx, s.dir); err != nil {
 		return err
@@ -125,10 +125,10 @@ func (s *server) openSocket(ctx context.Context) (err error) {
 	return nil
 }
 
-// clockFile contains the highest time that a server has seen.
+// clockFile contains the latest time that a server has observed.
 const clockFile = "clock"
 
-// openClock opens the time by which credentials end.
+// openClock opens the clock that determines when credentials expire.
 func (s *server) openClock(ctx context.Context) error {
 	file := filepath.Join(s.dir, clockFile)
 	c, err := endclock.Open(file, endclock.System(), s.log)
@@ -146,7 +146,7 @@ func (s *server) openClock(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the records, and creates those that every server needs.
+// openStore opens the records, and creates the records that every server needs.
 func (s *server) openStore(ctx context.Context) (err error) {
 	if s.store, err = sqlite.Open(ctx, filepath.Join(s.dir, dbFile)); err != nil {
 		return err
@@ -270,8 +270,8 @@ func (s *server) openTracer(ctx context.Context) error {
 	return nil
 }
 
-// openHTTPServer creates the server of the main address, and the limits that
-// all addresses share.
+// openHTTPServer creates the HTTP server for the main address, and the limits that all addresses
+// share.
 func (s *server) openHTTPServer(ctx context.Context) (err error) {
 	s.front = httpapi.NewLimiter(s.cfg.Requests.limits())
 	s.monitor.registry.MustRegister(s.front.Collectors()...)

@@ -80,7 +80,7 @@ func (c sessionCommands) whoami() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				a := brig.ActorFrom(ctx) // if there is no server, the actor is the owner of the data folder
+				a := brig.ActorFrom(ctx) // without a server, the actor is the owner of the data folder
 				if remote, ok := svc.(*client.Client); ok {
 					who, err := remote.Whoami(ctx)
 					if err != nil {

@@ -41,8 +41,8 @@ replaces the templates that E2B clients expect.`,
 	}
 }
 
-// templatesToBuild returns all templates that can be built, or those with the given
-// names.
+// templatesToBuild returns the templates with the given names, or all templates that can be built
+// if there are no names.
 func templatesToBuild(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
 	all, err := svc.Templates(ctx)
 	if err != nil {

@@ -17,13 +17,12 @@ import (
 // interactiveShell starts bash if the image has it, or else sh.
 const interactiveShell = "command -v bash >/dev/null 2>&1 && exec bash -i; exec sh -i"
 
-// replayed is the number of recent bytes of output that are displayed to a user
-// who reattaches.
-const replayed = 8 << 10
+// replaySize is the number of bytes of recent output that are displayed when a user reattaches.
+const replaySize = 8 << 10
 
-// calm resets terminal modes that a program may have set and that persist after
+// resetModes resets terminal modes that a program may have set and that persist after
 // detaching: bracketed paste, a hidden cursor, colors.
-const calm = "\x1b[?2004l\x1b[?25h\x1b[0m"
+const resetModes = "\x1b[?2004l\x1b[?25h\x1b[0m"
 
 func (c processCommands) shell() *cobra.Command {
 	var f execFlags
@@ -107,11 +106,11 @@ func (c processCommands) reattach(ctx context.Context, svc brig.Service, name st
 		return brig.Errorf(brig.FailedPrecondition, "process %d has no terminal", pid).
 			WithHint("follow its output with: brig sandbox attach %s %d", name, pid)
 	}
-	return c.attachTerminal(ctx, svc, name, pid, max(0, all[i].Written-replayed), tty)
+	return c.attachTerminal(ctx, svc, name, pid, max(0, all[i].Written-replaySize), tty)
 }
 
-// attachTerminal connects the terminals until the process ends or the user detaches. The
-// process's exit code becomes ours.
+// attachTerminal connects the terminals until the process ends or the user detaches. The exit code
+// of brig is that of the process.
 func (c processCommands) attachTerminal(ctx context.Context, svc brig.Service, name string, pid int, from int64, tty *os.File) error {
 	s := &session{in: tty, out: c.stdout, proc: svc.Processes(name), pid: pid}
 	end, err := s.run(ctx, from)
@@ -120,7 +119,7 @@ func (c processCommands) attachTerminal(ctx context.Context, svc brig.Service, n
 		return nil
 	}
 	if isTerminal(c.stdout) {
-		fmt.Fprint(c.stdout, calm)
+		fmt.Fprint(c.stdout, resetModes)
 	}
 	fmt.Fprintln(c.stderr)
 	switch brig.KindOf(err) {

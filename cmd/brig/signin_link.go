@@ -21,7 +21,7 @@ import (
 const (
 	// signInPath is the path of sign-in links.
 	signInPath = ui.Prefix + "sign-in"
-	// signInTTL is the validity of a sign-in link.
+	// signInTTL is the time for which a sign-in link is valid.
 	signInTTL = 10 * time.Minute
 	// linkTimeout bounds a request for a sign-in link.
 	linkTimeout = 10 * time.Second
@@ -52,7 +52,7 @@ func (l *signInLink) create() string {
 	return "?token=" + token
 }
 
-// take reports whether a token is the link's, and invalidates the link if so.
+// take reports whether a token matches the current link, and if so invalidates the link.
 func (l *signInLink) take(token string) bool {
 	hash := sha256.Sum256([]byte(token))
 	l.mu.Lock()
@@ -67,7 +67,7 @@ func (l *signInLink) take(token string) bool {
 // matches reports whether a request is for a sign-in link.
 func (l *signInLink) matches(r *http.Request) bool { return r.URL.Path == signInPath }
 
-// handler returns the handler of the link. hosts are the server's host names.
+// handler returns the handler of the link. The argument hosts lists the server's host names.
 func (l *signInLink) handler(hosts []string, log *slog.Logger) http.Handler {
 	return httpapi.Wrap(log, nil, httpapi.Guard(hosts, ui.Prefix, l))
 }
@@ -117,12 +117,12 @@ func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
 // hasKey reports whether a request has the admin key.
 func (l *signInLink) hasKey(r *http.Request) bool {
 	key := l.key()
-	given, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+key))
-	return key != "" && subtle.ConstantTimeCompare(given[:], want[:]) == 1
+	got, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+key))
+	return key != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// newSignInLink requests a sign-in link from the data folder's server, which
-// browsers reach at a URL.
+// newSignInLink requests a sign-in link from the data folder's server, and combines it with the
+// server's URL for browsers.
 func newSignInLink(ctx context.Context, dir, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()

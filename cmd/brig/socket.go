@@ -17,16 +17,16 @@ import (
 	"github.com/brig-run/brig/internal/peersock"
 )
 
-// socketFile is the Unix socket in the data folder. Through it, commands of the
-// directory's owner use the server without a key.
+// socketFile is the Unix socket in the data folder. The folder's owner can use the server through
+// it without a key.
 const socketFile = "brig.sock"
 
 // socketURL is the URL of requests through a socket. Servers accept the host
 // name, and no program resolves it.
 const socketURL = "http://localhost"
 
-// listenSocket listens on the data folder's socket. The caller holds the
-// directory's lock, so a socket that exists belongs to a server that is gone.
+// listenSocket listens on the data folder's socket. The caller must hold the folder's lock, so an
+// existing socket belongs to a server that has exited.
 func listenSocket(ctx context.Context, dir string) (net.Listener, error) {
 	ln, err := peersock.Listen(ctx, dir, socketFile)
 	if errors.Is(err, peersock.ErrNotSocket) {
@@ -39,10 +39,9 @@ func listenSocket(ctx context.Context, dir string) (net.Listener, error) {
 	return ln, nil
 }
 
-// folderOwner returns a function that returns the actor of programs that
-// connect over the data folder's socket. They act as the key in admin.key, which
-// they could also read: their calls have its name in the audit log, and their
-// grants and sessions end with it.
+// folderOwner returns a function that returns the actor of programs that connect through the data
+// folder's socket. They act with the key in admin.key, which they could also read. The audit log
+// contains the name of that key, and grants and sessions end with the key.
 func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor, error) {
 	return func(ctx context.Context) (brig.Actor, error) {
 		a, err := e.KeyByID(ctx, fileKeyID(keyOf(dir)))

@@ -18,10 +18,10 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestClientOutlivesItsServer checks that a client of a socket continues with
-// the directory's next server, and connects to nothing in between or after the
-// directory was opened to other users.
-func TestClientOutlivesItsServer(t *testing.T) {
+// TestClientOutlivesServer checks that a client of a socket continues with the data folder's
+// next server. It must not connect between the two servers, or after the folder has become writable
+// for other users.
+func TestClientOutlivesServer(t *testing.T) {
 	dir := folderServedAt(t, "", true)
 	svc, err := client.New(throughSocket(dir))
 	if err != nil {
@@ -71,9 +71,8 @@ func TestClientOutlivesItsServer(t *testing.T) {
 	ask("")
 }
 
-// TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on
-// which another user listens, even in a directory that is the caller's own. The control is a
-// listener of the same user.
+// TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on which another
+// user listens, even if the caller owns the folder. The control is a listener of the same user.
 func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")
@@ -108,9 +107,9 @@ func TestOtherUsersSocketIsRejected(t *testing.T) {
 	}
 }
 
-// TestSocketCannotBeMade checks the errors for a directory in which the server
+// TestListenSocketErrors checks the errors for a directory in which the server
 // cannot listen.
-func TestSocketCannotBeMade(t *testing.T) {
+func TestListenSocketErrors(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, socketFile), 0o700); err != nil {
 		t.Fatal(err)

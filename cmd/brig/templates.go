@@ -92,16 +92,16 @@ func (c *config) templates() ([]brig.Template, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t := all[name].Fill()
 		if err := c.checkTemplate(t); err != nil {
-			told := brig.AsError(err)
-			return nil, brig.Errorf(brig.InvalidConfig, "templates.%s: %s: %s", name, told.Field, told.Message).WithHint("%s", told.Hint)
+			e := brig.AsError(err)
+			return nil, brig.Errorf(brig.InvalidConfig, "templates.%s: %s: %s", name, e.Field, e.Message).WithHint("%s", e.Hint)
 		}
 		out = append(out, t)
 	}
 	return out, nil
 }
 
-// bootEach returns templates whose sandboxes boot on their own. A command without a
-// server would boot a template only for itself.
+// bootEach returns templates whose sandboxes boot on their own. Without a server, a booted template
+// would be used by only one command.
 func bootEach(all []brig.Template) []brig.Template {
 	all = slices.Clone(all)
 	for i := range all {

@@ -61,7 +61,7 @@ func (t *tenantFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&l.DigestsOnly, "digests-only", false, "allow images only by digest")
 }
 
-// read parses those flags that are sizes or file names, if they are set.
+// read parses the flags whose values are sizes or file names, if they are set.
 func (t *tenantFlags) read(f *pflag.FlagSet) error {
 	if f.Changed("screening") {
 		var s screening
@@ -284,7 +284,7 @@ func labelHeader(label string) string {
 	return clean(label) + "\t"
 }
 
-// firstOrEmpty returns the first of a list, or an empty string.
+// firstOrEmpty returns the first element of a list, or an empty string.
 func firstOrEmpty(list []string) string {
 	if len(list) == 0 {
 		return ""

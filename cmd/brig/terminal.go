@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Keys that detach from a process, as in docker.
+// These keys detach from a process, as in docker.
 const (
 	detachFirst  = 'P' - '@' // Ctrl-P
 	detachSecond = 'Q' - '@' // Ctrl-Q
@@ -23,7 +23,7 @@ const (
 // errDetached is the result of a session from which the user detached.
 var errDetached = errors.New("detached")
 
-// session connects the user's terminal to that of a process.
+// session connects the user's terminal to the terminal of a process.
 type session struct {
 	in   *os.File // the user's terminal
 	out  io.Writer
@@ -126,8 +126,8 @@ func sizeOf(f *os.File) (brig.Terminal, bool) {
 	return brig.Terminal{Columns: uint16(w), Rows: uint16(h)}, true
 }
 
-// detachDetector finds the detach keys in typed bytes. It holds back the first
-// detach key until the next key.
+// detachDetector finds the detach keys in typed bytes. It holds back the first detach key until the
+// next key arrives.
 type detachDetector struct{ held bool }
 
 // next returns the bytes to send, and whether the user detaches.

@@ -9,19 +9,19 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// toolsConfig is the section of the configuration about agents' tools.
+// toolsConfig is the tools section of the configuration.
 type toolsConfig struct {
 	// Image is the image of the tools' sandboxes, unless a template is
 	// specified.
 	Image string `yaml:"image"`
-	// Hosts are the hosts to which tools may connect.
+	// Hosts lists the hosts to which tools may connect.
 	Hosts []string `yaml:"hosts"`
 	// Packages configures the packages that tools may request.
 	Packages struct {
 		// Hosts are the sources of packages. If the list is empty, packages are
 		// disabled.
 		Hosts []string `yaml:"hosts"`
-		// PyPI and NPM are URLs of other indexes.
+		// PyPI and NPM are the URLs of package indexes that replace the public ones.
 		PyPI string `yaml:"pypi"`
 		NPM  string `yaml:"npm"`
 		// MaxSize bounds the total size of all package layers, and MaxLayer
@@ -31,7 +31,7 @@ type toolsConfig struct {
 	} `yaml:"packages"`
 }
 
-// The default limits of package layers.
+// These are the default limits of package layers.
 const (
 	defaultLayers = 10 * brig.GiB
 	defaultLayer  = 2 * brig.GiB

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-// Files in the data folder with the keys for secrets and for the audit log.
+// These files in the data folder contain the keys for secrets and for the audit log.
 const (
 	masterKeyFile  = "master.key"
 	wrappedKeyFile = "master.key.wrapped" // wrapped by a KMS
@@ -58,7 +58,7 @@ func (c *config) vault(ctx context.Context, dir string, o *engine.Options) error
 	return err
 }
 
-// Default retention of the audit log: the age, and the number of records per
+// These are the defaults for the retention of the audit log: the age, and the number of records per
 // tenant.
 const (
 	defaultKeepAudit  = 90 * 24 * time.Hour

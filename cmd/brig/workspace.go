@@ -249,7 +249,7 @@ func (c workspaceCommands) commit() *cobra.Command {
 	}
 }
 
-// printCommit prints the files that a commit did not keep.
+// printCommit prints which files a commit skipped.
 func (c *cli) printCommit(out *brig.WorkspaceCommit) {
 	if out == nil {
 		return

@@ -11,11 +11,11 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// workspacesConfig is the section of the configuration about workspaces.
+// workspacesConfig is the workspaces section of the configuration.
 type workspacesConfig struct {
 	// Store is local (the default), s3 or none.
 	Store string `yaml:"store"`
-	// Path is the directory of local.
+	// Path is the directory of the local store.
 	Path string `yaml:"path"`
 	// SaveEvery is the interval at which workspaces in direct mode are saved
 	// while their sandboxes run.
@@ -32,7 +32,7 @@ type workspacesConfig struct {
 	} `yaml:"s3"`
 }
 
-// Environment variables that may contain the S3 credentials.
+// These environment variables may contain the S3 credentials.
 const (
 	s3AccessEnv = "BRIG_S3_ACCESS_KEY"
 	s3SecretEnv = "BRIG_S3_SECRET_KEY"
@@ -96,8 +96,8 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 	return nil
 }
 
-// s3Options returns the options of a bucket. Commits are staged in the data
-// folder: the system's directory for temporary files may be small or in memory.
+// s3Options returns the options of a bucket. Commits are staged in the data folder: the system's
+// temporary directory may be small, or a tmpfs.
 func (c *workspacesConfig) s3Options(dir string) workspace.S3Options {
 	return workspace.S3Options{
 		Endpoint: c.S3.Endpoint, Insecure: c.S3.Insecure, Region: c.S3.Region, Bucket: c.S3.Bucket, Prefix: c.S3.Prefix,

@@ -18,7 +18,7 @@ import (
 // never raise it.
 type Finding struct {
 	area  brig.Area
-	level brig.Level // the level that the area is lowered to; empty for evidence alone
+	level brig.Level // the level to which the area is lowered; empty for mere evidence
 	text  string
 }
 
@@ -50,11 +50,11 @@ func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []Finding {
 	look(brig.AreaDisk, p.Disk <= 0 || p.Disk > l.Disk+brig.MiB, brig.LevelNone, "the root file system is not of the limit's size", "the root file system is of the limit's size")
 	look(brig.AreaProcesses, p.Processes > processes, brig.LevelNone, "more processes are allowed than the limit", "no more processes are allowed than the limit")
 	look(brig.AreaOpenFiles, p.OpenFiles > uint64(l.OpenFiles), brig.LevelNone, "more open files are allowed than the limit", "no more open files are allowed than the limit")
-	most := 0
+	maxInterfaces := 0
 	if uplink {
-		most = 1
+		maxInterfaces = 1
 	}
-	look(brig.AreaEgress, len(p.Interfaces) > most, brig.LevelGaps, "there are network interfaces: "+clip(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
+	look(brig.AreaEgress, len(p.Interfaces) > maxInterfaces, brig.LevelGaps, "there are network interfaces: "+clip(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
 	for _, what := range slices.Concat(p.Reached, p.Resolved) {
 		look(brig.AreaEgress, true, brig.LevelNone, "there was an answer from "+clip(what)+", which no rule allows", "")
 	}
@@ -69,9 +69,9 @@ func probedControls() []brig.Area {
 	return []brig.Area{brig.AreaIsolation, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk, brig.AreaEgress}
 }
 
-// Unprobed returns the findings for an instance that could not be probed from
+// UnprobedFindings returns the findings for an instance that could not be probed from
 // inside.
-func Unprobed() (out []Finding) {
+func UnprobedFindings() (out []Finding) {
 	for _, a := range probedControls() {
 		out = append(out, Finding{a, brig.LevelGaps, "it could not be checked from inside the sandbox"})
 	}
@@ -101,12 +101,12 @@ func Apply(host map[brig.Area]brig.Enforcement, findings []Finding, now time.Tim
 	return out
 }
 
-// LowerTo lowers the levels that an instance reports to those that its provider
-// claims for all its instances.
-func LowerTo(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+// LowerTo lowers the levels that an instance reports to the levels that its provider claims for all
+// instances.
+func LowerTo(reported, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
-		e, ok := have[a]
+		e, ok := reported[a]
 		c, claims := claimed[a]
 		if !claims {
 			c.Level = brig.LevelNone
@@ -169,5 +169,5 @@ func redactHost(p wire.Posture, own []netip.AddrPort) wire.Posture {
 	return p
 }
 
-// clip shortens a text of the guest.
+// clip shortens a text from the guest.
 func clip(s string) string { return brig.Clip(s, 80) }

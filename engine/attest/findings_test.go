@@ -70,7 +70,7 @@ func TestPostureFindings(t *testing.T) {
 	}
 }
 
-// No report of a guest raises the level that the host reports.
+// A report of the guest never raises the level that the host reports.
 func TestGuestCannotRaiseEnforcement(t *testing.T) {
 	for _, level := range brig.Levels {
 		host := map[brig.Area]brig.Enforcement{}
@@ -108,7 +108,7 @@ func TestLowerTo(t *testing.T) {
 	}
 }
 
-// A probe never accesses a destination that the rules allow.
+// The probe does not contact destinations that the rules allow.
 func TestProbeAvoidsAllowedDestinations(t *testing.T) {
 	own := netip.MustParseAddrPort("203.0.113.9:4000")
 	for what, c := range map[string]struct {
@@ -129,16 +129,16 @@ func TestProbeAvoidsAllowedDestinations(t *testing.T) {
 }
 
 // Findings from a redacted posture do not contain the host's own addresses. The
-// control, without redaction, does.
+// control without redaction contains them.
 func TestFindingsRedactHostAddresses(t *testing.T) {
 	own := netip.MustParseAddrPort("203.0.113.9:4000")
 	p := wire.Posture{
 		Reached: []string{own.String()}, Resolved: []string{"example.com"},
 		Failed: map[string]string{own.String(): "dial tcp 203.0.113.9:4000: no route", "192.0.2.1:443": "no route"},
 	}
-	told := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultLimitRange().Default, true))
-	if strings.Contains(told, "203.0.113.9") || !strings.Contains(told, "192.0.2.1") || !strings.Contains(told, hostAddressText) {
-		t.Error(told)
+	redacted := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultLimitRange().Default, true))
+	if strings.Contains(redacted, "203.0.113.9") || !strings.Contains(redacted, "192.0.2.1") || !strings.Contains(redacted, hostAddressText) {
+		t.Error(redacted)
 	}
 	if control := fmt.Sprint(findingsOf(p, brig.DefaultLimitRange().Default, true)); !strings.Contains(control, "203.0.113.9") {
 		t.Error("the control:", control)

@@ -12,9 +12,9 @@ import (
 )
 
 // Probe looks for gaps from inside an instance with the given specification, and returns its
-// findings. newID returns the id of an execution. In a vacant instance, which no tenant has yet,
-// the probe also tries to connect to this host. It needs an address of the host for that, which a
-// tenant's programs would see.
+// findings. newID returns the id of an execution. In a vacant instance, which belongs to no tenant
+// yet, the probe also tries to connect to this host. In other instances, a tenant's programs would
+// see the host address that this needs.
 func Probe(ctx context.Context, in brig.Instance, spec brig.Spec, vacant bool, newID func() string) ([]Finding, error) {
 	var out sink
 	var own []netip.AddrPort
@@ -36,21 +36,21 @@ const probeTimeout = 10 * time.Second
 // The findings contain none of the host's own addresses, because tenants read
 // them.
 func runProbe(ctx context.Context, in brig.Instance, l brig.Limits, uplink bool, look wire.Look, own []netip.AddrPort, newID func() string) ([]Finding, error) {
-	order, err := json.Marshal(look)
+	request, err := json.Marshal(look)
 	if err != nil {
 		return nil, err
 	}
 	var out []Finding
 	for _, user := range []string{"user", "root"} {
-		said := wire.NewHeadTail(64 * brig.KiB)
+		stdout := wire.NewHeadTail(64 * brig.KiB)
 		res, err := in.Exec(ctx, newID(), brig.Command{
-			Argv: []string{wire.AgentFile, wire.ProbeWord, string(order)}, User: user, Dir: "/", Timeout: probeTimeout,
-		}, brig.IO{Stdout: said, Stderr: wire.NewHeadTail(brig.KiB)})
+			Argv: []string{wire.AgentFile, wire.ProbeWord, string(request)}, User: user, Dir: "/", Timeout: probeTimeout,
+		}, brig.IO{Stdout: stdout, Stderr: wire.NewHeadTail(brig.KiB)})
 		if err != nil {
 			return nil, err
 		}
 		var p wire.Posture
-		if err := json.Unmarshal(said.Output().Head, &p); err != nil || res.ExitCode != 0 {
+		if err := json.Unmarshal(stdout.Output().Head, &p); err != nil || res.ExitCode != 0 {
 			return nil, fmt.Errorf("look around as %s: exit code %d: %w", user, res.ExitCode, err)
 		}
 		out = append(out, findingsOf(redactHost(p, own), l, uplink)...)

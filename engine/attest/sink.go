@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// sink listens on this host for connections that no sandbox must be able to
-// make. No goroutine accepts them: the kernel completes the handshake, which is
-// enough to detect them.
+// sink listens on this host for connections that sandboxes must not be able to make. No goroutine
+// accepts them: the kernel completes the handshake, which is enough to detect them.
 type sink struct{ ln *net.TCPListener } // nil if no listener could be opened
 
 // openSink opens a sink, and returns its address if it has one.
@@ -30,7 +29,7 @@ func openSink(ctx context.Context) (sink, []netip.AddrPort) {
 }
 
 // wasReached reports whether a client has connected.
-func (s sink) wasReached() (came bool) {
+func (s sink) wasReached() (connected bool) {
 	if s.ln == nil {
 		return false
 	}
@@ -41,11 +40,11 @@ func (s sink) wasReached() (came bool) {
 	err = raw.Control(func(fd uintptr) {
 		conn, _, err := syscall.Accept4(int(fd), syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK) // same flags as the listener
 		if err == nil {
-			came = true
+			connected = true
 			_ = syscall.Close(conn)
 		}
 	})
-	return came && err == nil
+	return connected && err == nil
 }
 
 func (s sink) close() {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The sink reports a connection only if one was made.
+// The sink reports whether it received a connection.
 func TestSinkDetectsConnections(t *testing.T) {
 	s, own := openSink(t.Context())
 	defer s.close()

@@ -1,5 +1,5 @@
-// Package capacity bounds how many sandboxes a server creates at the same time,
-// and rejects callers whose creation could not begin in time.
+// Package capacity limits how many sandboxes a server creates at the same time, and rejects callers
+// whose creation could not begin in time.
 package capacity
 
 import (
@@ -13,13 +13,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Options bound the number of sandboxes that are created concurrently. More
-// creations than the processors can handle would only delay each other.
+// Options limits the number of sandboxes that are created concurrently. More creations than the
+// CPUs can handle would only delay each other.
 type Options struct {
-	// MaxCreating is the number of sandboxes that are created concurrently.
-	// Default 2 per processor. Up to half as many are created in addition for
-	// tenants that have no running creation, so that a tenant with slow
-	// creations does not delay others.
+	// MaxCreating is the number of sandboxes that are created concurrently. Default 2 per
+	// CPU. Tenants without a running creation may exceed the number by up to half, so that a
+	// tenant with slow creations does not delay others.
 	MaxCreating int
 	// MaxQueued is the maximum number of callers that wait for a creation, and
 	// MaxTenantQueued the maximum number per tenant. Default 1000 and 250.
@@ -43,12 +42,11 @@ const (
 	initialCreateTime = 250 * time.Millisecond
 	// createTimeWeight is the weight of the last creation in the moving average.
 	createTimeWeight = 0.1
-	// createTimeSamples is the number of recent creations that are remembered,
-	// and slowQuantile the quantile of their durations that is used as the
-	// duration of a slow one.
+	// createTimeSamples is the number of recorded recent creations, and slowQuantile the quantile
+	// of their durations that counts as the duration of a slow creation.
 	createTimeSamples = 50
 	slowQuantile      = 0.9
-	// maxRetryAfter is the longest RetryAfter that a rejected caller receives.
+	// maxRetryAfter is the maximum RetryAfter of a rejected caller.
 	maxRetryAfter = 20 * time.Second
 	// Field is the error field of a rejection. It lets clients
 	// recognize that the call had no effect and can be retried.
@@ -86,9 +84,9 @@ type holder struct {
 type queue struct {
 	tenant  string
 	waiters []*waiter
-	// rejected is the estimated number of rejected callers that have yet to
-	// retry, as of rejectedAt. The next rejected caller receives a RetryAfter
-	// that places it behind them.
+	// rejected is the estimated number of rejected callers that have yet to retry, as of
+	// rejectedAt. The next rejected caller receives a RetryAfter that places it behind these
+	// callers.
 	rejected   float64
 	rejectedAt time.Time
 }
@@ -149,7 +147,7 @@ func (c *Limiter) join(tenant string, since time.Time) (*waiter, error) {
 	w := &waiter{admitted: make(chan struct{})}
 	if c.hasSlot(tenant) {
 		if l := c.queues[tenant]; l != nil {
-			l.rejected = 0 // the rejected callers have not come back
+			l.rejected = 0 // the rejected callers have not returned
 		}
 		c.grant(w, tenant)
 		return w, nil
@@ -197,10 +195,10 @@ func (c *Limiter) queueOf(tenant string, now time.Time) *queue {
 	return l
 }
 
-// checkQueue rejects a call if the queues are full or if the call would wait
-// for longer than most. The caller holds c.mu.
-func (c *Limiter) checkQueue(l *queue, most time.Duration, now time.Time) error {
-	if c.waiting < c.options.MaxQueued && len(l.waiters) < c.options.MaxTenantQueued && c.estimateStart(l, 0, now) <= most {
+// checkQueue rejects a call if the queues are full or if the call would wait for longer than limit.
+// The caller holds c.mu.
+func (c *Limiter) checkQueue(l *queue, limit time.Duration, now time.Time) error {
+	if c.waiting < c.options.MaxQueued && len(l.waiters) < c.options.MaxTenantQueued && c.estimateStart(l, 0, now) <= limit {
 		return nil
 	}
 	return c.reject(l, now, brig.Errorf(brig.RateLimited, "too many sandboxes are being created"))
@@ -241,9 +239,9 @@ func (c *Limiter) removeQueue(l *queue) {
 	}
 }
 
-// reject rejects a caller. RetryAfter is the estimated time after which the
-// server could serve a new request within MaxWait, behind the tenant's waiting
-// callers and those that were rejected earlier. The caller holds c.mu.
+// reject rejects a caller. RetryAfter is the estimated time after which the server could serve a
+// new request within MaxWait, behind the tenant's waiting and earlier rejected callers. The caller
+// holds c.mu.
 func (c *Limiter) reject(l *queue, now time.Time, e *brig.Error) error {
 	if pace := c.startInterval(now) * time.Duration(max(1, len(c.rotation))); pace > 0 {
 		l.rejected = max(0, l.rejected-now.Sub(l.rejectedAt).Seconds()/pace.Seconds())
@@ -257,18 +255,16 @@ func (c *Limiter) reject(l *queue, now time.Time, e *brig.Error) error {
 	return errors.Join(e.WithHint("try again in %v, or have the operator give the server more processors", e.RetryAfter.Round(time.Second)), ErrShed)
 }
 
-// maxQueueTime returns the part of MaxWait that a caller may spend in the
-// queue. The rest is for the creation itself. Its duration is estimated as a
-// high quantile: with the average, half of the creations would end late. The
-// caller holds c.mu.
+// maxQueueTime returns the part of MaxWait that a caller may spend in the queue. The rest is for
+// the creation itself. The duration of the creation is estimated as a high quantile, because half
+// of the creations take longer than the average. The caller holds c.mu.
 func (c *Limiter) maxQueueTime(now time.Time) time.Duration {
 	takes := max(c.slowDuration, c.startInterval(now)*time.Duration(c.options.MaxCreating))
 	return max(c.options.MaxWait-takes, c.options.MaxWait/2)
 }
 
-// estimateStart estimates how long the next caller in a tenant's queue waits
-// for a slot. before is the number of further callers of the tenant that
-// precede it. The caller holds c.mu.
+// estimateStart estimates how long the next caller in a tenant's queue waits for a slot. before is
+// the number of further callers of the tenant that precede this caller. The caller holds c.mu.
 func (c *Limiter) estimateStart(l *queue, before int, now time.Time) time.Duration {
 	own := len(l.waiters) + before
 	place := own + 1

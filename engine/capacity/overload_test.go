@@ -27,10 +27,10 @@ type load struct {
 	finished   []time.Time
 }
 
-// drive makes calls at a fixed pace for the time lasts. Each call holds its
-// slot for the time takes.
-func (l *load) drive(c *Limiter, lasts, takes time.Duration, calls *sync.WaitGroup) {
-	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(l.every) {
+// drive makes calls at a fixed pace for the given duration. Each admitted call
+// keeps its slot for the duration hold.
+func (l *load) drive(c *Limiter, duration, hold time.Duration, calls *sync.WaitGroup) {
+	for end := time.Now().Add(duration); time.Now().Before(end); time.Sleep(l.every) {
 		l.calls++
 		calls.Go(func() {
 			begin := time.Now()
@@ -50,7 +50,7 @@ func (l *load) drive(c *Limiter, lasts, takes time.Duration, calls *sync.WaitGro
 			}
 			l.mu.Unlock()
 			if err == nil {
-				time.Sleep(takes)
+				time.Sleep(hold)
 				release()
 				release() // a second call has no effect
 				l.mu.Lock()
@@ -68,10 +68,10 @@ func longestOf(d []time.Duration) time.Duration {
 	return slices.Max(d)
 }
 
-// With any number of callers, the engine creates as many instances as it can.
-// No creation begins later than the maximum wait, and all other calls are
-// rejected immediately. Two slots of 100 ms create 20 instances a second. The
-// control has a queue without a time limit.
+// Regardless of the number of callers, the limiter uses the full capacity. No
+// creation begins later than the maximum wait, and almost all other calls are
+// rejected immediately. Two slots with 100 ms per creation yield 20 instances per
+// second. The control has no effective time limit.
 func TestOverloadIsShed(t *testing.T) {
 	const lasts, takes, capable = 30 * time.Second, 100 * time.Millisecond, 20
 	for _, times := range []int{1, 3, 10} {
@@ -131,9 +131,9 @@ func TestOverloadIsShed(t *testing.T) {
 	}
 }
 
-// A tenant that requests ten times the capacity does not delay another tenant
-// with few requests. If both request more than the capacity, each gets half.
-// The control has both in one queue.
+// A tenant that requests ten times the capacity does not delay another tenant with
+// few requests. If both request more than the capacity, each gets about half of it.
+// In the control, both requests are made by the same tenant.
 func TestOverloadIsFairAcrossTenants(t *testing.T) {
 	const lasts, takes = 30 * time.Second, 100 * time.Millisecond
 	for _, c := range []struct {
@@ -168,12 +168,12 @@ func TestOverloadIsFairAcrossTenants(t *testing.T) {
 	}
 }
 
-// A caller that retries after RetryAfter is admitted, even if many were
-// rejected immediately.
+// Callers that retry after RetryAfter are admitted soon, even if many of them were
+// rejected at once.
 func TestRetryAfterIsHonored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{MaxCreating: 2, MaxWait: ServerMaxWait})
-		for range 50 { // learn the duration of a creation
+		for range 50 { // train the estimate of the duration of a creation
 			release, err := c.Acquire(context.Background(), "acme", time.Now())
 			if err != nil {
 				t.Fatal(err)
@@ -208,10 +208,9 @@ func TestRetryAfterIsHonored(t *testing.T) {
 	})
 }
 
-// If a tenant's instances are slow to create, because the tenant uses up its
-// share of the processors, its creations occupy all slots. A call of another
-// tenant still begins immediately, as do those of a few more tenants. The
-// control is the first tenant itself, which waits.
+// If the slow creations of one tenant occupy all slots, the calls of a few other
+// tenants still begin immediately. The control is another call of the first tenant,
+// which has to wait.
 func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{MaxCreating: 4, MaxWait: ServerMaxWait})
@@ -246,8 +245,8 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 		if making, _ := c.Load(); waited > 0 || making != 6 {
 			t.Errorf("a third tenant's call waited %v, %d are made", waited, making)
 		}
-		// The additional slots are limited too, and a free one goes to a
-		// waiting tenant.
+		// The number of additional slots is limited, too. A slot that becomes free
+		// is given to a waiting tenant.
 		begun := make(chan struct{})
 		go func() {
 			release, err := c.Acquire(t.Context(), "fourth", time.Now())
@@ -273,10 +272,10 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 	})
 }
 
-// The creations of admitted calls end within the maximum wait, although one in
-// five takes seven times as long as the others. The capacity reserves a high
-// quantile of their durations for that. The control reserves the average
-// duration, with which more than one in twenty is late.
+// Most creations of admitted calls end within the maximum wait, although one in
+// five takes seven times as long as the others, because the limiter reserves a high
+// quantile of the durations. The control reserves the mean duration, with which
+// more than one in twenty creations end too late.
 func TestSlowCreationsEndWithinWait(t *testing.T) {
 	for _, byMean := range []bool{false, true} {
 		t.Run(fmt.Sprintf("by the mean: %v", byMean), func(t *testing.T) {
@@ -315,7 +314,7 @@ func TestSlowCreationsEndWithinWait(t *testing.T) {
 					time.Sleep(11 * time.Millisecond)
 				}
 				calls.Wait()
-				if begun < 270 { // of 300 that two slots of 220 ms create in 33 s
+				if begun < 270 { // two slots with 220 ms per creation can create 300 in 33 s
 					t.Errorf("%d machines were made", begun)
 				}
 				if byMean != (late*20 > begun) {

@@ -2,17 +2,16 @@ package output
 
 import "sync"
 
-// Budget bounds the bytes that all users of one kind hold, for each tenant and for
-// the server.
+// Budget limits the bytes that all users of one kind hold, per tenant and in total.
 type Budget struct {
-	tenant, all int // bounds
+	tenant, all int // limits in bytes
 
 	mu       sync.Mutex // guards the fields below
 	byTenant map[string]int
 	held     int
 }
 
-// NewBudget returns a budget with the bounds in bytes for one tenant and for the server.
+// NewBudget returns a budget with limits in bytes for one tenant and for the server.
 func NewBudget(tenant, all int) *Budget {
 	return &Budget{tenant: tenant, all: all, byTenant: map[string]int{}}
 }
@@ -21,7 +20,7 @@ func NewBudget(tenant, all int) *Budget {
 type rule int
 
 const (
-	ifFits rule = iota // those that fit in the budgets
+	ifFits rule = iota // only charges that fit in the budgets
 	ifRoom             // any charge, unless a budget is used up
 	forced             // all
 )
@@ -30,11 +29,11 @@ const (
 func (b *Budget) charge(tenant string, n int, allow rule) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	more := n
+	needed := n
 	if allow == ifRoom {
-		more = 1
+		needed = 1
 	}
-	if allow != forced && (b.byTenant[tenant]+more > b.tenant || b.held+more > b.all) {
+	if allow != forced && (b.byTenant[tenant]+needed > b.tenant || b.held+needed > b.all) {
 		return false
 	}
 	b.byTenant[tenant] += n

@@ -14,9 +14,8 @@ const (
 	// minBufferSize how many are kept if the budget is exhausted.
 	bufferSize    = 256 << 10
 	minBufferSize = 32 << 10
-	// maxBufferSize is how many bytes are kept for slow followers when the
-	// process has ended. The connection to the agent may contain 2 MiB of the
-	// output of a pausable sandbox then.
+	// maxBufferSize is how many bytes are kept for slow followers after the process has ended. At
+	// that time, the connection to the agent of a pausable sandbox may contain 2 MiB of output.
 	maxBufferSize = 4 << 20
 	// chunkCost is the minimum cost of a chunk, because many small chunks use
 	// as much memory as a few large ones.
@@ -28,13 +27,12 @@ const (
 	firstFollowerWait = 5 * time.Second
 )
 
-// Buffer keeps the end of a process's output for clients that attach, now
-// or later. If they are slower than the process, the process waits for them. A
-// new process also waits for its first follower. The client that starts a
-// process attaches a moment later, and on a busy host the process may have
-// written more than the buffer holds by then. A process that has ended waits
-// for no follower, because the engine reads its pipes and records its end. A
-// follower that is too slow for the budget then receives an error.
+// Buffer keeps the end of a process's output for current and later followers. If the followers are
+// slower than the process, the process waits for them. A new process also waits for its first
+// follower. The client that starts a process attaches a moment later, and on a busy host the
+// process may have written more than the buffer holds by then. A process that has ended waits for
+// no follower, because the engine reads its pipes and records its end. A follower that is too slow
+// for the budget then receives an error.
 type Buffer struct {
 	budget *Relays
 	tenant string // whose budget is charged
@@ -124,21 +122,21 @@ func (t *Buffer) Write(from brig.From, p []byte) {
 // reserve reports whether n more bytes fit, and charges the budget for them. The
 // caller holds t.mu.
 func (t *Buffer) reserve(n int) bool {
-	most := bufferSize
+	limit := bufferSize
 	if t.processEnded {
-		most = maxBufferSize
+		limit = maxBufferSize
 	}
-	if t.size+n > most {
+	if t.size+n > limit {
 		return false
 	}
-	more := t.size + n - minBufferSize - t.charged
-	if more <= 0 {
+	needed := t.size + n - minBufferSize - t.charged
+	if needed <= 0 {
 		return true
 	}
-	if t.chargeReleased || !t.budget.charge(t.tenant, more, ifFits) {
+	if t.chargeReleased || !t.budget.charge(t.tenant, needed, ifFits) {
 		return false
 	}
-	t.charged += more
+	t.charged += needed
 	return true
 }
 
@@ -195,7 +193,7 @@ func (t *Buffer) Finish(end *brig.Result, err error) {
 
 // State returns the size of the output so far, the result of the process, and
 // whether the output has ended.
-func (t *Buffer) State() (total int64, end *brig.Result, over bool) {
+func (t *Buffer) State() (total int64, end *brig.Result, finished bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total, t.end, t.finished
@@ -211,9 +209,9 @@ func (t *Buffer) Newest() (out brig.Output) {
 	return out
 }
 
-// Follow calls tell with all output after the offset from, or only with new
-// output if from is negative, and finally with the end.
-func (t *Buffer) Follow(ctx context.Context, from int64, tell func(brig.ProcessEvent) error) error {
+// Follow calls send with all output after the offset from, or only with new output if from is
+// negative, and finally with the end.
+func (t *Buffer) Follow(ctx context.Context, from int64, send func(brig.ProcessEvent) error) error {
 	defer context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -237,7 +235,7 @@ func (t *Buffer) Follow(ctx context.Context, from int64, tell func(brig.ProcessE
 		case ok && f.begun && ev.Offset > f.at:
 			return errSlowReader()
 		case ok:
-			if err := t.unlocked(func() error { return tell(ev) }); err != nil {
+			if err := t.withoutLock(func() error { return send(ev) }); err != nil {
 				return err
 			}
 			f.at, f.begun = ev.Offset+int64(len(ev.Output)), true
@@ -245,7 +243,7 @@ func (t *Buffer) Follow(ctx context.Context, from int64, tell func(brig.ProcessE
 		case t.finished && t.err != nil:
 			return t.err
 		case t.finished:
-			return t.unlocked(func() error { return tell(brig.ProcessEvent{End: t.end}) })
+			return t.withoutLock(func() error { return send(brig.ProcessEvent{End: t.end}) })
 		default:
 			t.changed.Wait()
 		}
@@ -263,8 +261,8 @@ func (t *Buffer) next(f *follower) (brig.ProcessEvent, bool) {
 	return brig.ProcessEvent{Output: c.data[skip:len(c.data):len(c.data)], From: c.from, Offset: c.at + skip}, true
 }
 
-// unlocked releases t.mu, which the caller holds, while it calls f.
-func (t *Buffer) unlocked(f func() error) error {
+// withoutLock releases t.mu, which the caller holds, while it calls f.
+func (t *Buffer) withoutLock(f func() error) error {
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	return f()

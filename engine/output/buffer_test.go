@@ -34,8 +34,8 @@ func (h *receivedOutput) record(ev brig.ProcessEvent) error {
 	return nil
 }
 
-// A follower that attaches at any time receives all output from its offset on,
-// in order, regardless of how it was written.
+// A follower that attaches at any time receives a contiguous part of the output, up
+// to the end.
 func TestOutputBuffer(t *testing.T) {
 	bytesOf := rand.NewChaCha8([32]byte{1, 2})
 	rnd := rand.New(bytesOf)
@@ -75,7 +75,8 @@ func TestOutputBuffer(t *testing.T) {
 	}
 }
 
-// A process waits for its slowest follower, but not for detached ones.
+// A process waits for its slowest follower, but not for followers that have
+// detached.
 func TestProcessWaitsForSlowestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
@@ -110,8 +111,8 @@ func TestProcessWaitsForSlowestFollower(t *testing.T) {
 	})
 }
 
-// A follower that attaches soon after the start misses no output. A process
-// without followers does not wait forever.
+// A follower that attaches soon after the start misses no output. A process without
+// followers waits only for a limited time.
 func TestProcessWaitsForFirstFollower(t *testing.T) {
 	const writes, each = 20, 64 << 10 // five times the buffer's size
 	for _, c := range []struct {
@@ -143,13 +144,13 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 	}
 }
 
-// A follower is notified that the end is unknown.
+// A follower receives an error if the result of the process is unknown.
 func TestFollowerIsNotifiedOfUnknownEnd(t *testing.T) {
 	tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 	tp.Write(brig.FromStderr, []byte("x"))
 	why := errors.New("the machine died")
 	tp.Finish(nil, why)
-	tp.Finish(&brig.Result{}, nil) // too late
+	tp.Finish(&brig.Result{}, nil) // has no effect after the first call
 	var h receivedOutput
 	if err := tp.Follow(t.Context(), 0, h.record); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
 		t.Errorf("follow = %v after %q and %+v", err, h.out, h.end)

@@ -1,6 +1,5 @@
-// Package output carries the output of programs to their callers. It bounds the memory
-// that slow callers and quiet programs make the server use: per stream, per tenant and
-// for the server.
+// Package output carries the output of programs to their callers. It limits the memory that the
+// server needs for slow callers and quiet programs, per stream, per tenant and in total.
 package output
 
 import (
@@ -13,11 +12,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Relay buffers the output of an execution for a caller who streams it. It
-// buffers up to relaySize bytes, within a budget; beyond that the process waits
-// for the caller. A process that has ended never waits: the pipes bound its
-// remaining output, and the engine records its outcome immediately, however
-// slowly the caller reads. If the remaining output exceeds the budget, the
+// Relay buffers the output of an execution for a caller who streams it. It buffers up to relaySize
+// bytes, within a budget. When the buffer is full, the process waits for the caller. A process that
+// has ended never waits: the pipes limit its remaining output, and the engine records its outcome
+// immediately, even if the caller reads slowly. If the remaining output exceeds the budget, the
 // relay ends the stream early, and the caller can read the recorded outcome.
 type Relay struct {
 	budget *Relays
@@ -61,9 +59,9 @@ const (
 	endCheckInterval = time.Second
 )
 
-// The budgets for the buffered bytes of all streams of one tenant and of the
-// server. One part per stream of up to relaySize is exempt. A larger one, such
-// as a chart, is accepted while any of the budgets is free.
+// The budgets for the buffered bytes of all streams of one tenant and of the server. One part per
+// stream of up to relaySize is exempt. A larger part, such as a chart, is accepted unless one of
+// the budgets is used up.
 const (
 	TenantBudget = 32 << 20
 	ServerBudget = 128 << 20
@@ -80,8 +78,8 @@ func NewRelays(tenant, server int) *Relays {
 	return &Relays{Budget: NewBudget(tenant, server)}
 }
 
-// Disable makes executions wait for their callers, even after their end. It is for negative
-// controls, which show the failures that relays prevent.
+// Disable makes executions wait for their callers, even after their end. It is only for negative
+// controls in tests, which demonstrate the failures that relays prevent.
 func (rs *Relays) Disable() { rs.off = true }
 
 // new returns a relay for a stream of a tenant. If the caller does not accept
@@ -198,7 +196,7 @@ func (r *Relay) put(p relayItem) error {
 	case r.err != nil:
 		return r.err
 	case r.dropReason != nil:
-		return nil // the execution continues to read output, so that it reaches the end
+		return nil // the execution continues to read output, so that it can end
 	case p.deliverCall == nil && last > 0 && r.parts[last].deliverCall == nil && r.parts[last].to == p.to && len(r.parts[last].data)+len(p.data) <= relayMergeSize:
 		// The first part is being written, so it cannot grow.
 		r.parts[last].data = append(r.parts[last].data, p.data...)

@@ -33,9 +33,9 @@ func (s *blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The relay buffers a bounded part of the output for a caller who does not
-// read; then the process waits. After the process has ended, the relay reads
-// all remaining output immediately.
+// For a caller that does not read, the relay buffers a bounded part of the output,
+// and then blocks the process. After the process has ended, the relay accepts all
+// remaining output immediately.
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caller := &blockedWriter{free: make(chan struct{})}
@@ -62,7 +62,7 @@ func TestRelay(t *testing.T) {
 		}
 		r.mu.Unlock()
 		over.Store(true)
-		ended.Wait() // even though the caller does not read
+		ended.Wait() // returns although the caller does not read
 		close(caller.free)
 		if err := r.Flush(); err != nil || len(caller.got) != 30*len(piece) {
 			t.Errorf("%d bytes were read: %v", len(caller.got), err)
@@ -77,8 +77,8 @@ type uncomparableWriter struct {
 
 func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
 
-// The relay merges outputs for writers of any type, of which the ephemeral kernels'
-// cannot be compared.
+// The relay accepts writers of any type, including types whose values cannot be
+// compared, such as those of the ephemeral kernels.
 func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{})}
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
@@ -113,8 +113,9 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 	}
 }
 
-// Events that are larger than the budget, such as charts, reach their callers, and
-// callers who do not read them hold one of them more than the budget.
+// Events that are larger than the budget, such as charts, are delivered. For
+// callers that do not read, the buffered bytes exceed the budget by at most one
+// event.
 func TestRelayDeliversLargeEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := NewRelays(200<<10, 300<<10)
@@ -140,8 +141,8 @@ func TestRelayDeliversLargeEvents(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		if most := rs.all + eventSize(chart) + relayCost; rs.held > most || rs.held < eventSize(chart) {
-			t.Errorf("%d bytes are kept, want at most %d", rs.held, most)
+		if limit := rs.all + eventSize(chart) + relayCost; rs.held > limit || rs.held < eventSize(chart) {
+			t.Errorf("%d bytes are kept, want at most %d", rs.held, limit)
 		}
 		close(free)
 		writers.Wait()
@@ -152,8 +153,8 @@ func TestRelayDeliversLargeEvents(t *testing.T) {
 }
 
 // The buffered bytes of a tenant's streams are bounded, and so are those of all
-// tenants. When the budget is used up, the stream of an ended process ends
-// early, and a running process waits.
+// tenants. When the budget is exhausted, the stream of an ended process is
+// truncated, and a running process blocks.
 func TestRelayBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := NewRelays(200<<10, 300<<10)
@@ -183,14 +184,14 @@ func TestRelayBudget(t *testing.T) {
 				})
 			})
 		}
-		most := rs.all + 20*(len(piece)+relayCost)
+		limit := rs.all + 20*(len(piece)+relayCost)
 		time.Sleep(time.Minute)
-		if rs.held > most || rs.held < rs.all/2 {
+		if rs.held > limit || rs.held < rs.all/2 {
 			t.Errorf("%d bytes are kept while they run", rs.held)
 		}
 		over.Store(true)
 		time.Sleep(time.Minute)
-		if rs.held > most {
+		if rs.held > limit {
 			t.Errorf("%d bytes are kept when they have ended", rs.held)
 		}
 		close(caller.free)

@@ -1,5 +1,5 @@
-// Package placement holds the providers between which the engine chooses. It records
-// the users of each, its terms, and whether it responds.
+// Package placement holds the providers between which the engine chooses. It records the users and
+// the terms of each provider, and whether the provider responds.
 package placement
 
 import (
@@ -15,7 +15,7 @@ import (
 type Backend struct {
 	ID       string
 	Provider brig.Provider
-	RunsOnly bool // from its capabilities
+	RunsOnly bool // from the capabilities of the provider
 	Health   Breaker
 
 	mu      sync.Mutex // guards the fields below
@@ -28,15 +28,15 @@ func NewBackend(id string, p brig.Provider) *Backend {
 	return &Backend{ID: id, Provider: p, RunsOnly: p.Capabilities().RunsOnly}
 }
 
-// Acquire counts one more user, up to most users; 0 means no limit.
-func (b *Backend) Acquire(most int) error {
+// Acquire counts one more user, up to maxUsers; 0 means no limit.
+func (b *Backend) Acquire(maxUsers int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.retired:
 		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the provider %s was just changed", b.ID).WithHint("try again"), brig.RetryRoute)
-	case most > 0 && b.users >= most:
-		err := brig.Errorf(brig.RateLimited, "the provider %s is full: it has %d", b.ID, most).WithHint("try again in a moment, or route overflow to other providers: brig provider route")
+	case maxUsers > 0 && b.users >= maxUsers:
+		err := brig.Errorf(brig.RateLimited, "the provider %s is full: it has %d", b.ID, maxUsers).WithHint("try again in a moment, or route overflow to other providers: brig provider route")
 		err.RetryAfter = time.Second
 		return err
 	}
@@ -55,9 +55,9 @@ func (b *Backend) Retain() {
 func (b *Backend) Release() error {
 	b.mu.Lock()
 	b.users--
-	over := b.retired && b.users == 0
+	idle := b.retired && b.users == 0
 	b.mu.Unlock()
-	if over {
+	if idle {
 		return b.close()
 	}
 	return nil
@@ -67,10 +67,10 @@ func (b *Backend) Release() error {
 // they end.
 func (b *Backend) Retire() error {
 	b.mu.Lock()
-	over := !b.retired && b.users == 0
+	idle := !b.retired && b.users == 0
 	b.retired = true
 	b.mu.Unlock()
-	if over {
+	if idle {
 		return b.close()
 	}
 	return nil

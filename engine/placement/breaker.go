@@ -17,10 +17,9 @@ type Breaker struct {
 	checked  time.Time
 }
 
-// The breaker opens after breakAfter consecutive creation failures, and
-// immediately if the provider does not respond. It stays open for breakFirst
-// after one failure, and for twice as long after each further one, up to
-// breakMax.
+// The breaker opens after breakAfter consecutive creation failures, and immediately if the provider
+// does not respond. It stays open for breakFirst after one failure, and for twice as long after
+// each further failure, up to breakMax.
 const (
 	breakAfter = 3
 	breakFirst = 2 * time.Second
@@ -54,8 +53,8 @@ func (b *Breaker) Record(err error, now time.Time) bool {
 	return was.IsZero()
 }
 
-// IsOpen reports whether the breaker is open. While it is, the provider must
-// not be tried.
+// IsOpen reports whether the breaker is open. The provider must not be tried while the breaker is
+// open.
 func (b *Breaker) IsOpen(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +68,8 @@ func (b *Breaker) LastFailure() (bool, error) {
 	return !b.retryAt.IsZero(), b.lastErr
 }
 
-// CheckDue reports whether the next health check is due. If it is, the caller
-// makes the check, and CheckDue records its time.
+// CheckDue reports whether the next health check is due. If the check is due, CheckDue records its
+// time, and the caller must run it.
 func (b *Breaker) CheckDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package quota counts what each tenant uses, and decides what its quota permits.
+// Package quota counts the usage of each tenant, and enforces its quota.
 package quota
 
 import (
@@ -9,10 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Account is the in-memory state of one tenant: its quota, its limits and its
-// usage. Every admission decision is made in memory, under one lock. The counts
-// are rebuilt from the stored records when a server starts. Only the usage is
-// written to the store, every few seconds.
+// Account is the in-memory state of one tenant: its quota, its limits and its usage. Every
+// admission decision is made in memory, under one lock. The counts are rebuilt from the stored
+// records when a server starts. Only the usage is stored, every few seconds.
 type Account struct {
 	now func() time.Time
 
@@ -33,8 +32,8 @@ type Account struct {
 	endedCount   int                           // sandboxes that ended since CountEnded returned true
 }
 
-// New returns the account of a tenant. limits are those of its sandboxes, and today has
-// the usage lines of the day so far.
+// New returns the account of a tenant. limits are the limits of its sandboxes, and today holds the
+// current day's usage lines.
 func New(now func() time.Time, t brig.Tenant, limits brig.LimitRange, today []brig.UsageLine) *Account {
 	a := &Account{
 		now: now, tenant: t, limitRange: limits, reservations: map[*Reservation]bool{}, today: brig.DayOf(now()),
@@ -87,8 +86,8 @@ func (a *Account) ReserveExisting(spec brig.Spec) *Reservation {
 	return a.newReservation(spec)
 }
 
-// ReservePaused takes a reservation for a sandbox that is paused already. Only the
-// disk space of the sandbox's save counts.
+// ReservePaused takes a reservation for a sandbox that is already paused. Only the disk space of
+// the sandbox's save counts.
 func (a *Account) ReservePaused(bytes int64) *Reservation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +106,7 @@ func (a *Account) addPaused(bytes int64) *Reservation {
 func (a *Account) ReservePause() (*Reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	most := a.tenant.Quota.PausedBound()
+	most := a.tenant.Quota.MaxPaused()
 	switch {
 	case a.closed:
 		return nil, errRemoved(a.tenant.Name)
@@ -162,8 +161,8 @@ func (a *Account) ReserveExec(labels map[string]string) (*Reservation, error) {
 	return a.newExec(labels, true), nil
 }
 
-// ReserveExecs is like ReserveExec, for the n executions of a save. If it is not a
-// copy, they count as usage already.
+// ReserveExecs is like ReserveExec, for the n executions of a save. Unless the save is copied, the
+// executions already count as usage.
 func (a *Account) ReserveExecs(labels map[string]string, n int, copied bool) (list []*Reservation, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// While a sandbox is being resumed, the space of its save is not free for another
-// sandbox. The tenant's storage is full here, so nothing else fits at any time.
+// While a sandbox is being resumed, another sandbox cannot use the storage of its
+// save. In this test, the save uses the whole quota, so no other sandbox may ever
+// be admitted.
 func TestResumeKeepsStorage(t *testing.T) {
 	const save, disk = 10, 5
 	a := &Account{now: time.Now, reservations: map[*Reservation]bool{}, unflushed: map[usageKey]brig.UsageTotals{}}
@@ -50,8 +51,8 @@ func TestResumeKeepsStorage(t *testing.T) {
 	}
 }
 
-// Labels beyond the limit count in the totals only, and callers cannot fill the disk with
-// lines. The next day starts from zero.
+// Labels beyond the limit count only in the totals, so that callers cannot fill the disk with
+// usage lines. The limit applies to each day separately.
 func TestLabelsAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	a := New(func() time.Time { return now }, brig.Tenant{Name: "acme"}, brig.LimitRange{}, nil)

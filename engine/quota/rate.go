@@ -6,14 +6,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// burst is the idle time after which a caller may make the largest number of
-// calls at a time.
+// burst is the idle time after which a caller has its maximum burst of calls.
 const burst = 2 * time.Second
 
-// maxBuckets bounds the number of callers per tenant whose calls are counted.
+// maxBuckets limits the number of callers per tenant whose calls are counted.
 const maxBuckets = 10_000
 
-// bucket holds the number of calls that are allowed now.
+// bucket is a token bucket; it holds the number of currently allowed calls.
 type bucket struct {
 	tokens float64
 	at     time.Time
@@ -31,7 +30,7 @@ func (a *Account) Allow(actor brig.Actor) error {
 	now := a.now()
 	whole := Caller{}
 	if actor.Visitor {
-		whole = visitors // anyone can be one, and must not use up the calls of the tenant's keys
+		whole = visitors // anyone can be a visitor, so visitors share a bucket of their own
 	}
 	all, one := a.bucket(whole, q.Rate, now), (*bucket)(nil)
 	if who := CallerOf(actor); who.Limited {
@@ -63,17 +62,17 @@ func (a *Account) bucket(who Caller, rate float64, now time.Time) *bucket {
 	if rate == 0 {
 		return nil
 	}
-	most := max(1, rate*burst.Seconds())
+	limit := max(1, rate*burst.Seconds())
 	b := a.buckets[who]
 	if b == nil {
 		if len(a.buckets) >= maxBuckets {
 			clear(a.buckets)
 		}
-		b = &bucket{tokens: most, at: now}
+		b = &bucket{tokens: limit, at: now}
 		a.buckets[who] = b
 	}
 	if d := now.Sub(b.at); d > 0 {
-		b.tokens = min(most, b.tokens+d.Seconds()*rate)
+		b.tokens = min(limit, b.tokens+d.Seconds()*rate)
 	}
 	b.at = now
 	return b
@@ -82,7 +81,7 @@ func (a *Account) bucket(who Caller, rate float64, now time.Time) *bucket {
 // Caller identifies whose calls are counted together.
 type Caller struct {
 	Tenant, Holder string
-	Limited        bool // the limits of a single key apply: it is a key or a person
+	Limited        bool // the caller is a key or a person, and the limits of a single key apply
 }
 
 // CallerOf returns the caller of an actor.
@@ -90,6 +89,6 @@ func CallerOf(a brig.Actor) Caller {
 	return Caller{a.Tenant, a.Holder(), a.Key != "" || a.Person != nil}
 }
 
-// visitors counts the calls of a tenant's visitors, who have no credential, in
-// Account.buckets. It is not a caller whose calls are counted there.
+// visitors counts the calls of a tenant's visitors, who have no credential, in Account.buckets. It
+// does not identify a real caller.
 var visitors = Caller{Holder: "visitors"}

@@ -22,8 +22,8 @@ type Reservation struct {
 	// waits for an instance. An idle reservation counts against the quota, but
 	// accrues no usage.
 	idle bool
-	// stop ends an execution early. It is nil until SetStop sets it. stopReason
-	// is the reason for which the execution was stopped.
+	// stop ends an execution early. It is nil until SetStopFunc sets it. stopReason is the reason for
+	// the stop.
 	stop       func(why error)
 	stopReason error
 }
@@ -52,8 +52,8 @@ func (p *Reservation) AddDisk(bytes int64) error {
 	return nil
 }
 
-// Start marks the sandbox or execution of a reservation as begun: its time counts
-// from now on. Further calls do nothing.
+// Start marks the sandbox or execution of a reservation as begun, so that its time counts from now
+// on. Further calls do nothing.
 func (p *Reservation) Start() {
 	if p == nil {
 		return
@@ -65,9 +65,9 @@ func (p *Reservation) Start() {
 	}
 }
 
-// SetStop sets the function that ends an execution early. The reservation is
+// SetStopFunc sets the function that ends an execution early. The reservation is
 // nil if the execution is not counted.
-func (p *Reservation) SetStop(stop func(why error)) {
+func (p *Reservation) SetStopFunc(stop func(why error)) {
 	if p == nil {
 		return
 	}
@@ -76,9 +76,9 @@ func (p *Reservation) SetStop(stop func(why error)) {
 	p.stop = stop
 }
 
-// DetachStop removes the function that ends an execution early, until the next
-// SetStop.
-func (p *Reservation) DetachStop() {
+// ClearStopFunc removes the function that ends an execution early, until the next
+// SetStopFunc.
+func (p *Reservation) ClearStopFunc() {
 	if p == nil {
 		return
 	}
@@ -101,8 +101,8 @@ func (p *Reservation) ResultError(err error) error {
 // Release releases a reservation. Further calls do nothing.
 func (p *Reservation) Release() { p.close(false) }
 
-// Cancel releases the reservation of an execution that never began, and
-// subtracts the execution from the usage.
+// Cancel releases the reservation of an execution that did not begin, and subtracts the execution
+// from the usage.
 func (p *Reservation) Cancel() { p.close(true) }
 
 func (p *Reservation) close(undone bool) {

@@ -9,9 +9,9 @@ import (
 // usageKey identifies a line of a tenant's usage.
 type usageKey struct{ day, label, value string }
 
-// maxUsageLabels is the maximum number of labels by which one tenant's usage is
-// broken down on one day. Callers choose labels, and must not be able to fill
-// the disk with them. The totals include the usage of all labels.
+// maxUsageLabels is the maximum number of labels by which one tenant's usage is broken down on one
+// day. The limit prevents callers, who choose the labels, from filling the disk. The totals include
+// the usage of all labels.
 const maxUsageLabels = 1000
 
 // Charge adds the cost of an execution to the usage.
@@ -57,7 +57,7 @@ func (a *Account) addUsage(labels map[string]string, s brig.UsageTotals) {
 // catchUp updates the usage of all open reservations, if a quota depends on it.
 // The caller holds a.mu.
 func (a *Account) catchUp() {
-	if !a.tenant.Quota.OfTime() {
+	if !a.tenant.Quota.HasTimeLimit() {
 		return
 	}
 	now := a.now()
@@ -103,13 +103,13 @@ func (a *Account) Restore(lines []brig.UsageLine) {
 	}
 }
 
-// StopOverdue ends the executions of a tenant that has used up its time, and
-// reports whether the tenant's sandboxes have to end too.
-func (a *Account) StopOverdue() (all bool) {
+// StopOverdueExecutions ends the executions of a tenant that has used up its time, and reports whether the
+// tenant's sandboxes must end, too.
+func (a *Account) StopOverdueExecutions() (all bool) {
 	a.mu.Lock()
 	var candidates []func(error)
 	var why error
-	if a.tenant.Quota.OfTime() && len(a.reservations) > 0 {
+	if a.tenant.Quota.HasTimeLimit() && len(a.reservations) > 0 {
 		a.resetDaily()
 		a.catchUp()
 		lives, executions := a.tenant.Quota.Exceeded(a.spent, a.now())

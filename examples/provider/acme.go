@@ -20,8 +20,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Config is the configuration. Its fields define the form, the JSON Schema and
-// the checks. See package schema for the tags.
+// Config is the configuration. Its fields determine the form, the JSON Schema and the checks. See
+// package schema for the tags.
 type Config struct {
 	Endpoint string `json:"endpoint" title:"Endpoint" placeholder:"https://run.acme.example" form:"required"`
 	APIKey   string `json:"api_key" title:"API key" form:"required,secret"`
@@ -56,9 +56,8 @@ type provider struct {
 	http   *http.Client
 }
 
-// Capabilities implements brig.Provider. Areas that it does not list are not
-// enforced, and the engine places requests that require them on other
-// providers.
+// Capabilities implements brig.Provider. Areas that are not listed are not enforced, and the engine
+// places requests that require them on other providers.
 func (p *provider) Capabilities() brig.Capabilities {
 	return brig.Capabilities{Name: "acme", Isolation: "a service elsewhere", RunsOnly: true}
 }

@@ -48,15 +48,15 @@ func (a *Agent) configureNetwork(resolver netip.Addr, authority []byte) error {
 			return err
 		}
 	}
-	// If /usr is mounted read-only from the host, ignore the failure: then
-	// programs cannot rebuild the bundle either.
+	// Ignore a failure if /usr is mounted read-only from the host: programs cannot rebuild the
+	// bundle then.
 	_ = a.ensureContent(anchor, authority)
 	return nil
 }
 
-// resolve makes sure that /etc/resolv.conf names the given resolver. The
-// runtime or the host may have already written the file, with additional
-// comments, on a mount that the agent cannot replace.
+// resolve makes sure that /etc/resolv.conf contains the given resolver. The runtime or the host may
+// have already written the file, with additional comments, on a mount that the agent cannot
+// replace.
 func (a *Agent) resolve(content []byte) error {
 	const name = "/etc/resolv.conf"
 	if is, err := contentOf(name); err == nil && bytes.Equal(withoutComments(is), content) {
@@ -64,8 +64,8 @@ func (a *Agent) resolve(content []byte) error {
 	}
 	err := a.exchange(name, content)
 	if st, lost := os.Lstat(name); err != nil && lost == nil && st.Mode().IsRegular() && mounted(name) {
-		// Root in the sandbox has changed the file. Only the sandbox itself is
-		// affected, because no policy depends on the file.
+		// A program that runs as root has changed the file. This affects only the sandbox itself,
+		// because no policy depends on the file.
 		return nil
 	}
 	return err

@@ -28,7 +28,7 @@ import (
 // for Execs.
 const maxRemembered = 64
 
-// Agent answers calls. It is the init of its PID namespace.
+// Agent serves the host's calls. It is the init of its PID namespace.
 type Agent struct {
 	reaper          reaper
 	killer          killer
@@ -36,9 +36,8 @@ type Agent struct {
 	link            link
 	shell           string
 	plain           bool
-	// making is locked for writing while the agent creates a file and changes
-	// its owner, and for reading while a watch reports a file. Thus no event
-	// reports the agent as the owner.
+	// making is locked for writing while the agent creates a file and changes its owner, and for
+	// reading while a watch reports a file. No event thus reports the agent as the owner.
 	making sync.RWMutex
 	rights *accountThreads
 
@@ -54,10 +53,10 @@ type Agent struct {
 	deliveringOutput atomic.Int32 // executions whose callers have not received all output
 }
 
-// Options configure how an agent takes over.
+// Options configures how an agent takes over as init.
 type Options struct {
-	// KeepCapabilities leaves the bounding set unchanged, for tests of the
-	// operations that the agent otherwise prevents.
+	// KeepCapabilities leaves the bounding set unchanged, so that tests can run operations that are
+	// otherwise not permitted.
 	KeepCapabilities bool
 	// Plain means that the agent runs all processes and creates all files under
 	// its own account, because no other account is available.
@@ -66,10 +65,9 @@ type Options struct {
 
 // New takes over as init and returns the agent.
 func New(o Options) (*Agent, error) {
-	// As init, the agent must not die of a stray signal from its children. It
-	// catches these signals instead of ignoring them, because child processes
-	// inherit ignored signals, and programs would then not react to SIGTERM and
-	// SIGPIPE.
+	// As init, the agent must not be killed by a stray signal from its children. It catches these
+	// signals instead of ignoring them, because child processes inherit ignored signals, and
+	// programs would then not react to SIGTERM and SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
 	if err := dropCapabilities(o); err != nil {
@@ -86,9 +84,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// ServeControl answers calls on connections that arrive as descriptors on a
-// donated socket, one per message, until the host closes that socket. It also
-// answers the messages that prepare a save.
+// ServeControl serves calls on connections that arrive as descriptors on a donated socket, one per
+// message, until the host closes that socket. It also handles the messages that prepare a save.
 func (a *Agent) ServeControl(fd int) error {
 	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "control")
@@ -149,7 +146,7 @@ func connFromMessage(oob []byte) net.Conn {
 	return c
 }
 
-// Serve answers the single call on c and closes c.
+// Serve serves the single call on c and closes c.
 func (a *Agent) Serve(c net.Conn) {
 	defer c.Close()
 	r := wire.NewReader(c)

@@ -18,16 +18,15 @@ const maxMessage = 64 << 20
 // returns everything that was written to the pipe before a message was sent.
 const pipeCapacity = 64 << 10
 
-// carriers contains the carried processes by their ids.
+// carriers contains the carriers of all carried processes by id.
 type carriers struct {
 	mu sync.Mutex // guards the field below, and holders and kept of each carrier
 	by map[string]*carrier
 }
 
-// carrier owns the agent's ends of a process's descriptors. It sends the output
-// to one host connection at a time, in the order in which the process wrote it.
-// Without a host connection the pipes fill up, as with any reader that does not
-// read.
+// carrier owns the agent's ends of a process's descriptors. It sends the output to one host
+// connection at a time, in the order in which the process wrote it. Without a host connection the
+// pipes fill up, and the process blocks.
 type carrier struct {
 	x       *execution
 	plain   bool
@@ -53,7 +52,7 @@ type carrier struct {
 	kept    bool
 }
 
-// newCarrier creates the descriptors of the process of a call.
+// newCarrier creates a carrier and the descriptors of its process.
 func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err error) {
 	k := &carrier{plain: call.Plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeCapacity)}
 	defer func() {
@@ -94,8 +93,8 @@ func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err er
 	return k, theirs, nil
 }
 
-// execCarried starts a process on descriptors of the agent, and ends the call
-// with the process's exit. The call holds the process.
+// execCarried starts a process on descriptors of the agent, and ends the call with the process's
+// exit. The call is a holder of the process.
 func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
 	k, fds, err := a.newCarrier(call)
 	if err != nil {
@@ -141,7 +140,7 @@ func (k *carrier) await(ended <-chan syscall.WaitStatus) {
 	k.recordEnd()
 }
 
-// recordEnd reports the recorded end of the process to those who hold it.
+// recordEnd reports the recorded end of the process to its holders.
 func (k *carrier) recordEnd() {
 	close(k.exited)
 	k.wake()
@@ -223,8 +222,8 @@ func (s *carriers) keep(call wire.Keep) error {
 	return nil
 }
 
-// drop closes a carrier that is not held and not kept. The process then sees
-// closed pipes. The caller holds s.mu.
+// drop closes a carrier that is neither held nor kept. The process's ends of the pipes then report
+// that the other ends are closed. The caller holds s.mu.
 func (s *carriers) drop(k *carrier) {
 	if k.holders == 0 && !k.kept && s.by[k.x.call.ID] == k {
 		delete(s.by, k.x.call.ID)
@@ -241,7 +240,7 @@ func (k *carrier) close() {
 	k.orders.Close()
 }
 
-// files returns the descriptors from which the agent reads.
+// files returns the files from which the agent reads.
 func (k *carrier) files() []*os.File { return []*os.File{k.outs[0], k.outs[1], k.control} }
 
 // wake interrupts pending reads.
@@ -326,9 +325,9 @@ func (k *carrier) disconnect(c net.Conn) {
 	k.orders.SetWriteDeadline(pastDeadline) // a write of a message to the process may be blocked
 }
 
-// prepareReads prepares for further reads, and reports whether any are
-// possible. The code that ends the transfer first closes its channel and then
-// wakes the readers, so that either prepareReads or the readers notice the end.
+// prepareReads prepares for further reads, and reports whether reads are still possible. The code
+// that ends the transfer first closes its channel and then wakes the readers, so that either
+// prepareReads or the readers notice the end.
 func (k *carrier) prepareReads(gone <-chan struct{}) bool {
 	for _, f := range k.files() {
 		f.SetReadDeadline(time.Time{})
@@ -384,10 +383,9 @@ func (k *carrier) wait(f *os.File, pull func(fd int) bool) {
 	}
 }
 
-// pull sends the available data of one output to the host, and reports whether
-// that output has ended. It releases the lock between two reads so that
-// messages can be sent. It ends at a deadline, if there is one, even while data is
-// available.
+// pull sends the available data of one output to the host, and reports whether that output has
+// ended. It releases the lock between two reads so that messages can be sent. It returns at the
+// deadline, if there is one, even while data is available.
 func (k *carrier) pull(i, fd int, c net.Conn, deadline time.Time) bool {
 	for {
 		if !deadline.IsZero() && time.Now().After(deadline) {
@@ -465,8 +463,7 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 	return true
 }
 
-// sendChunk sends one pipe capacity of data from each output, or less if less
-// is available.
+// sendChunk sends the available data of each output, up to the capacity of a pipe.
 func (k *carrier) sendChunk(c net.Conn) (err error) {
 	for i, f := range k.outs {
 		raw, rawErr := f.SyscallConn()
@@ -480,8 +477,8 @@ func (k *carrier) sendChunk(c net.Conn) (err error) {
 	return nil
 }
 
-// sendRemaining sends the messages that an ended process has left, and its output
-// until the last of its children has closed it, for a limited time.
+// sendRemaining sends the remaining messages of an ended process, and its output until all of its
+// children have closed it, for a limited time.
 func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
 	if raw, err := k.control.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { k.pullMessages(int(fd), c) })

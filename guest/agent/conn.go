@@ -39,9 +39,8 @@ func readCall(r *wire.Reader) (*wire.Call, error) {
 	return &call, nil
 }
 
-// writer sends frames from several goroutines. After the first error it
-// discards all frames, because a process must not stop when its host
-// disconnects.
+// writer sends frames from several goroutines. After the first error it discards all frames,
+// because a process must not block when its host disconnects.
 type writer struct {
 	c net.Conn
 

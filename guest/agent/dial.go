@@ -47,8 +47,8 @@ func dialLoopback(port int) (net.Conn, error) {
 	return nil, failure("refused", "", "connect to port %d of the sandbox: %v", port, refused)
 }
 
-// copyHalf copies until the source ends, and then closes the target's write
-// side. If the target accepts no more data, carry closes both connections.
+// copyHalf copies until the source ends, and then closes the target's write side. If the target no
+// longer accepts data, copyHalf closes both connections.
 func copyHalf(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		to.Close()

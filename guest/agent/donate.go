@@ -81,8 +81,8 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 		return
 	}
 	parked := x.allowPark()
-	// The child has its own copies. Close these, so that the host sees the end
-	// of the streams when the child and its children have ended.
+	// The child has its own copies. Close these, so that the streams end for the host when the
+	// child and its children have ended.
 	closeAll(fds)
 	fds = nil
 	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
@@ -91,9 +91,8 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 	}
 }
 
-// reportExit ends the call with the exit of the process. If the process is parked
-// before, or at the moment of its end, its carrier reports the exit, and reportExit
-// returns false.
+// reportExit ends the call with the exit of the process. If the process is parked before or while
+// it ends, its carrier reports the exit, and reportExit returns false.
 func (x *execution) reportExit(ended <-chan syscall.WaitStatus, parked <-chan *carrier, w *writer) bool {
 	select {
 	case k := <-parked:
@@ -127,7 +126,7 @@ func (x *execution) attachTerminal(fds []uintptr) ([]uintptr, error) {
 	return []uintptr{uintptr(theirs)}, nil
 }
 
-// resize sets the size of a terminal. It succeeds if the execution is gone.
+// resize sets the size of a terminal. It also succeeds if the execution no longer exists.
 func (a *Agent) resize(call wire.Resize) error {
 	a.mu.Lock()
 	x := a.execs[call.ID]

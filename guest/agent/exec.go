@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// execution is one process tree, from its start.
+// execution is the process tree of one call, and the record of how its first process ended.
 type execution struct {
 	call    wire.Exec
 	tag     uint32
@@ -71,8 +71,9 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.reaped, x.reapedAt = exitOf(ws, x.timedOut), time.Now()
 	x.mu.Unlock()
 	close(x.over)
-	// Children of the process may still write. The output ends when the last of
-	// them has closed it, even if the host has disconnected: it can ask for it later.
+	// Children of the process may still write. The output ends when the last child has closed it.
+	// The agent reads it even if the host has disconnected, because the host can request the result
+	// later.
 	x.expire(p)
 	pumps.Wait()
 
@@ -103,8 +104,8 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 // a process that has ended.
 const drainPeriod = 50 * time.Millisecond
 
-// tailMargin is the time by which the tail of an execution ends before the
-// execution's timeout, which would kill the children.
+// tailMargin is the time between the end of an execution's tail and the execution's timeout, which
+// would kill the children.
 const tailMargin = 250 * time.Millisecond
 
 // tailTime returns how long the agent waits for the end of the output after the
@@ -118,7 +119,7 @@ func (x *execution) tailTime() time.Duration {
 	return max(tail, drainPeriod)
 }
 
-// expire ends the output of x, which has ended, after a limited time.
+// expire ends the output of the ended execution x after a limited time.
 func (x *execution) expire(p *process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,20 +176,19 @@ func (x *execution) control(r *wire.Reader, stdin *os.File) {
 	}
 }
 
-// floodGap is the maximum time between two small reads that counts as a flood.
-// floodPause is how long the agent then lets the pipe fill.
+// floodGap is the maximum time between two small reads that are treated as a flood. During a flood,
+// the agent pauses for floodPause so that the pipe fills.
 const (
 	floodGap   = time.Millisecond
 	floodPause = 300 * time.Microsecond
 )
 
-// firstRead is the size of the first reads of a stream, until a read fills it.
-// Most processes write little, and large buffers become garbage that is
-// collected while other processes start.
+// firstRead is the size of the first reads of a stream, until a read fills it. Most processes write
+// little, and large buffers would cause garbage collections while other processes start.
 const firstRead = 8 << 10
 
-// maxRead is the size of later reads. The agent and the host each buffer up to
-// this much for every stream whose reader does not read.
+// maxRead is the size of later reads. The agent and the host each buffer up to this size for every
+// stream whose reader does not read.
 const maxRead = 64 << 10
 
 // pump sends one stream of a process to the host, and stores its head and tail
@@ -204,9 +204,8 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 		}
 		n, err := from.Read(buf[wire.HeaderSize:])
 		if now := time.Now(); n > 0 && err == nil {
-			// A process that floods its pipe with small writes would wake the
-			// agent for each of them, so let the pipe fill. Output at typing
-			// speed is not delayed.
+			// A process that floods its pipe with small writes would wake the agent for each write,
+			// so let the pipe fill. Output at typing speed is not delayed.
 			if n < pipeSize/4 && now.Sub(last) < floodGap {
 				time.Sleep(floodPause)
 			}
@@ -237,8 +236,8 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 			// from reading earlier output.
 			draining = true
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
-			// Another process still has the pipe open. Read and discard its
-			// output, so that it does not die of a broken pipe.
+			// Another process still has the pipe open. Read and discard its output, so that the
+			// process is not killed by SIGPIPE.
 			from.SetReadDeadline(time.Time{})
 			go func() {
 				io.Copy(io.Discard, from)
@@ -259,7 +258,7 @@ func (a *Agent) register(call wire.Exec) (*execution, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, taken := a.execs[call.ID]; taken || call.ID == "" {
+	if _, exists := a.execs[call.ID]; exists || call.ID == "" {
 		return nil, failure("invalid", "", "execution id %q is empty or taken", call.ID)
 	}
 	a.tag++
@@ -339,8 +338,8 @@ func (a *Agent) list() []wire.Execution {
 			e.EndedMS = x.ended.UnixMilli()
 		}
 		if e.Exit == nil && x.reaped != nil {
-			// Its children still write, or the host does not read. The host reads
-			// on when it knows the exit.
+			// Its children are still writing, or the host is not reading. The host continues to
+			// read when it has the exit.
 			e.Exit, e.EndedMS = x.reaped, x.reapedAt.UnixMilli()
 			e.Draining = true
 		}

@@ -49,10 +49,9 @@ func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 	}
 }
 
-// putFile writes a file under a temporary name and then renames it, so that a
-// program always reads a complete file, the previous or the new one. For
-// example, an interpreter may load a driver's files while another interpreter
-// is started.
+// putFile writes a file under a temporary name and then renames it, so that a program always reads
+// either the complete previous file or the complete new file. For example, an interpreter may load
+// a driver's files while another interpreter is started.
 func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex) error {
 	mode := fs.FileMode(file.Mode & 0o777)
 	making.Lock()
@@ -184,7 +183,7 @@ func collect(call wire.Collect, w *writer) error {
 			continue
 		}
 		if sent == call.Count || st.Size > call.Size {
-			// List the file without its content, which a size of -1 marks.
+			// List the file without its content. A size of -1 indicates this.
 			w.json(wire.TypeFile, wire.File{Path: name, Size: -1})
 			continue
 		}
@@ -202,8 +201,7 @@ func sendFile(dir *nofollow.Dir, name string, st nofollow.Stat, w *writer) error
 		return nil // the file was removed or replaced by a link, so it is not an artifact
 	}
 	defer f.Close()
-	// Always send the announced size: if the file shrinks during the transfer,
-	// fill the rest with zeros.
+	// Always send the announced size. If the file shrinks during the transfer, pad with zeros.
 	w.json(wire.TypeFile, wire.File{Path: name, Mode: st.Mode & 0o777, Size: st.Size})
 	buf := make([]byte, wire.HeaderSize+256<<10)
 	for left := st.Size; left > 0; {

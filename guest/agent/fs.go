@@ -17,22 +17,20 @@ import (
 	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// fsCall is one call about files or directories.
+// fsCall is one call that concerns files or directories.
 type fsCall struct {
 	wire.FS
 	conn net.Conn
 	r    *wire.Reader
 	w    *writer
-	// making and rights belong to the agent.
+	// making and rights are those of the agent.
 	making *sync.RWMutex
 	rights *accountThreads
 }
 
-// fsCalls maps each file operation to its function. Each operation has the
-// permissions of the account in the call, as a program of that account would.
-// Links in a path are followed as by any program, and thus only lead to files
-// that the account may access. Links below a directory that is listed, watched,
-// copied or removed are not followed.
+// fsCalls maps each file operation to its function. Each operation runs with the permissions of the
+// account in the call. Links in a path are followed, and thus only lead to files that the account
+// may access. Links below a directory that is listed, watched, copied or removed are not followed.
 var fsCalls = map[wire.Op]func(fsCall) error{
 	wire.OpStat: stat, wire.OpList: listDir, wire.OpMakeDir: makeDirectory, wire.OpMove: move, wire.OpRemove: remove,
 	wire.OpRead: read, wire.OpWrite: write, wire.OpCompose: compose, wire.OpWatch: watch,
@@ -68,7 +66,7 @@ func badPath(format string, args ...any) error { return failure("invalid", "path
 
 // pathError converts an error for a path to a callError.
 func pathError(name string, err error) error {
-	if _, told := errors.AsType[*callError](err); told || err == nil {
+	if _, isCallError := errors.AsType[*callError](err); isCallError || err == nil {
 		return err
 	}
 	errno, _ := errors.AsType[syscall.Errno](err)
@@ -123,7 +121,7 @@ func (c fsCall) sendEntry(name string, e wire.Entry, err error) error {
 	return nil
 }
 
-// accounts caches the names of users and groups after they were first read.
+// accounts caches the names of users and groups after the first read.
 type accounts struct {
 	loaded        bool
 	users, groups map[uint32]string
@@ -202,8 +200,8 @@ func typeOf(st nofollow.Stat) string {
 	return "other"
 }
 
-// target returns the final target of a link. If that does not exist, it returns
-// the path that the link contains.
+// target returns the final target of a link, or the link's content if the final target does not
+// exist.
 func target(name, at string) string {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		return to
@@ -222,8 +220,8 @@ func nameOf(names map[uint32]string, id uint32) string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
-// readNamesByID reads names by their numeric ids from a file like /etc/passwd.
-// If an id has several names, the first one counts.
+// readNamesByID reads names by their numeric ids from a file like /etc/passwd. If an id has several
+// names, the first name is used.
 func readNamesByID(file string) map[uint32]string {
 	f, _, err := openRegular(file, os.O_RDONLY, 0)
 	if err != nil {

@@ -46,8 +46,8 @@ func metadataOf(f *os.File) map[string]string {
 		func(a string, b []byte) (int, error) { return nofollow.Fgetxattr(f, a, b) })
 }
 
-// collected reads a file's metadata with the given functions, up to maxMetadata
-// bytes.
+// collected returns up to maxMetadata bytes of a file's metadata, which it reads with the given
+// functions.
 func collected(list func([]byte) (int, error), get func(string, []byte) (int, error)) map[string]string {
 	var out map[string]string
 	left := maxMetadata
@@ -67,8 +67,8 @@ func collected(list func([]byte) (int, error), get func(string, []byte) (int, er
 	return out
 }
 
-// setMetadata replaces the metadata of an open file by m. It uses the
-// descriptor, because the name may refer to another file by now.
+// setMetadata replaces the metadata of an open file by m. It uses the descriptor, because the name
+// may now refer to another file.
 func setMetadata(f *os.File, m map[string]string) error {
 	for _, a := range attributes(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) }) {
 		if _, keep := m[strings.TrimPrefix(a, metadataPrefix)]; !keep {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// E2B's extended attributes that a program in the sandbox sets are read as the
-// file's metadata. Metadata that the host sets is stored in these attributes.
+// Extended attributes with E2B's prefix are read as the file's metadata, and metadata that the host
+// sets is stored in these attributes.
 func TestMetadataUsesE2BAttributes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(name)

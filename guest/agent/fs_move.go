@@ -69,7 +69,7 @@ func rename(from, to string) error {
 	}
 }
 
-// moveError returns the error of a failed move between two existing paths.
+// moveError returns a specific error for a failed move between two existing paths, or err.
 func moveError(from, to string, err error) error {
 	switch errno, _ := errors.AsType[syscall.Errno](err); errno {
 	case syscall.ENOTDIR:
@@ -173,8 +173,8 @@ func (d duplicator) copy(from *nofollow.Dir, name, full string, to *nofollow.Dir
 	}
 }
 
-// ignoreNotPermitted ignores a missing permission to change the owner of a
-// copy. The account then owns its copies, as with mv.
+// ignoreNotPermitted ignores a missing permission to change the owner of a copy. Like with mv, the
+// account then owns the copy.
 func ignoreNotPermitted(err error) error {
 	if err == syscall.EPERM {
 		return nil

@@ -25,7 +25,7 @@ type lister struct {
 	batch     bytes.Buffer
 }
 
-// batchSize is the size from which a batch is sent, in bytes.
+// batchSize is the size at which a batch is sent, in bytes.
 const batchSize = 128 << 10
 
 // listDir sends the entries of a directory and of its subdirectories, up to the
@@ -56,7 +56,7 @@ func openDir(name string) (*nofollow.Dir, error) {
 	return d, pathError(name, err)
 }
 
-// needDir returns an error unless the path is a directory or a link to one.
+// needDir returns an error unless the path is a directory or a link to a directory.
 func needDir(name string) error {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -70,10 +70,9 @@ func needDir(name string) error {
 
 var errTooMany = errors.New("too many entries")
 
-// walk sends the entries of the directory that open opens, in order. It omits
-// files that are removed during the walk. It never waits for the host while it
-// has the account's permissions, because the number of threads with such
-// permissions is limited.
+// walk opens a directory with open and sends its entries in order. It omits files that are removed
+// during the walk. It never waits for the host while it has the account's permissions, because the
+// number of threads with such permissions is limited.
 func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int) error {
 	var (
 		dir   *nofollow.Dir
@@ -213,12 +212,11 @@ func read(c fsCall) error {
 	return nil
 }
 
-// isOfProcess reports whether an open file is in the directory of a process in
-// /proc. Environments, memory and arguments contain secrets, and a caller who
-// may read files may not run a program to read them. The kernel also allows the
-// agent to read its own memory, which contains data of other callers. The path
-// is that of the open file, so a link does not help, and neither does a thread
-// id, for which Linux also has a directory.
+// isOfProcess reports whether an open file is in the directory of a process in /proc. Environments,
+// memory and arguments contain secrets, and a caller with permission to read files may lack the
+// permission to run programs. The kernel also allows the agent to read its own memory, which
+// contains data of other callers. The check uses the path of the open file, so links cannot bypass
+// it. Thread ids cannot bypass it either, although Linux also has directories for them.
 func isOfProcess(f *os.File) bool {
 	if !isOnKernelFS(f) {
 		return false

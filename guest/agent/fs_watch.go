@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// Limits of one watch. The kernel of a sandbox queues events without a limit,
-// so the agent reads them immediately and counts them.
+// Limits of one watch. A sandbox's kernel queues any number of events, so the agent reads them
+// immediately and counts them.
 const (
 	maxWatched = 65536 // directories
 	maxPending = 16384 // events that were not sent to the host yet
@@ -34,7 +34,7 @@ const (
 // watchUsage counts the directories and pending events of all watches.
 var watchUsage struct{ dirs, pending atomic.Int64 }
 
-// queue contains the events that were not sent to the host yet. They count in
+// queue contains the events that have not been sent to the host yet. They are counted in
 // watchUsage.
 type queue struct {
 	mu       sync.Mutex // guards the fields below
@@ -86,8 +86,8 @@ func (q *queue) drop() {
 	q.events = nil
 }
 
-// close closes the queue, and records why the watch ends unless an earlier call
-// did. take still returns the remaining events.
+// close closes the queue. Its first call also records why the watch ends. take still returns the
+// remaining events.
 func (q *queue) close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,11 +234,11 @@ func (t *watcher) handle(e event) error {
 	}
 	name := path.Join(d.name, e.name)
 	appeared := e.mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO) != 0
-	told := d.found[e.name]
+	reported := d.found[e.name]
 	if e.mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO|syscall.IN_DELETE|syscall.IN_MOVED_FROM) != 0 {
 		delete(d.found, e.name)
 	}
-	if appeared && told {
+	if appeared && reported {
 		return nil
 	}
 	t.reportChange(name, changeKinds(e.mask)...)
@@ -295,10 +295,9 @@ func (t *watcher) reportChange(name string, kinds ...string) {
 	t.w.json(wire.TypeChange, change)
 }
 
-// add watches a directory and, if the watch is recursive, its subdirectories.
-// If the directory appeared during the watch, add reports its files as new.
-// Below the root, it skips a directory that was removed or replaced again, and
-// one that the user may not read.
+// add watches a directory and, if the watch is recursive, its subdirectories. If the directory
+// appeared during the watch, add reports its files as new. Below the root, add skips directories
+// that have been removed or replaced, or that the user may not read.
 func (t *watcher) add(name string, appeared bool) error {
 	delete(t.denied, name)
 	if len(t.dirs)+len(t.denied) >= maxWatched {
@@ -320,7 +319,7 @@ func (t *watcher) add(name string, appeared bool) error {
 			return err
 		}
 		defer dir.Close()
-		// Use the descriptor, because the name may refer to a link by now.
+		// Use the descriptor, because the name may now refer to a link.
 		wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), mask) })
 		if errors.Is(err, syscall.ENOSPC) {
 			return failure("excess", "path", "path '%s': the system has no more watches for directories", t.root)

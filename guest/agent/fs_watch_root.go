@@ -14,8 +14,8 @@ import (
 // sandbox cannot mount below it.
 const rootInterval = time.Second
 
-// guardRoot ends a watch when its path leads to another directory than at its
-// begin.
+// guardRoot ends a watch when its path no longer leads to the directory that it led to at the
+// start.
 func (t *watcher) guardRoot(events *queue, ended <-chan struct{}) {
 	tick := time.NewTicker(rootInterval)
 	defer tick.Stop()
@@ -37,9 +37,8 @@ func (t *watcher) gone(why string) error {
 	return failure("gone", "path", "path '%s': %s", t.root, why)
 }
 
-// checkRoot returns an error if the path no longer leads to the watched directory.
-// It returns nil if the user may not follow the path any more, because the watch
-// still reports changes.
+// checkRoot returns an error if the path no longer leads to the watched directory. It returns nil
+// if the user may no longer follow the path, because the watch still reports changes.
 func (t *watcher) checkRoot() error {
 	var there, watched nofollow.Stat
 	err := t.as(func() (err error) {
@@ -58,8 +57,8 @@ func (t *watcher) checkRoot() error {
 	return nil
 }
 
-// checkEvent returns an error if an event means that the watch cannot report the
-// changes of a directory any more.
+// checkEvent returns an error if the watch can no longer report the changes of a directory after an
+// event.
 func (t *watcher) checkEvent(d *watchedDir, mask uint32) error {
 	switch {
 	case mask&syscall.IN_UNMOUNT != 0:

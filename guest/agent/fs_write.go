@@ -69,8 +69,8 @@ func needDirThere(name string) error {
 	return pathError(name, err)
 }
 
-// write writes the frames that follow the call to a file. If they end early,
-// the file keeps the data that has arrived.
+// write writes the frames that follow the call to a file. If the frames end early, the file keeps
+// the data that has arrived.
 func write(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
@@ -153,8 +153,8 @@ func (p place) open(mode uint32) (*os.File, error) {
 		return nil, err
 	}
 	if isOnKernelFS(f) {
-		// Reject all such files: they may include files of the agent's process,
-		// and the kernel may be the host's.
+		// Reject all such files, which may include files of the agent's process or of the host's
+		// kernel.
 		f.Close()
 		return nil, badPath("path '%s' is the kernel's and not to be written", p.name)
 	}

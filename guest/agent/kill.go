@@ -26,9 +26,9 @@ const (
 	startTimeout = 100 * time.Millisecond
 )
 
-// killer kills process trees. A single pass over all processes serves all
-// pending trees: the agent competes with those trees for a processor, and a
-// separate search for each tree would be too expensive.
+// killer kills process trees. A single pass over all processes serves all pending trees. The agent
+// competes with those trees for CPU time, so a separate search for each tree would be too
+// expensive.
 type killer struct {
 	mu      sync.Mutex     // guards the fields below
 	next    []*pendingKill // trees that killAll has not taken yet
@@ -49,8 +49,7 @@ type pendingKill struct {
 	killing      bool
 }
 
-// kill kills the process tree of an execution, and reports whether the whole
-// tree is gone.
+// kill kills the process tree of an execution, and reports whether the whole tree has ended.
 func (k *killer) kill(x *execution) bool {
 	t := k.begin(x)
 	if t == nil {
@@ -70,10 +69,10 @@ func (k *killer) begin(x *execution) *pendingKill {
 		return nil
 	}
 	t := &pendingKill{leader: leader, reaped: reaped, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTimeout), done: make(chan struct{})}
-	// Most processes stay in their original process group. This call kills them
-	// and leaves time to search for the rest, even if the tree is busy. It also
-	// kills the first process. If that were stopped instead, the end of its
-	// children could send it SIGHUP, and its exit status would be wrong.
+	// Most processes stay in their original process group. This call kills them and leaves time to
+	// search for the rest, even if the tree is busy. It also kills the first process. If the first
+	// process were stopped instead, the end of its children could send it SIGHUP, and its exit
+	// status would be wrong.
 	t.killGroup()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,8 +103,7 @@ func (k *killer) killAll() {
 	for {
 		k.mu.Lock()
 		if len(k.next) > 0 {
-			// A process without a tag of the earlier trees may have a tag of
-			// the new trees.
+			// A process that was excluded for the earlier trees may belong to one of the new trees.
 			trees, s.excluded = append(trees, k.next...), map[int]bool{}
 			k.next = nil
 		}
@@ -197,10 +195,9 @@ func (s *search) starting(id int) bool {
 	return time.Since(s.bare[id]) < startTimeout
 }
 
-// findTagged lists the live processes by the tree whose tag they have. sure is
-// false if a process ended after it was listed, because it may have forked a
-// child that is not on the list. It is also false while a process may be
-// starting a program.
+// findTagged groups the live processes by the tree whose tag they have. sure is false if a process
+// ended after it was listed, because it may have forked a child that is not on the list. It is also
+// false while a process may be starting a program.
 func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid, sure bool) {
 	byGroup, byMark := map[string]*pendingKill{}, map[string]*pendingKill{}
 	for _, t := range trees {
@@ -237,21 +234,20 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 	return found, sure
 }
 
-// isDead reports whether a process with that status runs no more. Its first thread
-// may end before the others. The process is then reported as a zombie although it
-// still runs.
+// isDead reports whether a process with the given status has ended. If only the first thread has
+// ended, the kernel reports a zombie although the process still runs.
 func isDead(state byte, threads int) bool { return state == 'X' || state == 'Z' && threads < 2 }
 
-// hasEnded reports whether a process runs no more, whether or not its parent has
-// waited for it. It has no descriptors then.
+// hasEnded reports whether a process has ended and thus has no descriptors, whether or not its
+// parent has waited for it.
 func hasEnded(id int) bool {
 	b, err := status(id)
 	state, threads, _ := parseStatus(b)
 	return err != nil || isDead(state, threads)
 }
 
-// closesBefore waits until a channel is closed, and returns false if it is not by
-// a given time.
+// closesBefore waits until a channel is closed or a time is reached, and reports whether the
+// channel was closed.
 func closesBefore(c <-chan struct{}, end time.Time) bool {
 	select {
 	case <-c:
@@ -271,10 +267,9 @@ func taggedTree(trees map[string]*pendingKill, names [][]byte) *pendingKill {
 	return nil
 }
 
-// kill kills the process trees of executions. It succeeds for executions
-// without processes. A tree is gone before its end is recorded, and kill waits
-// for the record: the caller may save the sandbox next, and an execution without
-// an end prevents that.
+// kill kills the process trees of executions. It succeeds for executions without processes. A tree
+// ends before its end is recorded, and kill waits for the record. Otherwise the execution could
+// prevent the caller's next step, a save of the sandbox.
 func (a *Agent) kill(call wire.Kill) error {
 	type fight struct {
 		*pendingKill

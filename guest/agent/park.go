@@ -14,11 +14,10 @@ import (
 // parkTimeout is the maximum time for an interpreter to take its new descriptors.
 const parkTimeout = 5 * time.Second
 
-// park replaces the descriptors of an interpreter that was started on
-// descriptors of the host. Its new descriptors are named pipes, whose other ends
-// the agent holds as those of a carried process. The interpreter opens the pipes
-// itself, because no process can change the descriptors of another one. If the
-// interpreter does not answer, nothing has changed. If it has ended, or ends
+// park replaces the descriptors of an interpreter that was started on descriptors of the host. Its
+// new descriptors are named pipes, whose other ends the agent holds, as for a carried process. The
+// interpreter opens the pipes itself, because no process can change the descriptors of another
+// process. If the interpreter does not respond, nothing has changed. If it has ended, or ends
 // before it has opened the pipes, the failure is "not_found".
 func (a *Agent) park(id string, w *writer) {
 	x, err := a.parkable(id)
@@ -55,8 +54,8 @@ func (a *Agent) park(id string, w *writer) {
 		return
 	}
 	a.carried.add(id, k)
-	// If the second line does not come, the interpreter has ended, or a save
-	// finds the descriptors that it still has.
+	// If the second line does not arrive, the interpreter has ended, or a save detects its
+	// remaining host descriptors.
 	_ = k.awaitLine(deadline)
 	k.control.SetReadDeadline(time.Time{})
 	w.ok()
@@ -74,8 +73,8 @@ func (a *Agent) parkable(id string) (*execution, error) {
 	return x, nil
 }
 
-// isInterpreter reports whether an execution is a running process with a message
-// channel that was started on descriptors of the host, and was not parked.
+// isInterpreter reports whether an execution is a running process with a message channel and
+// descriptors of the host that has not been parked.
 func (x *execution) isInterpreter() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,9 +96,8 @@ func (x *execution) allowPark() <-chan *carrier {
 	return c
 }
 
-// giveTo ends the call that started the process. The carrier then waits for the
-// end of the process. It returns false if the process has ended or was parked
-// before.
+// giveTo ends the call that started the process. The carrier then waits for the end of the process.
+// giveTo returns false if the process has ended or is already parked.
 func (x *execution) giveTo(k *carrier) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,9 +129,8 @@ func newPipeCarrier(x *execution) (_ *carrier, dir string, err error) {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			return nil, dir, failure("exhausted", "", "make a pipe: %v", err)
 		}
-		// With both directions open, neither side waits for the other at the
-		// open, and the agent reads no end of file before the interpreter
-		// opens the pipe.
+		// With both directions open, opening the pipe does not block, and the agent does not read
+		// an end of file before the interpreter has opened the pipe.
 		if *end.ours, err = os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0); err != nil {
 			return nil, dir, failure("exhausted", "", "open a pipe: %v", err)
 		}
@@ -147,8 +144,8 @@ func newPipeCarrier(x *execution) (_ *carrier, dir string, err error) {
 	return k, dir, nil
 }
 
-// awaitLine reads one line from a parked interpreter, which sends nothing else
-// until the host has sent it an order.
+// awaitLine reads one line from a parked interpreter, which sends nothing else before it has
+// received an order from the host.
 func (k *carrier) awaitLine(deadline time.Time) error {
 	if err := k.control.SetReadDeadline(deadline); err != nil {
 		return err

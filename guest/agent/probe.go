@@ -72,8 +72,8 @@ func posture() wire.Posture {
 	return p
 }
 
-// inMemory reports whether a file system is not backed by files of the host.
-// The root is an overlay whose upper layer belongs to the sandbox.
+// inMemory reports whether a file system is independent of the host's files. The root is an overlay
+// whose upper layer belongs to the sandbox.
 func inMemory(kind string) bool {
 	switch kind {
 	case "overlay", "tmpfs", "dev", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue":

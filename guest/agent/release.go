@@ -85,11 +85,10 @@ func (h *hostCalls) closeAll() bool {
 	}
 }
 
-// release answers ControlCheck and ControlRelease with the processes that
-// prevent a save. If there are none, ControlRelease also closes the network
-// interface and the connections of all calls. Of the host's descriptors, only
-// the control socket and the standard streams stay open. If a process prevents
-// a save, release changes nothing.
+// release responds to ControlCheck and ControlRelease with the processes that prevent a save. If
+// there are none, ControlRelease also closes the network interface and the connections of all
+// calls. Of the host's descriptors, only the control socket and the standard streams stay open. If
+// a process prevents a save, release changes nothing.
 func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 	if op == wire.ControlRelease {
 		a.awaitEnds()
@@ -109,10 +108,10 @@ func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 	return err
 }
 
-// awaitEnds waits for the executions that are about to end, so that they do not
-// prevent a save. These are processes that have ended, and whose end is not recorded
-// yet, and interpreters that were not parked. The host parks those that it uses before
-// a release, so it has closed its ends of the others, and they end on their own.
+// awaitEnds waits for the executions that are about to end, so that they do not prevent a save.
+// These are processes whose end has not been recorded yet, and interpreters that were not parked.
+// Before a release the host parks the interpreters that it uses. It has closed its ends of the
+// others, so they exit by themselves.
 func (a *Agent) awaitEnds() {
 	until := time.Now().Add(endTimeout)
 	for _, x := range a.executions() {
@@ -129,7 +128,7 @@ func (a *Agent) executions() []*execution {
 	return slices.Collect(maps.Values(a.execs))
 }
 
-// isUnrecorded reports whether the process has ended, and its end is not recorded yet.
+// isUnrecorded reports whether the process has ended but its end has not been recorded yet.
 func (x *execution) isUnrecorded() bool {
 	pid := x.pid()
 	return pid > 1 && !isClosed(x.over) && hasEnded(pid)
@@ -143,7 +142,7 @@ func (a *Agent) saveBlockers(beforePark bool) (out []wire.Holder) {
 	shells := map[int]bool{}      // the drivers of bash, which park their bash too
 	for _, x := range a.executions() {
 		x.mu.Lock()
-		// All are read together: an execution may end at any time.
+		// Read all fields under one lock, because an execution may end at any time.
 		running, pid := x.reaped == nil && x.exit == nil, x.leader
 		parked, interpreter := x.call.Donated && x.parked == nil, x.canBeParked()
 		x.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// withExecution returns an agent with one execution, whose process has the given id.
-// It was started on descriptors of the host. With a channel it is an interpreter.
+// withExecution returns an agent with one execution, whose process has the given id. The process
+// was started on descriptors of the host. With a message channel, it is an interpreter.
 func withExecution(leader int, channel bool) (*Agent, *execution) {
 	a := &Agent{execs: map[string]*execution{}, tag: firstTag}
 	x, err := a.register(wire.Exec{ID: "x", Argv: []string{"python3"}, Donated: true, Plain: !channel})
@@ -27,8 +27,7 @@ func withExecution(leader int, channel bool) (*Agent, *execution) {
 	return a, x
 }
 
-// endedProcess returns the id of a process that has ended, and that its parent has
-// waited for.
+// endedProcess returns the id of a process that has ended and was waited for by its parent.
 func endedProcess(t *testing.T) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "true")
@@ -38,7 +37,8 @@ func endedProcess(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// askRelease returns a channel with the agent's response to a question before a save.
+// askRelease sends a control message before a save, and returns a channel with the agent's
+// response.
 func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -60,8 +60,8 @@ func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 	return answer
 }
 
-// A process is gone a moment before its end is recorded. In between it does not
-// prevent a save, and a release waits for the record.
+// A process ends shortly before its end is recorded. In between it does not prevent a save, and a
+// release waits for the record.
 func TestUnrecordedEndDoesNotPreventSave(t *testing.T) {
 	for _, channel := range []bool{true, false} {
 		leader := endedProcess(t)
@@ -85,8 +85,8 @@ func TestUnrecordedEndDoesNotPreventSave(t *testing.T) {
 	}
 }
 
-// An interpreter whose host has closed its streams ends on its own. A release waits
-// for that, but not forever.
+// An interpreter whose host has closed its streams exits by itself. A release waits for the exit
+// for a limited time.
 func TestReleaseWaitsForUnusedInterpreter(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -158,8 +158,7 @@ func TestKillWaitsForRecord(t *testing.T) {
 	})
 }
 
-// If an interpreter ends at the moment at which it is parked, those who hold it then
-// learn of its end.
+// If an interpreter ends while it is being parked, its end is reported to its new holders.
 func TestEndWhileParking(t *testing.T) {
 	for range 50 { // the agent learns of one or the other first
 		synctest.Test(t, func(t *testing.T) {
@@ -179,8 +178,8 @@ func TestEndWhileParking(t *testing.T) {
 	}
 }
 
-// An interpreter that ends while the agent waits for it to take its pipes is reported
-// as ended, immediately.
+// An interpreter that ends while the agent waits for it to open its pipes is reported as ended
+// immediately.
 func TestParkReportsEndingInterpreter(t *testing.T) {
 	a, x := withExecution(endedProcess(t), true)
 	x.call.UID, x.call.GID = uint32(os.Getuid()), uint32(os.Getgid())

@@ -20,13 +20,13 @@ const maxThreads = 32
 const threadIdle = time.Second
 
 // accountThreads runs file operations with the permissions of an account instead of the agent's
-// permissions. The kernel checks the effective user, the groups and the capabilities of the
-// calling thread, so each operation runs on a thread that has those of the account. gVisor does
-// not support setfsuid. The thread never regains the agent's permissions, and exits after
+// permissions. The kernel checks the effective user, the groups and the capabilities of the calling
+// thread, so each operation runs on a thread with the user and the groups of the account. gVisor
+// does not support setfsuid. The thread never regains the agent's permissions, and exits after
 // threadIdle.
 //
-// The real and the saved user remain those of the agent, so that programs of
-// the account cannot trace or signal the thread.
+// The real and the saved user remain those of the agent, so that programs of the account cannot
+// trace or signal the thread.
 type accountThreads struct {
 	plain bool // the agent's own account is the only one
 	slots chan struct{}
@@ -81,9 +81,9 @@ func (r *accountThreads) queue(who account) chan task {
 func (r *accountThreads) serve(who account, c chan task, t task) {
 	runtime.LockOSThread()
 	if syscall.Gettid() == syscall.Getpid() {
-		// The first thread never exits, and its ids are those of the process.
-		// Run serve in another goroutine, and hold this thread until it ends so
-		// that the other goroutine cannot get it.
+		// The first thread never exits, and its ids are those of the process. Run serve in another
+		// goroutine, and keep this thread locked until serve returns, so that the other goroutine
+		// runs on a different thread.
 		over := make(chan struct{})
 		go func() { defer close(over); r.serve(who, c, t) }()
 		<-over

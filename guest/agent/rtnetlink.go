@@ -57,7 +57,7 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 		return err
 	}
 	defer n.close()
-	// A kernel without IPv6 rejects this request and does not need it.
+	// Ignore the error, because a kernel without IPv6 rejects this request and does not need it.
 	_ = n.do(withoutIPv6Request(i.Index))
 	for _, step := range []struct {
 		name    string
@@ -119,8 +119,8 @@ func routeRequest(index int, gateway netip.Addr) []byte {
 	return finished(b)
 }
 
-// header returns the header of a request that demands an acknowledgement. The
-// caller sets the length at the end.
+// header returns the header of a request with acknowledgment. The caller sets the length at the
+// end.
 func header(kind, flags uint16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.NativeEndian.AppendUint16(b, kind)

@@ -55,8 +55,8 @@ func (a *Agent) serveSessions() error {
 			}
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Every program in the sandbox can connect, so check the user that the
-		// kernel reports for the peer.
+		// Every program in the sandbox can connect, so check the peer's user as reported by the
+		// kernel.
 		if uid, err := peer(c); err != nil || uid != agentID {
 			c.Close()
 			continue
@@ -65,7 +65,7 @@ func (a *Agent) serveSessions() error {
 	}
 }
 
-// session answers the calls of one session.
+// session serves the calls of one session.
 func (a *Agent) session(c net.Conn) {
 	m := wire.NewMux(c, true)
 	a.term.join()
@@ -93,12 +93,12 @@ func peer(c *net.UnixConn) (uid uint32, err error) {
 	return cred.Uid, nil
 }
 
-// warmThreads is the number of threads that an agent creates at its start. When
-// the sandbox has reached its process limit, the agent cannot create threads,
-// and a Go program that cannot create a thread dies.
+// warmThreads is the number of threads that an agent creates at its start. When the sandbox has
+// reached its process limit, the agent cannot create threads, and a Go program that cannot create a
+// thread crashes.
 const warmThreads = 24
 
-// warm creates the threads by concurrently blocking in that many system calls.
+// warm creates warmThreads threads by blocking in the same number of concurrent system calls.
 func warm() {
 	var p [2]int
 	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
@@ -190,9 +190,8 @@ func dialInit() (net.Conn, error) {
 	}
 }
 
-// runMain runs the main program, whose end also ends the sandbox unless the
-// call lingers. The program writes to the agent's own output, so no client has
-// to be connected.
+// runMain runs the main program. The sandbox ends with the program unless the call lingers. The
+// program writes to the agent's own output, so no client has to be connected.
 func (a *Agent) runMain(call wire.Exec, w *writer) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

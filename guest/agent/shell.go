@@ -64,9 +64,9 @@ type shellDriver struct {
 	signals chan os.Signal
 }
 
-// ShellMain is the main function of the driver of bash. It executes the orders
-// that arrive on descriptor 3, as defined in package interpreter. It returns
-// the exit code, which is that of the program if an order ran one.
+// ShellMain is the main function of the driver of bash. It executes the orders that arrive on
+// descriptor 3, as defined in package interpreter. It returns the exit code. If an order ran a
+// program, this is the program's exit code.
 func ShellMain([]string) int {
 	syscall.CloseOnExec(controlFD)
 	d := &shellDriver{signals: make(chan os.Signal, 1)}
@@ -83,7 +83,7 @@ func ShellMain([]string) int {
 	return code
 }
 
-// use makes the driver take orders from one file and send messages to another.
+// use makes the driver read orders from one file and send messages to another.
 func (d *shellDriver) use(orders, messages *os.File) {
 	d.channel, d.orders, d.say = orders, json.NewDecoder(orders), json.NewEncoder(messages)
 	d.say.SetEscapeHTML(false)
@@ -192,8 +192,8 @@ func (d *shellDriver) cell(o shellOrder) error {
 	return d.send(shellMessage{Type: "end"})
 }
 
-// evaluate makes bash run a cell from a file, and returns the failure of the
-// cell, if any. An error means that bash cannot be used any more.
+// evaluate makes bash run a cell from a file, and returns the failure of the cell, if any. An error
+// means that bash can no longer be used.
 func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) {
 	if st, err := os.Stat(o.Dir); o.Dir != "" && (err != nil || !st.IsDir()) {
 		return &shellMessage{Name: "CommandFailed", Value: fmt.Sprintf("cd: no directory %q", o.Dir)}, nil
@@ -201,7 +201,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	file := filepath.Join(d.dir, fmt.Sprintf("cell-%d.sh", d.count))
 	code := o.Code
 	code = d.resume() + code
-	// A process that looks for the trap costs more than a short cell.
+	// Starting a process that checks for the trap would take longer than a short cell.
 	d.trapped = d.trapped || strings.Contains(code, "DEBUG")
 	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 		return &shellMessage{Name: "CommandFailed", Value: err.Error()}, nil
@@ -244,9 +244,9 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	return failure, err
 }
 
-// resume returns the commands that restore the trace and the DEBUG trap of earlier cells,
-// and the status of the last one. They are on the first line of the cell's file, so that
-// neither sees the commands of the driver.
+// resume returns the commands that restore the trace and the DEBUG trap of earlier cells, and the
+// status of the last one. They are on the first line of the cell's file, so that neither of them
+// applies to the driver's commands.
 func (d *shellDriver) resume() string {
 	var commands string
 	if d.traced {
@@ -280,10 +280,10 @@ const (
 	stdinFD  = "61"
 )
 
-// prologue prepares a bash process. After a SIGINT, every command must return
-// until control is back in the driver's script, which only a DEBUG trap can
-// achieve. __brig_resume runs commands and returns a status. The commands run when it
-// returns, because a trace or a DEBUG trap that they set would see the return.
+// prologue prepares a bash process. After a SIGINT, every command must return until control is back
+// in the driver's script. Only a DEBUG trap can achieve this. __brig_resume runs commands and
+// returns a status. The commands run when the function returns, because a trace or a DEBUG trap
+// that they set would otherwise apply to the return.
 const prologue = `exec ` + reportFD + `>&4 4>&- 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
@@ -365,9 +365,9 @@ func (s *shell) watch() {
 // process or is about to wait.
 const interruptRetry = 2 * time.Second
 
-// runScript makes bash read a script that ends with a report, and returns the report
-// without its mark. It sends a SIGINT again that had no effect. The error is
-// errShellEnded if bash has ended, and a reportError if other code used the pipes.
+// runScript makes bash read a script that ends with a report, and returns the report without its
+// mark. It repeats a SIGINT that had no effect. The error is errShellEnded if bash has ended, and a
+// reportError if other code used the pipes.
 func (s *shell) runScript(script, mark string, signals <-chan os.Signal) (report string, err error) {
 	if _, err := io.WriteString(s.script, script); err != nil {
 		<-s.ended
@@ -376,7 +376,7 @@ func (s *shell) runScript(script, mark string, signals <-chan os.Signal) (report
 	look := time.NewTicker(scriptGrace)
 	defer look.Stop()
 	idle := false
-	var again <-chan time.Time
+	var retry <-chan time.Time
 	for {
 		select {
 		case line := <-s.lines:
@@ -388,9 +388,9 @@ func (s *shell) runScript(script, mark string, signals <-chan os.Signal) (report
 		case <-s.ended:
 			return "", errShellEnded
 		case <-signals:
-			again = time.After(interruptRetry)
-		case <-again:
-			again = nil
+			retry = time.After(interruptRetry)
+		case <-retry:
+			retry = nil
 			if syscall.Getpgrp() == os.Getpid() {
 				syscall.Kill(0, syscall.SIGINT) // the group includes this process
 			}
@@ -410,8 +410,8 @@ type cellEnd struct {
 	flags       string // the value of $-
 }
 
-// reseed gives $RANDOM another seed, before the next cell. Bash in a copy of a sandbox
-// continues with the generator of the original.
+// reseed sets a new seed for $RANDOM before the next cell. Otherwise bash in a copy of a sandbox
+// would continue the original's random sequence.
 func (s *shell) reseed() error {
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails
@@ -439,9 +439,9 @@ func (s *shell) close() {
 	s.reports.Close()
 }
 
-// cellScript returns the script that makes bash run a cell and report its end with a
-// mark. The cell begins with the status of the last one. A DEBUG trap of the cell is
-// removed until the next one, because it would see the commands of the driver.
+// cellScript returns the script that makes bash run a cell and report its end with a mark. The cell
+// starts with the exit status of the previous cell. Its DEBUG trap is removed until the next cell,
+// because the trap would also run for the driver's commands.
 func (d *shellDriver) cellScript(o shellOrder, file, mark string) string {
 	var before, after strings.Builder
 	if o.Dir != "" {
@@ -452,7 +452,7 @@ func (d *shellDriver) cellScript(o shellOrder, file, mark string) string {
 		if !isName(name) {
 			continue
 		}
-		// Save the value of the variable, and whether it was set and exported.
+		// Save the value of the variable, and whether the variable was set and exported.
 		fmt.Fprintf(&before, "__brig_set_%[1]d=${%[2]s+1} __brig_old_%[1]d=${%[2]s-} __brig_how_%[1]d=; [[ -z $__brig_set_%[1]d ]] || __brig_how_%[1]d=${%[2]s@a}\nbuiltin export %[2]s=%[3]s\n", i, name, quote(value))
 		fmt.Fprintf(&after, "if [[ -n $__brig_set_%[1]d ]]; then %[2]s=$__brig_old_%[1]d; [[ $__brig_how_%[1]d == *x* ]] || builtin declare +x %[2]s; else builtin unset -v %[2]s; fi; builtin unset -v __brig_set_%[1]d __brig_old_%[1]d __brig_how_%[1]d; ", i, name)
 		i++

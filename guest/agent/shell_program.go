@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// selfNames are the ways in which a script can learn the name of its own file.
+// selfNames are the expressions with which a script can determine the name of its own file.
 var selfNames = []string{"$0", "${0", "BASH_SOURCE", "BASH_ARGV0", "caller", "main.sh"}
 
-// maxScriptNames bounds the names that are tried for a script's file.
+// maxScriptNames is the maximum number of names that are tried for a script's file.
 const maxScriptNames = 10
 
 // writeScript writes a script into its working directory if the script can use
@@ -35,7 +35,7 @@ func (d *shellDriver) writeScript(o shellOrder) (file string, err error) {
 		if file, err = d.placeScript(dir, []byte(o.Code)); err == nil {
 			return file, nil
 		}
-		// The user may not write there.
+		// The user may lack write permission there.
 		if err = linkAll(dir, d.dir); err == nil {
 			return d.placeScript(d.dir, []byte(o.Code))
 		}
@@ -76,7 +76,7 @@ func (d *shellDriver) placeScript(dir string, code []byte) (file string, err err
 		}
 		_, err = f.Write(code)
 		if err = errors.Join(err, f.Close()); err == nil {
-			// A workspace must not keep the file.
+			// Report the file, so that it is not kept in the workspace.
 			err = d.send(shellMessage{Type: "file", Path: file})
 		}
 		if err != nil {

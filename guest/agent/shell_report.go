@@ -11,11 +11,11 @@ import (
 	"unsafe"
 )
 
-// The code of cells can use bash's ends of the pipes of a shell: bash saves the
-// descriptor of the reports while a cell runs, and reads its script from a descriptor of
-// its own. So every report begins with a mark, which is in the script that it answers.
+// The code of cells can use bash's ends of the pipes of a shell: bash saves the descriptor of the
+// reports while a cell runs, and reads its script from a descriptor of its own. Therefore every
+// report begins with a mark that only the corresponding script contains.
 
-// errShellEnded means that bash has ended without the report.
+// errShellEnded means that bash has ended without sending the report.
 var errShellEnded = errors.New("bash has ended")
 
 // violationLost is ViolationLost of package interpreter.
@@ -31,16 +31,15 @@ func (e *reportError) Error() string {
 	return "the pipes of bash were used by other code " + e.name
 }
 
-// newMark returns the mark of the next report. It is short because bash reads its script
-// byte by byte, and long enough because a wrong guess ends the shell.
+// newMark returns the mark of the next report. It is short because bash reads its script byte by
+// byte. The length is sufficient because a wrong guess ends the shell.
 func newMark() string { return rand.Text()[:8] }
 
-// scriptGrace is half the time after which a script that bash has not carried out is
-// lost.
+// scriptGrace is half the time after which a script that bash has not run counts as lost.
 const scriptGrace = 5 * time.Second
 
-// isIdle reports whether bash waits for a script and none is left in the pipe: its
-// descriptor for reports is open, as it is not while a cell runs.
+// isIdle reports whether bash waits for a script and the pipe is empty. Bash's descriptor for
+// reports is then open, whereas it is closed while a cell runs.
 func (s *shell) isIdle() bool {
 	reports, err := s.reports.SyscallConn()
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *shell) isIdle() bool {
 	return err == nil && theirs == link && strings.HasPrefix(link, "pipe:") && s.unreadScript() == 0
 }
 
-// unreadScript returns the number of bytes that bash has not read, or -1 if it is
+// unreadScript returns the number of script bytes that bash has not read, or -1 if the number is
 // unknown.
 func (s *shell) unreadScript() int {
 	script, err := s.script.SyscallConn()

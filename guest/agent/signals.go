@@ -7,11 +7,10 @@ import (
 	"unsafe"
 )
 
-// restoreSignals restores the default action of the signals that init neither
-// catches nor needs. The Go runtime installs a handler for each of some sixty
-// signals. Every fork resets all of them in the child, which takes 1.5 ms
-// inside gVisor. The agent calls calm after the first process has ended,
-// because many sandboxes have no second process, and no caller waits at that
+// restoreSignals restores the default action of the signals that init neither catches nor needs.
+// The Go runtime installs a handler for each of some sixty signals. Every fork resets all of them
+// in the child, which takes 1.5 ms inside gVisor. The agent calls restoreSignals after the first
+// process has ended, because many sandboxes have no second process, and no caller waits at that
 // time.
 func (a *Agent) restoreSignals() {
 	if a.plain || os.Getpid() != 1 {
@@ -31,10 +30,9 @@ func (a *Agent) restoreSignals() {
 	})
 }
 
-// isSignalNeeded reports whether the runtime or the agent uses a signal: the
-// signals that New catches, faults, SIGXFSZ, and the signal that preempts
-// goroutines. SIGCHLD also counts as needed: while it is ignored, a parent
-// cannot learn how a child ended.
+// isSignalNeeded reports whether the runtime or the agent uses a signal: the signals that New
+// catches, faults, SIGXFSZ, and the signal that preempts goroutines. SIGCHLD also counts as needed,
+// because a parent that ignores it cannot get the exit status of a child.
 func isSignalNeeded(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,

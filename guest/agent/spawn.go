@@ -129,10 +129,9 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	return ended, nil
 }
 
-// processes returns the process limit for a call. gVisor counts the processes
-// of root together with the threads of the agent that started them, because a
-// task that becomes root keeps its parent's counter. The limit for root is
-// therefore higher by that number.
+// processes returns the process limit for a call. gVisor counts the processes of root together with
+// the threads of the agent that started them, because a task that becomes root keeps its parent's
+// counter. The limit for root is therefore increased by the number of threads.
 func processes(call wire.Exec) uint64 {
 	if call.UID != 0 || call.Processes == 0 {
 		return call.Processes
@@ -182,12 +181,11 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", failure("not_found", "command", "no program %q in PATH %q", name, search)
 }
 
-// plainLocale is the default locale of a program: UTF-8 characters, and C for
-// all other categories. It sets only LC_CTYPE, as Python does for itself. With
-// LANG, every program that loads its locale would also load a dozen other
-// categories that equal those of C, which takes a quarter of bash's start time.
-// glibc must find the locale in the image: otherwise bash warns about LC_CTYPE,
-// as it never does about LANG.
+// plainLocale is the default locale of a program: UTF-8 characters, and C for all other categories.
+// It sets only LC_CTYPE, as Python does for itself. With LANG, every program that loads its locale
+// would also load a dozen other categories that equal those of C, which takes a quarter of bash's
+// start time. The image must contain the locale, because bash warns about an invalid LC_CTYPE (but
+// not about an invalid LANG).
 var plainLocale = sync.OnceValue(func() string {
 	for _, name := range []string{"C.utf8", "C.UTF-8"} {
 		if _, err := os.Stat("/usr/lib/locale/" + name + "/LC_CTYPE"); err == nil {

@@ -104,11 +104,10 @@ func makeGroupWritable(dir string) error {
 // capabilities, cannot signal or stop the agent.
 const agentID = wire.AgentID
 
-// dropCapabilities makes sure that no program that the agent starts can have a
-// capability, not even as root. If possible, a provider starts the agent as the
-// agent's own user, with the needed capabilities as ambient capabilities and an
-// empty bounding set. Then only one step remains. That matters because a call
-// on all threads interrupts each of them, which is expensive in a sandbox.
+// dropCapabilities makes sure that no program that the agent starts can have a capability, not even
+// as root. If possible, a provider starts the agent as the agent's own user, with the needed
+// capabilities as ambient capabilities and an empty bounding set. Only one step then remains. This
+// matters because a call on all threads interrupts each thread, which is expensive in a sandbox.
 func dropCapabilities(o Options) error {
 	if !o.KeepCapabilities {
 		if err := emptyBoundingSet(); err != nil {
@@ -172,8 +171,8 @@ func emptyBoundingSet() error {
 	}
 }
 
-// inBoundingSet reports whether a capability is in the bounding set, and
-// whether the kernel knows it.
+// inBoundingSet reports whether a capability is in the bounding set, and whether the kernel
+// supports it.
 func inBoundingSet(c uintptr) (has, known bool) {
 	const capBSetRead = 23 // PR_CAPBSET_READ
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)

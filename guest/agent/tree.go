@@ -20,8 +20,8 @@ func environment(id int) ([]byte, error) {
 	return os.ReadFile("/proc/" + strconv.Itoa(id) + "/environ")
 }
 
-// status reads the status of a process with as few system calls as possible: in
-// a busy sandbox each call may have to wait for a processor.
+// status reads the status of a process with as few system calls as possible: in a busy sandbox each
+// call may have to wait for CPU time.
 func status(id int) ([]byte, error) {
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(id)+"/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -68,8 +68,8 @@ func pids() []int {
 	return out
 }
 
-// guestPIDs lists all processes except the agent's own. The relays that carry
-// its sessions run as the agent's user, as no other process does.
+// guestPIDs lists all processes except the agent's own. Besides the agent, only the relays of its
+// sessions run as the agent's user.
 func guestPIDs() []int {
 	var out []int
 	for _, id := range pids() {
@@ -81,9 +81,8 @@ func guestPIDs() []int {
 	return out
 }
 
-// stop sends SIGTERM to every process. It returns when all have ended or the
-// grace period is over. It also sends SIGCONT, so that stopped processes
-// receive the signal.
+// stop sends SIGTERM to every process. It returns when all processes have ended or at the end of
+// the grace period. It also sends SIGCONT, so that stopped processes receive the signal.
 func stop(s wire.Stop) {
 	deadline := time.Now().Add(time.Duration(s.GraceMS) * time.Millisecond)
 	for _, id := range guestPIDs() {
@@ -103,25 +102,25 @@ const (
 	slack          = 300 * time.Millisecond
 )
 
-// stop asks every process to end, and waits until the callers have received the
-// remaining output, which the agent's exit would truncate.
+// stop signals every process to end. It waits until the callers have received the remaining output,
+// because the agent's exit would truncate it.
 func (a *Agent) stop(s wire.Stop) {
 	deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + slack)
 	stop(s)
 	if len(guestPIDs()) > 0 {
 		return // these processes are killed with the agent and write no more output
 	}
-	if most := time.Now().Add(deliverTimeout); deadline.After(most) {
-		deadline = most
+	if latest := time.Now().Add(deliverTimeout); deadline.After(latest) {
+		deadline = latest
 	}
 	for a.deliveringOutput.Load() > 0 && time.Now().Before(deadline) {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
 
-// endAllProcesses ends every process except the agent. It first asks the
-// processes to end, and then kills those that remain. It returns an error if
-// processes fork faster than they are killed.
+// endAllProcesses ends every process except the agent. It first sends SIGTERM, and kills the
+// remaining processes after the grace period. It returns an error if processes fork faster than
+// they are killed.
 func endAllProcesses(s wire.Stop) error {
 	for deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + quietTimeout); time.Now().Before(deadline); {
 		if s.GraceMS > 0 {
@@ -140,5 +139,5 @@ func endAllProcesses(s wire.Stop) error {
 	return failure("internal", "", "processes are made faster than they end")
 }
 
-// quietTimeout is how long quiet continues to kill after the grace period.
+// quietTimeout is how long endAllProcesses continues to kill processes after the grace period.
 const quietTimeout = 5 * time.Second

@@ -16,9 +16,8 @@ import (
 	"github.com/brig-run/brig/internal/sparse"
 )
 
-// unpacker creates a tree from the nodes that follow a call. It keeps the
-// directories in the path of the last node open, because the next node is
-// usually near it.
+// unpacker creates a tree from the nodes that follow a call. It keeps the directories in the path
+// of the last node open, because the next node is usually in one of them.
 type unpacker struct {
 	wire.Tree
 	r      *wire.Reader
@@ -68,7 +67,7 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 
 // treeError adds the path of a node to an error.
 func treeError(name string, err error) error {
-	if _, told := errors.AsType[*callError](err); told {
+	if _, isCallError := errors.AsType[*callError](err); isCallError {
 		return err
 	}
 	return fileError(name, err)
@@ -136,8 +135,8 @@ func (u *unpacker) node(n wire.Node) error {
 	return invalid("a node of type %q", n.Type)
 }
 
-// make calls f. If the name exists, it removes the existing file and calls f
-// again.
+// make calls f to create a file. If the name already exists, make removes the existing file and
+// calls f again.
 func (u *unpacker) make(dir *nofollow.Dir, name string, f func() error) error {
 	u.making.Lock()
 	defer u.making.Unlock()
@@ -159,12 +158,12 @@ func (u *unpacker) directory(dir *nofollow.Dir, name string, mode uint32) error 
 		if err != nil {
 			return err
 		}
-		own, err := dir.Dir(name)
+		sub, err := dir.Dir(name)
 		if err != nil {
 			return err
 		}
-		defer own.Close()
-		return errors.Join(own.Chmod(mode), own.Chown(int(u.UID), int(u.GID)))
+		defer sub.Close()
+		return errors.Join(sub.Chmod(mode), sub.Chown(int(u.UID), int(u.GID)))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A sparse file takes no more of the sandbox's disk than its data, wherever its
-// holes are, and has the same content.
+// An unpacked sparse file has the original content, and its holes use no disk space, wherever they
+// are.
 func TestUnpackKeepsHoles(t *testing.T) {
 	const chunk = 64 << 10
 	zeros, data := make([]byte, chunk), bytes.Repeat([]byte("d"), 100)
@@ -45,7 +45,7 @@ func TestUnpackKeepsHoles(t *testing.T) {
 	if err := unpack(wire.Tree{Dir: dir, UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, wire.NewReader(&in), &making); err != nil {
 		t.Fatal(err)
 	}
-	taken, size := int64(0), 0
+	used, size := int64(0), 0
 	for name, parts := range files {
 		want := bytes.Join(parts, nil)
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -56,9 +56,9 @@ func TestUnpackKeepsHoles(t *testing.T) {
 		if err := syscall.Stat(filepath.Join(dir, name), &st); err != nil {
 			t.Fatal(err)
 		}
-		taken, size = taken+st.Blocks*512, size+len(want)
+		used, size = used+st.Blocks*512, size+len(want)
 	}
-	if taken > 64<<10 {
-		t.Errorf("files of %d bytes with 700 bytes of data take %d", size, taken)
+	if used > 64<<10 {
+		t.Errorf("files of %d bytes with 700 bytes of data take %d", size, used)
 	}
 }

@@ -44,9 +44,8 @@ func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 	ways.Wait()
 }
 
-// replace ends the existing interface and creates a new one. The caller
-// transfers the packets of the new interface, and closes done when the
-// interface is gone.
+// replace ends the existing interface and creates a new one. The caller transfers the packets of
+// the new interface, and closes done when the interface no longer exists.
 func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done chan struct{}, err error) {
 	address, err := netip.ParsePrefix(call.Address)
 	if err != nil || !address.Addr().Is4() {
@@ -90,7 +89,7 @@ const replaceTimeout = time.Second
 // pastDeadline is a deadline in the past.
 var pastDeadline = time.Unix(1, 0)
 
-// packetBatch is the size from which a batch is sent, in bytes.
+// packetBatch is the size at which a batch is sent, in bytes.
 const packetBatch = 256 << 10
 
 // sendTo sends packets from the sandbox to the host.

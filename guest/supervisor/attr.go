@@ -27,10 +27,9 @@ func privileged() bool {
 // userID is the user id of programs.
 const userID = 1000
 
-// namespaceAttr returns the attributes that create the namespaces of a machine.
-// The machine ends when its agent sees that the supervisor's end of its socket
-// is closed. In plain mode, the namespaces are in a user namespace that has
-// only this process's account.
+// namespaceAttr returns the attributes that create the namespaces of a machine. The machine ends
+// when its agent detects that the supervisor's end of its socket is closed. In plain mode, the
+// namespaces are in a user namespace that has only this process's account.
 func namespaceAttr(plain bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:     true,
@@ -45,8 +44,8 @@ func namespaceAttr(plain bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// namespaceCaps returns all capabilities. They apply only to the machine's
-// namespaces, and the agent's programs have none of them.
+// namespaceCaps returns all capabilities. They apply only to the machine's namespaces, and the
+// agent's programs do not get them.
 func namespaceCaps() (caps []uintptr) {
 	for c := uintptr(0); c <= 40; c++ {
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_CAPBSET_READ, c, 0); errno == 0 {

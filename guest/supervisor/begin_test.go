@@ -33,8 +33,8 @@ func build(t *testing.T, k *Supervisor, dial func() *net.UnixConn, id string, m 
 	}
 }
 
-// A client that knows a machine may start its main program immediately, even
-// before the supervisor has seen the acknowledgement.
+// A client may start a machine's main program as soon as it has the State, even before the
+// supervisor has received the acknowledgment.
 func TestStartMainBeforeAck(t *testing.T) {
 	k, dial := serveEmpty(t)
 	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
@@ -69,19 +69,19 @@ func TestLastOutputIsLogged(t *testing.T) {
 	if err := wire.WriteJSON(c, wire.TypeCall, call); err != nil {
 		t.Fatal(err)
 	}
-	said := 0
+	received := 0
 	var stopping sync.WaitGroup
 	defer stopping.Wait() // the stop writes to the test's directory
 	for r := wire.NewReader(c); ; {
 		f, err := r.Read()
 		if err != nil {
-			t.Fatalf("after %d bytes of output: %v", said, err)
+			t.Fatalf("after %d bytes of output: %v", received, err)
 		}
 		if f.Type == wire.TypeStdout {
-			if said == 0 {
+			if received == 0 {
 				stopping.Go(func() { k.get("stopped").stop(8*time.Second, "stopped") })
 			}
-			said += len(f.Payload)
+			received += len(f.Payload)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if f.Type == wire.TypeError {
@@ -91,7 +91,7 @@ func TestLastOutputIsLogged(t *testing.T) {
 			break
 		}
 	}
-	if want := len("up\n") + 1_000_000 + len("bye\n"); said != want {
-		t.Errorf("%d bytes of output, want %d", said, want)
+	if want := len("up\n") + 1_000_000 + len("bye\n"); received != want {
+		t.Errorf("%d bytes of output, want %d", received, want)
 	}
 }

@@ -71,14 +71,14 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		return
 	}
 	m := newMachine(k, o.ID)
-	// A client that knows the machine may start its main program immediately,
-	// so set its call here.
+	// A client that has received the state may start the main program immediately, so set its call
+	// here.
 	m.call = o.Make.Main
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
 	}
-	taken, left := awaitAck(c)
+	acked, left := awaitAck(c)
 	made := k.reserve(m)
 	if err := m.boot(*o.Make); err != nil {
 		os.RemoveAll(m.dir)
@@ -93,9 +93,9 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 	made(true)
 	wire.WriteJSON(c, wire.TypeState, m.state())
 	select {
-	case <-taken:
+	case <-acked:
 	case <-left:
-		// No client knows the machine, so no client will remove it.
+		// No client has acknowledged the machine, so no client will remove it.
 		if err := k.destroy(m); err != nil {
 			os.Stderr.WriteString("brig-agent: erase what nobody waits for: " + err.Error() + "\n")
 		}
@@ -110,8 +110,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 	}
 }
 
-// bootTimeout is the maximum time from the start of a machine until its agent
-// answers.
+// bootTimeout is the maximum time from the start of a machine to its agent's first response.
 const bootTimeout = 30 * time.Second
 
 // boot starts the agent and waits for its first response.
@@ -132,16 +131,16 @@ func (m *machine) boot(o wire.Make) error {
 		return err
 	}
 	m.agent = c.(*net.UnixConn)
-	said, err := os.OpenFile(filepath.Join(m.dir, initLog), os.O_RDWR|os.O_CREATE, 0o600)
+	output, err := os.OpenFile(filepath.Join(m.dir, initLog), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer output.Close()
 	m.cmd = exec.Command(fmt.Sprintf("/proc/self/fd/%d", m.k.program.Fd()), wire.NamespacesWord, string(order))
 	m.cmd.Args[0] = "brig-agent"
 	m.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	m.cmd.Dir = "/"
-	m.cmd.Stderr = said
+	m.cmd.Stderr = output
 	m.cmd.ExtraFiles = []*os.File{theirs}
 	m.cmd.SysProcAttr = namespaceAttr(m.k.plain)
 	if err := m.cmd.Start(); err != nil {
@@ -160,7 +159,7 @@ func (m *machine) boot(o wire.Make) error {
 	}
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
-	why, _ := io.ReadAll(io.NewSectionReader(said, 0, 4096))
+	why, _ := io.ReadAll(io.NewSectionReader(output, 0, 4096))
 	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(why)))
 }
 
@@ -262,8 +261,8 @@ func (m *machine) wait() {
 	m.removeTransient()
 }
 
-// end kills the machine, unless it has ended. If end is called several times,
-// the first reason counts.
+// end kills the machine, unless it has ended. If end is called several times, the first reason is
+// recorded.
 func (m *machine) end(why wire.Ending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,8 +277,7 @@ func (m *machine) end(why wire.Ending) {
 	m.cmd.Process.Kill()
 }
 
-// stop asks all processes to end, and kills the machine at the end of the grace
-// period.
+// stop signals all processes to end, and kills the machine at the end of the grace period.
 func (m *machine) stop(grace time.Duration, reason string) {
 	killed := killedCode
 	select {
@@ -315,24 +313,23 @@ func answer(c net.Conn) <-chan struct{} {
 	return came
 }
 
-// awaitAck returns two channels. taken is closed when the client acknowledges
-// the machine. left is closed when the client disconnects, before or after
-// that.
-func awaitAck(c net.Conn) (taken, left <-chan struct{}) {
-	said, gone := make(chan struct{}), make(chan struct{})
+// awaitAck returns two channels. acked is closed when the client acknowledges the machine. left is
+// closed when the client disconnects, before or after the acknowledgment.
+func awaitAck(c net.Conn) (acked, left <-chan struct{}) {
+	ackCh, leftCh := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(leftCh)
 		r := wire.NewReader(c)
 		if f, err := r.Read(); err != nil || f.Type != wire.TypeOK {
 			return
 		}
-		close(said)
+		close(ackCh)
 		r.Read()
 	}()
-	return said, gone
+	return ackCh, leftCh
 }
 
-// begin starts the main program, if there is one and it was not started yet.
+// begin starts the main program, if there is one and it has not been started yet.
 func (m *machine) begin(linger bool) {
 	if m.call != nil {
 		m.main.Begin(func() { m.run(*m.call, linger) })
@@ -360,8 +357,8 @@ func (m *machine) run(call wire.Exec, linger bool) {
 		return // the machine has ended
 	}
 	defer c.Close()
-	// If the agent rejects the call, it has already answered and closed the
-	// connection. The reader returns that answer, so ignore the failed write.
+	// If the agent rejects the call, it has already responded and closed the connection. The reader
+	// returns that response, so ignore the failed write.
 	wire.Write(c, wire.TypeStdinEOF, nil)
 	for r := wire.NewReader(c); ; {
 		f, err := r.Read()

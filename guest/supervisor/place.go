@@ -86,9 +86,8 @@ func (o initConfig) mountBare() error {
 // hidden lists the directories whose content is hidden from machines.
 var hidden = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root"}
 
-// layered creates a root with a layer of the machine's own above the existing
-// files. It adds the machine's own directories, /proc and devices to the root,
-// and changes to it.
+// layered creates a root with a private layer above the existing files. It adds the machine's own
+// directories, /proc and devices to the root, and enters the root.
 func (o initConfig) layered() error {
 	for _, d := range ownDirs {
 		if err := os.MkdirAll(filepath.Join(o.Dir, d), 0o755); err != nil {
@@ -162,8 +161,8 @@ func mountPoints() ([]string, error) {
 	return out, nil
 }
 
-// bind mounts a path at another one with the given flags. A user namespace
-// cannot remove the flags of the original mount, so bind keeps them.
+// bind mounts a path at another path with the given flags. A user namespace cannot remove the flags
+// of the original mount, so bind keeps them.
 func bind(from, to string, flags uintptr) error {
 	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
 		return err
@@ -183,8 +182,8 @@ func bind(from, to string, flags uintptr) error {
 	return err
 }
 
-// accounts adds the account of programs to /etc/passwd and /etc/group, and
-// removes other accounts with its name or id.
+// accounts adds the programs' account to /etc/passwd and /etc/group, and removes other accounts
+// with the same name or id.
 func (o initConfig) accounts(root string) error {
 	for _, f := range []struct{ name, line string }{
 		{"/etc/passwd", "user:x:1000:1000::/home/user:/bin/sh"}, {"/etc/group", "user:x:1000:"},
@@ -305,8 +304,8 @@ func (o initConfig) programs() error {
 	return nil
 }
 
-// network configures the machine's network as in every sandbox: a loopback
-// interface, and only IPv4.
+// network configures the machine's network like that of every sandbox: a loopback interface and
+// only IPv4.
 func (o initConfig) network() error {
 	for _, which := range []string{"all", "default"} {
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)

@@ -13,7 +13,7 @@ import (
 
 // A read-only bind mount stays read-only if its flags cannot be removed, as in
 // an unprivileged container.
-func TestBindLocked(t *testing.T) {
+func TestBindKeepsLockedFlags(t *testing.T) {
 	const role = "BRIG_TEST_BIND"
 	if dir := os.Getenv(role); dir != "" {
 		to := filepath.Join(dir, "to")
@@ -33,7 +33,7 @@ func TestBindLocked(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// The inner user namespace does not own the mounts of the outer one.
-	script := `mkdir from to && mount -t tmpfs -o nodev,noexec,mode=777 tmpfs from && echo text > from/file && exec unshare -Urm "$0" -test.run '^TestBindLocked$'`
+	script := `mkdir from to && mount -t tmpfs -o nodev,noexec,mode=777 tmpfs from && echo text > from/file && exec unshare -Urm "$0" -test.run '^TestBindKeepsLockedFlags$'`
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +45,8 @@ func TestBindLocked(t *testing.T) {
 	}
 }
 
-// The copy of /etc of a machine without privileges is in memory: each machine would create
-// and remove a thousand files on the disk.
+// The copy of /etc of an unprivileged machine is in memory. On the disk, each machine would create
+// and remove a thousand files.
 func TestEtcIsInMemory(t *testing.T) {
 	const role = "BRIG_TEST_ETC"
 	if dir := os.Getenv(role); dir != "" {
@@ -65,11 +65,11 @@ func TestEtcIsInMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own := filepath.Join(dir, "root/etc/passwd")
-		if b, err := os.ReadFile(own); err != nil || !bytes.Equal(b, original) {
+		copied := filepath.Join(dir, "root/etc/passwd")
+		if b, err := os.ReadFile(copied); err != nil || !bytes.Equal(b, original) {
 			t.Errorf("the copy of /etc/passwd has %d of %d bytes, %v", len(b), len(original), err)
 		}
-		if err := os.WriteFile(own, []byte("changed"), 0o600); err != nil {
+		if err := os.WriteFile(copied, []byte("changed"), 0o600); err != nil {
 			t.Error(err)
 		}
 		if b, err := os.ReadFile("/etc/passwd"); err != nil || !bytes.Equal(b, original) {

@@ -18,11 +18,10 @@ import (
 // listens.
 const connectTimeout = 20 * time.Second
 
-// Connect is the main function of a process that relays connections between its
-// standard streams and the supervisor of a directory. It starts a supervisor if
-// none is running. If the second argument is a number of seconds, the process
-// exits after that time without a new connection, because some hosts do not
-// report their disconnection. It returns the exit code.
+// Connect is the main function of a process that relays connections between its standard streams
+// and the supervisor of a directory. It starts a supervisor if none is running. If the second
+// argument is a number of seconds, the process exits after that time without a new connection,
+// because some hosts do not report disconnections. It returns the exit code.
 func Connect(args []string) int {
 	if len(args) < 1 {
 		return 2

@@ -37,9 +37,9 @@ func (o initConfig) bindRoot(root string) error {
 		case slices.Contains(hidden, name):
 			err = os.Mkdir(root+name, 0o755)
 		case name == "/etc":
-			// Copy into the root, which is in memory. On ext4, to create a thousand files right
+			// Copy into the root, which is in memory. On ext4, creating a thousand files right
 			// after another machine has ended takes half a second, because freed inodes are not
-			// used again for a while.
+			// reused for a while.
 			err = copyEtc(root)
 		case name == "/home":
 			err = bindEach(root, name)
@@ -53,8 +53,8 @@ func (o initConfig) bindRoot(root string) error {
 	return nil
 }
 
-// bindTree binds a directory including all mounts below it, because an
-// unprivileged process may not bind less.
+// bindTree binds a directory including all mounts below it, because an unprivileged process may not
+// bind the directory without them.
 func bindTree(root, name string) error {
 	if err := os.MkdirAll(root+name, 0o755); err != nil {
 		return fmt.Errorf("show %s: %w", name, err)
@@ -85,11 +85,11 @@ func bindEach(root, dir string) error {
 
 // bindEtc mounts a copy of /etc, which is in the machine's directory, at /etc.
 func (o initConfig) bindEtc() error {
-	own := filepath.Join(o.Dir, "upper")
-	if err := copyEtc(own); err != nil {
+	upper := filepath.Join(o.Dir, "upper")
+	if err := copyEtc(upper); err != nil {
 		return err
 	}
-	if err := bind(own+"/etc", "/etc", 0); err != nil {
+	if err := bind(upper+"/etc", "/etc", 0); err != nil {
 		return fmt.Errorf("mount /etc: %w", err)
 	}
 	return nil

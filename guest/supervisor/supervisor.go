@@ -1,14 +1,12 @@
-// Package supervisor supervises machines made of plain processes, where no
-// better isolation is available: on the server itself, on a host reached by
-// SSH, or inside another service's sandbox. The supervisor is part of the
-// agent's binary, so that there is only one file to copy. It outlives the
-// client that started it. Of Brig it uses only the frames of guest/wire, the
-// format of a journal and the common parts of supervisors.
+// Package supervisor supervises machines made of plain processes, where no better isolation is
+// available: on the server itself, on a host reached by SSH, or inside another service's sandbox.
+// The supervisor is part of the agent's binary, so that there is only one file to copy. It outlives
+// the client that started it. It depends only on the frames of guest/wire, the journal format and
+// the common parts of supervisors.
 //
-// A machine is an agent as the init of a PID namespace, with a mount and a
-// network namespace of its own. That prevents accidental interference between
-// machines, but it is not a security boundary: all machines share one kernel
-// with the other programs on the host.
+// A machine is an agent as the init of a PID namespace, with a mount and a network namespace of its
+// own. This prevents accidental interference between machines but is not a security boundary,
+// because all machines share one kernel with the other programs on the host.
 package supervisor
 
 import (
@@ -171,8 +169,8 @@ func (k *Supervisor) list() []*machine {
 	return out
 }
 
-// get returns a machine. It waits for a creation in progress, so that a client
-// can destroy a machine immediately after its request.
+// get returns a machine. It waits for a creation in progress, so that a client can destroy a
+// machine immediately after requesting its creation.
 func (k *Supervisor) get(id string) *machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -219,8 +217,8 @@ func (k *Supervisor) destroy(m *machine) error {
 	return nil
 }
 
-// recoverEnded takes over the machines that a previous supervisor of this
-// directory has left. They ended when that supervisor died.
+// recoverEnded takes over the machines that a previous supervisor of this directory has left. They
+// ended when that supervisor exited.
 func (k *Supervisor) recoverEnded() error {
 	entries, err := os.ReadDir(filepath.Join(k.dir, machinesDir))
 	if errors.Is(err, os.ErrNotExist) {
@@ -241,7 +239,7 @@ func (k *Supervisor) recoverEnded() error {
 	return nil
 }
 
-// serve handles the single order on a connection.
+// serve handles the single request on a connection.
 func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	defer c.Close()
 	f, err := wire.NewReader(c).Read()
@@ -297,7 +295,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	}
 }
 
-// change handles an order that returns only success or an error.
+// change handles a request whose response is only success or an error.
 func (k *Supervisor) change(m *machine, o wire.SupervisorRequest) error {
 	switch o.Op {
 	case wire.SupervisorLease:

@@ -45,7 +45,7 @@ func serveEmpty(t testing.TB) (*Supervisor, func() *net.UnixConn) {
 	}
 }
 
-// sendRequest sends an order and returns the first frame of the response.
+// sendRequest sends a request and returns the first frame of the response.
 func sendRequest(t testing.TB, c net.Conn, o wire.SupervisorRequest) wire.Frame {
 	t.Helper()
 	defer c.Close()
@@ -62,7 +62,7 @@ func sendRequest(t testing.TB, c net.Conn, o wire.SupervisorRequest) wire.Frame 
 
 // An invalid id is rejected, and files outside the supervisor's directory are
 // not touched.
-func TestHostileIDs(t *testing.T) {
+func TestInvalidIDsAreRejected(t *testing.T) {
 	k, dial := serveEmpty(t)
 	for _, id := range []string{"", ".", "..", "../../x", "/etc", "a/b", "-x", "a b", strings.Repeat("x", 64), "A", "x\x00"} {
 		for _, op := range []wire.SupervisorOp{wire.SupervisorCreate, wire.SupervisorDestroy, wire.SupervisorStop, wire.SupervisorLog, wire.SupervisorAgent, wire.SupervisorAppendLog} {
@@ -104,18 +104,18 @@ func TestRecoversEndedMachines(t *testing.T) {
 
 // Connect rejects a directory that belongs to another user or that others can
 // access.
-func TestRejectsForeignFolder(t *testing.T) {
+func TestConnectRejectsForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
-	own, open, link := filepath.Join(dir, "own"), filepath.Join(dir, "open"), filepath.Join(dir, "link")
-	for name, mode := range map[string]os.FileMode{own: 0o700, open: 0o755} {
+	private, open, link := filepath.Join(dir, "own"), filepath.Join(dir, "open"), filepath.Join(dir, "link")
+	for name, mode := range map[string]os.FileMode{private: 0o700, open: 0o755} {
 		if err := os.Mkdir(name, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(own, link); err != nil {
+	if err := os.Symlink(private, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkOwner(own); err != nil {
+	if err := checkOwner(private); err != nil {
 		t.Errorf("of one's own: %v", err)
 	}
 	for _, name := range []string{open, link, "/proc/1", filepath.Join(dir, "none")} {
@@ -193,9 +193,8 @@ func TestJournalKeepsEnd(t *testing.T) {
 	}
 }
 
-// A connection whose host has disconnected is cleaned up, even if no process
-// here closes it.
-func TestRelayEnds(t *testing.T) {
+// A relayed connection ends when its host disconnects, even if no local process closes it.
+func TestRelayEndsWithHost(t *testing.T) {
 	dir := t.TempDir()
 	l, err := listen(dir)
 	if err != nil {
@@ -241,8 +240,8 @@ func TestRelayEnds(t *testing.T) {
 	}
 }
 
-// FuzzOrder checks that the supervisor answers any order or disconnects, and
-// continues to run.
+// FuzzOrder checks that the supervisor responds to any request or disconnects, and continues to
+// run.
 func FuzzOrder(f *testing.F) {
 	for _, o := range []wire.SupervisorRequest{{Op: wire.SupervisorList}, {Op: wire.SupervisorDestroy, ID: "../x"}, {Op: wire.SupervisorWatch, ID: "a"}, {Op: "odd", Version: 9}} {
 		b, err := json.Marshal(o)

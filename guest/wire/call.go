@@ -69,14 +69,13 @@ type Renew struct {
 	Generation string
 }
 
-// GenerationFile is a file that only copies of sandboxes have. Its content differs
-// in each copy: a program with its own random generator reseeds the
-// generator when the content changes. The file does not exist in a sandbox that is
-// no copy.
+// GenerationFile is a file that only copies of sandboxes have. Its content differs in each copy: a
+// program with its own random generator reseeds the generator when the content changes. The file
+// does not exist in other sandboxes.
 const GenerationFile = "/run/brig/generation"
 
-// Exec starts a process. Only a Kill or a timeout kills the process, not the
-// loss of the connection.
+// Exec starts a process. The process is killed only by a Kill or a timeout, not by the loss of the
+// connection.
 type Exec struct {
 	ID    string
 	Argv  []string `json:",omitempty"`
@@ -125,10 +124,10 @@ type Resize struct {
 // Started describes a process that has started.
 type Started struct{ PID int }
 
-// Parking is the agent's first response to OpPark. The host sends the order
-// "park" with the directory to the interpreter. The interpreter opens the pipes
-// below, writes one line to PipeMessages, replaces its descriptors, and writes
-// a second line. After the first line the agent holds the process.
+// Parking is the agent's first response to OpPark. The host sends the interpreter the request
+// "park" with the directory. The interpreter opens the pipes below, writes one line to
+// PipeMessages, replaces its descriptors, and writes a second line. After the first line the agent
+// holds the process.
 type Parking struct{ Dir string }
 
 // Names of the pipes in the directory of a Parking.
@@ -146,10 +145,10 @@ const AgentFile = "/proc/1/exe"
 // Donated is the number of descriptors of a donated Exec.
 const Donated = 4
 
-// Kill ends the process trees of execs. It is a separate call, because the
-// exec's connection may be full of unread input.
+// Kill ends the process trees of execs. It is a separate call, because the exec's connection may be
+// full of unread input.
 //
-// The call succeeds when all processes of the trees are gone.
+// The call succeeds when all processes of the trees have ended.
 type Kill struct {
 	ID   string
 	More []string `json:",omitempty"` // further executions to kill
@@ -162,8 +161,7 @@ type Signal struct {
 	Number int
 }
 
-// Keep sets whether an exec's descriptors stay open when no call holds the
-// process.
+// Keep sets whether a carried process keeps its descriptors when no call holds it.
 type Keep struct {
 	ID string
 	On bool
@@ -187,8 +185,8 @@ const (
 // MaxControl is the maximum length of a message to the agent, in bytes.
 const MaxControl = 5
 
-// ControlQuestion returns the message that asks the agent for a Release. op is
-// ControlRelease or ControlCheck.
+// ControlQuestion returns the message that requests a Release from the agent. op is ControlRelease
+// or ControlCheck.
 func ControlQuestion(op byte, number uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{op}, number)
 }
@@ -222,17 +220,16 @@ type Holder struct {
 	Name, Reason string
 }
 
-// Exit codes of an agent that ends its sandbox by itself.
+// Exit codes with which an agent ends its sandbox.
 const (
 	ExitLease  = 120 // the lease has expired
 	ExitTether = 121 // the creator has disconnected
 )
 
-// First arguments of the agent's program. With ServeWord, it is the init of a
-// sandbox and accepts sessions. With RelayWord, it relays one session between
-// its standard streams and that init. ServeWord is followed by the lifetime of
-// the sandbox in milliseconds. TetherWord follows if the sandbox ends with its
-// sessions, and UplinkWord if the agent takes the device of an Uplink for
+// First arguments of the agent's program. With ServeWord, it is the init of a sandbox and accepts
+// sessions. With RelayWord, it relays one session between its standard streams and that init.
+// ServeWord is followed by the lifetime of the sandbox in milliseconds. TetherWord follows if the
+// sandbox ends with its sessions, and UplinkWord if the agent reserves the device of an Uplink for
 // itself.
 const (
 	ServeWord  = "serve"

@@ -1,10 +1,9 @@
 package wire
 
-// Calls about single files and directories. Their body is FS. The response to
-// each is zero or more Entry frames and OK. The response to Read has one Entry,
-// and then the content in FileData frames. The content for Write follows the
-// call, in FileData frames and a final FilesEnd. Watch answers with Change
-// frames until the connection ends.
+// Calls for single files and directories. Their body is FS. The response to each is zero or more
+// Entry frames and OK. The response to Read has one Entry, and then the content in FileData frames.
+// The content for Write follows the call, in FileData frames and a final FilesEnd. Watch returns
+// Change frames until the connection ends.
 const (
 	OpStat    Op = "stat"
 	OpList    Op = "list"
@@ -22,7 +21,7 @@ type FS struct {
 	Path Path
 	// To is the target of Move.
 	To *Path `json:",omitempty"`
-	// From are the files that Compose joins into Path.
+	// From lists the files that Compose joins into Path.
 	From []Path `json:",omitempty"`
 	// Depth is the number of levels that List descends. Max is the maximum
 	// number of entries that List may return.
@@ -38,9 +37,8 @@ type FS struct {
 	Recursive bool `json:",omitempty"`
 }
 
-// Path is a path and the account of the request. A relative path starts at
-// Home. The call has the permissions of UID and GID; if it has several paths,
-// those of FS.Path apply.
+// Path is a path and the account of the request. A relative path starts at Home. The call has the
+// permissions of UID and GID; if it has several paths, the ids of FS.Path apply.
 type Path struct {
 	Name     string
 	Home     string

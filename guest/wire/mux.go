@@ -142,8 +142,8 @@ func (m *Mux) write(t byte, id uint32, n int, payload []byte) error {
 	return nil
 }
 
-// read handles frames until the stream ends. It never writes, because then both
-// sides could wait for each other.
+// read handles frames until the stream ends. It never writes, because otherwise both sides could
+// wait for each other.
 func (m *Mux) read() error {
 	var h [muxHeader]byte
 	buf := make([]byte, muxPayload)

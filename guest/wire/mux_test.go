@@ -58,7 +58,7 @@ func TestMuxTransfersData(t *testing.T) {
 	all.Wait()
 }
 
-// A connection that is not read fills up, and the others continue.
+// A connection that is not read fills up without blocking the other connections.
 func TestMuxConnectionsAreIndependent(t *testing.T) {
 	host, agent := pair(t)
 	stuck, _ := open(t, host, agent)
@@ -103,7 +103,7 @@ func TestMuxOpensConcurrently(t *testing.T) {
 	}
 }
 
-func TestMuxEnds(t *testing.T) {
+func TestMuxEndsConnections(t *testing.T) {
 	host, agent := pair(t)
 	here, there := open(t, host, agent)
 	if _, err := there.Write([]byte("last words")); err != nil {

@@ -18,7 +18,7 @@ type muxConn struct {
 	mu          sync.Mutex // guards the fields below
 	changed     sync.Cond  // signals a change of any of the fields
 	in          []byte     // unread data
-	taken       int        // bytes read since the last muxRoom frame
+	unacked     int        // bytes read since the last muxRoom frame
 	room        int        // bytes that the other side still accepts
 	ended       bool       // the other side sends no more data
 	peerClosed  bool       // the other side reads no more data
@@ -54,7 +54,7 @@ func (c *muxConn) take(t byte, n uint32, payload []byte) error {
 		if c.closed {
 			return nil // the frame was sent before the close arrived
 		}
-		if c.ended || len(c.in)+c.taken+len(payload) > muxWindow {
+		if c.ended || len(c.in)+c.unacked+len(payload) > muxWindow {
 			return fmt.Errorf("more than there is room for: %w", ErrMux)
 		}
 		c.in = append(c.in, payload...)
@@ -102,14 +102,14 @@ func (c *muxConn) Read(p []byte) (int, error) {
 	if c.in = c.in[n:]; len(c.in) == 0 {
 		c.in = nil
 	}
-	c.taken += n
-	tell := 0
-	if c.taken >= muxWindow/2 && !c.ended && !c.closed {
-		tell, c.taken = c.taken, 0
+	c.unacked += n
+	credit := 0
+	if c.unacked >= muxWindow/2 && !c.ended && !c.closed {
+		credit, c.unacked = c.unacked, 0
 	}
 	c.mu.Unlock()
-	if tell > 0 {
-		_ = c.m.write(muxRoom, c.id, tell, nil) // the next read reports the error
+	if credit > 0 {
+		_ = c.m.write(muxRoom, c.id, credit, nil) // the next read reports the error
 	}
 	return n, nil
 }
@@ -131,7 +131,7 @@ func (c *muxConn) Write(p []byte) (int, error) {
 	}
 }
 
-// reserve waits until data may be sent, and returns the amount.
+// reserve waits until data may be sent, and returns the number of bytes that may be sent.
 func (c *muxConn) reserve(want int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,10 +157,10 @@ func (c *muxConn) reserve(want int) (int, error) {
 // CloseWrite announces that this side sends no more data.
 func (c *muxConn) CloseWrite() error {
 	c.mu.Lock()
-	told := c.writeClosed || c.closed
+	done := c.writeClosed || c.closed
 	c.writeClosed = true
 	c.mu.Unlock()
-	if told {
+	if done {
 		return nil
 	}
 	return c.m.write(muxEnd, c.id, 0, nil)
@@ -179,11 +179,11 @@ func (c *muxConn) WaitPeerClosed() {
 // Close implements net.Conn.
 func (c *muxConn) Close() error {
 	c.mu.Lock()
-	told := c.closed || c.lost
+	done := c.closed || c.lost
 	c.closed, c.in = true, nil
 	c.changed.Broadcast()
 	c.mu.Unlock()
-	if told {
+	if done {
 		return nil
 	}
 	c.m.forget(c.id)

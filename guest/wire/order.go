@@ -17,8 +17,8 @@ const (
 // own account.
 const PlainWord = "plain"
 
-// Reached is the line that a process with ConnectWord writes when it is
-// connected to the supervisor. After it, the process's streams are a Mux.
+// Reached is the line that a process with ConnectWord writes when it is connected to the
+// supervisor. After this line, the process's streams carry a Mux.
 const Reached = "brig-keeper\n"
 
 // Frames between a host and a supervisor.
@@ -27,26 +27,24 @@ const (
 	TypeState Type = 41 // JSON State
 )
 
-// SupervisorOp is the operation of an Order.
+// SupervisorOp is the operation of a SupervisorRequest.
 type SupervisorOp string
 
 // Operations of a supervisor.
 const (
-	// SupervisorCreate creates a machine. The response is that of
-	// SupervisorWatch. The client confirms the first State with TypeOK. If the
-	// client disconnects before that, the machine is removed. A tethered
-	// machine ends with the connection.
+	// SupervisorCreate creates a machine. The response is the same as for SupervisorWatch. The
+	// client confirms the first State with TypeOK. If the client disconnects before that, the
+	// machine is removed. A tethered machine ends with the connection.
 	SupervisorCreate SupervisorOp = "make"
-	// SupervisorWatch answers with a State, and with another one when the
-	// machine ends.
+	// SupervisorWatch returns a State, and another State when the machine ends.
 	SupervisorWatch SupervisorOp = "watch"
-	// SupervisorAgent turns the connection into a connection to the machine's
-	// agent. The supervisor answers only on failure.
+	// SupervisorAgent turns the connection into a connection to the machine's agent. The supervisor
+	// responds only on failure.
 	SupervisorAgent     SupervisorOp = "agent"
 	SupervisorLease     SupervisorOp = "lease" // set the lease, and with Own remove the tether
 	SupervisorStop      SupervisorOp = "stop"
 	SupervisorStartMain SupervisorOp = "begin" // start the held main program
-	// SupervisorWaitMain answers when a lingering main program has ended.
+	// SupervisorWaitMain returns when the main program of a lingering machine has ended.
 	SupervisorWaitMain  SupervisorOp = "over"
 	SupervisorDestroy   SupervisorOp = "erase" // end a machine, and remove all of its data
 	SupervisorList      SupervisorOp = "list"  // return the State of every machine
@@ -55,8 +53,8 @@ const (
 	SupervisorQuit      SupervisorOp = "quit"  // end the supervisor, if there are no machines
 )
 
-// ProgramsDir contains programs that replace others of the same name. It also
-// provides python in images that have only python3.
+// ProgramsDir contains programs that take precedence over others of the same name. It also provides
+// python in images that have only python3.
 const ProgramsDir = "/run/brig/bin"
 
 // SupervisorRequest is a request to a supervisor. It contains durations instead of times, because
@@ -80,14 +78,13 @@ type Make struct {
 	Hostname string
 	LeaseMS  int64
 	Tethered bool
-	// Main is the program with which the machine ends.
+	// Main is the machine's main program. The machine ends with it unless it lingers.
 	Main *Exec `json:",omitempty"`
-	// Held means that the main program starts with SupervisorStartMain. If that
-	// order has Linger set, the machine does not end with its main program.
+	// Held means that the main program starts with SupervisorStartMain. If that request has Linger
+	// set, the machine outlives its main program.
 	Held bool `json:",omitempty"`
-	// Bare machines use the supervisor's file system directly, except the paths
-	// that belong to the machine. Other machines use it as the lower layer of
-	// their own file system.
+	// Bare machines use the supervisor's file system directly, except for the paths that belong to
+	// the machine. Other machines use it as the lower layer of their own file system.
 	Bare bool
 	// Programs maps names of programs to the programs that replace them.
 	Programs map[string]string `json:",omitempty"`

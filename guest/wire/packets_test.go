@@ -46,28 +46,28 @@ func TestPacketsRejectsInvalid(t *testing.T) {
 	}
 }
 
-// FuzzPackets checks that the reader returns the packets that were written, in
-// order, up to the first invalid byte.
+// FuzzPackets checks that the reader returns the written packets in order, up to the first invalid
+// byte.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte("\x00\x01x\x00\x02yz"), uint16(100))
 	f.Add([]byte("\x00\x00"), uint16(0))
 	f.Add([]byte("\xff\xff"), uint16(1500))
 	f.Fuzz(func(t *testing.T, stream []byte, room uint16) {
 		r, b := wire.NewPackets(bytes.NewReader(stream)), make([]byte, room)
-		var again []byte
+		var encoded []byte
 		for {
 			n, err := r.Read(b)
 			if err != nil {
-				if n != 0 || errors.Is(err, io.EOF) && len(again) != len(stream) {
-					t.Fatalf("%d bytes of %d, %v", len(again), len(stream), err)
+				if n != 0 || errors.Is(err, io.EOF) && len(encoded) != len(stream) {
+					t.Fatalf("%d bytes of %d, %v", len(encoded), len(stream), err)
 				}
 				return
 			}
 			if n == 0 {
 				t.Fatal("a packet of no length")
 			}
-			if again = wire.AppendPacket(again, b[:n]); !bytes.HasPrefix(stream, again) {
-				t.Fatalf("%x came of %x", again, stream)
+			if encoded = wire.AppendPacket(encoded, b[:n]); !bytes.HasPrefix(stream, encoded) {
+				t.Fatalf("%x came of %x", encoded, stream)
 			}
 		}
 	})

@@ -1,11 +1,10 @@
 package wire
 
-// Calls about whole trees. The body of Unpack, Pack and Changed is Tree. Unpack
-// is followed by Node frames. The Node of a regular file is followed by the
-// content in FileData frames and by NodeEnd. FilesEnd follows the last node.
-// Pack answers in the same format, with OK at the end. Changed is a Pack of the
-// files at and below Paths that were written since a given time. Quiet has Stop
-// as its body and ends every process except the agent.
+// Calls for whole file trees. The body of Unpack, Pack and Changed is Tree. Unpack is followed by
+// Node frames. The Node of a regular file is followed by the content in FileData frames and by
+// NodeEnd. FilesEnd follows the last node. Pack responds in the same format, with OK at the end.
+// Changed is a Pack of the files at and below Paths that were written since a given time. Quiet has
+// Stop as its body and ends every process except the agent.
 const (
 	OpPack    Op = "pack"
 	OpChanged Op = "changed"

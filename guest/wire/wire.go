@@ -19,21 +19,21 @@ import (
 	"time"
 )
 
-// Version is the version of the protocol, which is sent in every Call. An agent
-// rejects a version that it does not know.
+// Version is the version of the protocol, which is sent in every Call. An agent rejects unsupported
+// versions.
 const Version = 1
 
 // TimeoutSlack is the difference between the agent's own timeout of a process and
 // the earlier timeout of the host.
 const TimeoutSlack = 2 * time.Second
 
-// TailTimeout is the maximum time for which the output of a program's children is
-// passed on after the program has ended, as a shell's pipe does it without a limit.
-// Children that run longer are left alone, and what they print then is discarded.
+// TailTimeout is the maximum time for which the output of a program's children is still forwarded
+// after the program has ended. A shell's pipe has no such limit. Children that run longer keep
+// running, but their later output is discarded.
 const TailTimeout = 5 * time.Second
 
-// TailSize is the maximum size of that output in bytes, so that a caller who reads slowly
-// does not delay the result. For a command, it applies to each stream.
+// TailSize is the maximum size of that output in bytes, so that a slow reader does not delay the
+// result. For a command, it applies to each stream.
 const TailSize = 2 << 20
 
 // MaxPayload is the maximum payload of one frame, in bytes.

@@ -44,8 +44,8 @@ func TestFramesAreBounded(t *testing.T) {
 	}
 }
 
-// HeadTail must agree with a simple implementation, however the stream is split
-// into writes.
+// HeadTail returns the same result as a simple implementation, however the stream is split into
+// writes.
 func TestHeadTail(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

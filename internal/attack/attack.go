@@ -1,6 +1,6 @@
-// Package attack records attacks: a test records each attack that it tried,
-// whether the attack succeeded, and which controls it detected. Many test
-// binaries append to one file, and Report makes one table of it.
+// Package attack records attacks. A test records each attack that it tried, whether the attack
+// succeeded, and which controls detected it. Many test binaries append to one file, and Report
+// formats the file as a table.
 package attack
 
 import (
@@ -19,8 +19,8 @@ type Entry struct {
 	ID   string `json:"id"`            // an ID in the Catalogue
 	What string `json:"what"`          // the attack
 	Off  string `json:"off,omitempty"` // the protection that was disabled
-	// Begun marks the begin of a case. A result or Skipped follows, unless the test does
-	// not end.
+	// Begun marks the beginning of a case. A result or a skip follows, unless the test hangs or
+	// crashes.
 	Begun   bool `json:"begun,omitempty"`
 	Skipped bool `json:"skipped,omitempty"`
 	// Bad marks a case that escaped or a mutant that the test did not detect.
@@ -34,8 +34,8 @@ type T interface {
 	Skipped() bool
 }
 
-// Case records a test as an attack when the test ends. A failed test counts as
-// an escape, regardless of the cause, and so does one that does not end.
+// Case records a test as an attack when the test ends. A test that fails or does not end counts
+// as an escape, regardless of the cause.
 func Case(t T, id, what string) {
 	write(Entry{ID: id, What: what, Begun: true})
 	t.Cleanup(func() {

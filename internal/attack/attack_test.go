@@ -22,7 +22,7 @@ func (e *ending) Skipped() bool    { return e.skipped }
 
 var catalogue = []attack.Class{{ID: "A-1", Title: "one"}, {ID: "A-2", Title: "two"}}
 
-// report returns the report on the record that f writes.
+// report returns the report about the entries that f records.
 func report(t *testing.T, f func()) (table string, wrong []string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "book")

@@ -20,8 +20,8 @@ func NewLedger() *Ledger {
 	return &Ledger{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
 }
 
-// Read parses a record file. A case that began and has no result is bad: its test did not
-// end.
+// Read parses a record file. A case without a result counts as an escape, because its test did
+// not end.
 func Read(r io.Reader) (*Ledger, error) {
 	b := NewLedger()
 	open := map[Entry]int{} // cases that began and have no result yet
@@ -61,7 +61,8 @@ func Read(r io.Reader) (*Ledger, error) {
 	return b, in.Err()
 }
 
-// Add adds the entries of another ledger. An entry that is bad in one of them is bad.
+// Add adds the entries of another ledger. An entry that is bad in either ledger is bad in the
+// result.
 func (b *Ledger) Add(other *Ledger) {
 	for _, of := range []struct{ to, from map[string]map[string]bool }{{b.cases, other.cases}, {b.mutants, other.mutants}} {
 		for id, entries := range of.from {
@@ -75,8 +76,8 @@ func (b *Ledger) Add(other *Ledger) {
 	}
 }
 
-// Amend adds the entries of tests that ran again. A control that detected its attack now
-// counts as detected. A case that escaped once stays an escape.
+// Amend adds the entries of tests that ran again. A control that detected its attack in the
+// later run counts as detected. A case that escaped in any run remains an escape.
 func (b *Ledger) Amend(later *Ledger) {
 	for id, entries := range later.mutants {
 		for what, bad := range entries {

@@ -38,10 +38,9 @@ func Bounding() (s Set) {
 	return s
 }
 
-// Settle sets the bounding set of all threads to keep, and then drops the
-// capability to change it (CAP_SETPCAP). Later code that reduces the set then
-// has no work to do. Child processes still inherit the capabilities until this
-// process drops them.
+// Settle sets the bounding set of all threads to keep, and then drops the capability to change
+// it (CAP_SETPCAP). Code that later reduces the set then finds nothing to drop. Child processes
+// still inherit the capabilities until this process drops them.
 func Settle(keep Set) error {
 	have := Bounding()
 	if keep&^have != 0 {

@@ -94,15 +94,14 @@ func New(name string, l Limits) (*Group, error) {
 		if err = g.apply(cfg); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		// Another process removed or recreated a parent concurrently: see
-		// removeParents.
+		// Another process removed or recreated a parent group concurrently. See removeParents.
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Destroy())
 	}
 	if cgroups.IsCgroup2UnifiedMode() {
-		// A sandbox cannot continue if one of its processes is killed: kill all
-		// processes of the group.
+		// A sandbox cannot continue if one of its processes is killed, so the kernel kills all
+		// processes of the group together.
 		err := cgroups.WriteFile(m.Path(""), "memory.oom.group", "1")
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("set oom group of %s: %w", name, err), m.Destroy())
@@ -137,8 +136,8 @@ const (
 	NormalWeight = 1000
 )
 
-// SetWeight sets the group's share of processor time under contention. It has
-// no effect while processors are idle.
+// SetWeight sets the group's share of CPU time under contention. The weight has no effect while
+// CPUs are idle.
 func (g *Group) SetWeight(w uint64) error {
 	file, v := "cpu.shares", w*1024/NormalWeight
 	if cgroups.IsCgroup2UnifiedMode() {
@@ -153,7 +152,7 @@ func (g *Group) write(controller, file, value string) error {
 	}
 	dir := g.m.Path(controller)
 	if dir == "" {
-		return nil // the host does not have that controller
+		return nil // the host does not have the controller
 	}
 	if err := cgroups.WriteFile(dir, file, value); err != nil {
 		return fmt.Errorf("set %s of %s: %w", file, g.path, err)
@@ -212,7 +211,7 @@ func (g *Group) Usage() (Usage, error) {
 	return u, nil
 }
 
-// CPU reads the processor time that the group and its children have used.
+// CPU reads the CPU time that the group and its children have used.
 func (g *Group) CPU() (time.Duration, error) {
 	if cgroups.IsCgroup2UnifiedMode() {
 		b, err := cgroups.ReadFile(g.m.Path(""), "cpu.stat")
@@ -286,8 +285,8 @@ func (g *Group) Destroy(ctx context.Context) error {
 	}
 }
 
-// remove removes the group's directories after those of its child groups. The
-// kernel does not remove a group that contains a process, even a zombie.
+// remove removes the directories of the child groups, and then the group's own. The kernel does
+// not remove a group that contains a process, even a zombie.
 func (g *Group) remove() error {
 	var errs []error
 	for _, dir := range g.m.GetPaths() {
@@ -296,15 +295,15 @@ func (g *Group) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeParents removes the parents that have become empty. It keeps the top
-// group, unless that is the only parent, because all data folders share it.
+// removeParents removes the parents that have become empty. It keeps the top-level group, which
+// all data folders share, unless the top-level group is the only parent.
 func (g *Group) removeParents() {
 	above := max(strings.Count(path.Clean(g.path), "/")-2, 1)
 	for _, dir := range g.m.GetPaths() {
 		for range above {
 			dir = filepath.Dir(dir)
 			if unix.Rmdir(dir) != nil {
-				break // not empty: stop here
+				break // the parent is not empty
 			}
 		}
 	}
@@ -326,8 +325,8 @@ func RemoveEmpty(name string) error {
 	return nil
 }
 
-// RemoveTree removes the directory of a group after those of its child groups. It succeeds if the
-// directory does not exist.
+// RemoveTree removes the directories of a group's children and then the directory of the group.
+// It succeeds if the directory does not exist.
 func RemoveTree(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || errors.Is(err, unix.ENOENT) {

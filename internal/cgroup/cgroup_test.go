@@ -52,8 +52,8 @@ func run(t *testing.T, g *cgroup.Group, script string) *exec.Cmd {
 
 func TestOOMIsCounted(t *testing.T) {
 	g := group(t, cgroup.Limits{Memory: 16 << 20})
-	told := make(chan struct{})
-	stop, err := g.WatchOOM(func() { close(told) })
+	notified := make(chan struct{})
+	stop, err := g.WatchOOM(func() { close(notified) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func TestOOMIsCounted(t *testing.T) {
 	}
 	if !cgroups.IsCgroup2UnifiedMode() {
 		select {
-		case <-told:
+		case <-notified:
 		case <-time.After(30 * time.Second):
 			t.Error("WatchOOM said nothing")
 		}
 	}
 }
 
-// TestKillIsNotOOM is the control: a program that kills itself does not count
-// as an OOM kill.
+// TestKillIsNotOOM is the control of TestOOMIsCounted: a program that kills itself does not
+// count as an OOM kill.
 func TestKillIsNotOOM(t *testing.T) {
 	g := group(t, cgroup.Limits{Memory: 64 << 20})
 	run(t, g, `kill -9 $$`).Wait()
@@ -97,8 +97,8 @@ func TestDestroyKills(t *testing.T) {
 	}
 }
 
-// TestEnter checks that processes started between Enter and leave are in the
-// group, and that all threads of this process are outside of it afterwards.
+// TestEnter verifies that processes started between Enter and leave are in the group, and that
+// no thread of this process is in the group afterwards.
 func TestEnter(t *testing.T) {
 	g := group(t, cgroup.Limits{Memory: 64 << 20})
 	leave, err := g.Enter()

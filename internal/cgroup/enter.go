@@ -22,9 +22,8 @@ import (
 // until every processor has passed a quiescent state. A thread that moves
 // itself does not wait.
 //
-// Enter returns errors.ErrUnsupported and has no effect if this is not
-// possible. This is the case on cgroup v2, which can start a process directly
-// in a group, and if the original group is not visible.
+// Enter returns errors.ErrUnsupported and has no effect on cgroup v2, which can start a process
+// directly in a group, and if the original group is not visible.
 func (g *Group) Enter() (leave func() error, err error) { return g.enter((*taskFiles).pass) }
 
 // EnterThread is like Enter, but only for the calling thread. The goroutine

@@ -39,8 +39,8 @@ func findOwn(proc, root string) *Own {
 		default:
 			continue
 		}
-		// In a container, the path may be that of the host, of which only a
-		// suffix exists.
+		// In a container, the path may be relative to the host's hierarchy. Only a suffix of
+		// such a path exists here.
 		for dir := filepath.Join(top, part[2]); strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
 			one := o
 			for _, f := range []*string{&one.limitFile, &one.usedFile, &one.statFile} {
@@ -64,7 +64,7 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// noLimit is the smallest value that means no limit: cgroup v1 reports the
+// noLimit is the smallest value that means no limit. Without a limit, cgroup v1 reports the
 // largest multiple of the page size.
 const noLimit = math.MaxInt64 / 2
 

@@ -51,8 +51,8 @@ func (g *Group) share() (float64, error) {
 	return quota / period, err
 }
 
-// unlimited is larger than any real limit: if there is no limit, cgroup v1
-// reports the largest number of pages.
+// unlimited is larger than any real limit. Without a limit, cgroup v1 reports the largest
+// number of pages.
 const unlimited = 1 << 60
 
 // readNumber reads one number. It returns 0 if there is no limit.

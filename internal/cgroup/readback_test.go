@@ -25,6 +25,6 @@ func TestLimitsWithoutGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := g.Limits(); err == nil {
-		t.Errorf("a group that is gone has limits: %+v", got)
+		t.Errorf("a destroyed group has limits: %+v", got)
 	}
 }

@@ -1,17 +1,16 @@
-// Package clock keeps a time that never moves back, for the ends of
-// credentials. The system's clock can be set back, by a person, by a time
-// server or by the restore of a virtual machine. An expired credential must not
-// become valid again.
+// Package clock provides a time that never moves back, for the expiry of credentials. A person,
+// a time server or the restore of a virtual machine can set the system's clock back. An expired
+// credential must not become valid again.
 //
-// Within a process the time advances with the monotonic clock, or follows the
-// system's clock if that is later. Its highest value is stored in a file, and
-// the next process begins there. A process stores the value before it reports
-// that a time has passed, and every few seconds while it is used. So after a
-// crash, an end that no caller has met is late by a few seconds at most. The
-// time for which no process runs counts only by the system's clock.
+// Within a process, the time advances with the monotonic clock, or follows the system's clock
+// if that is later. Its highest value is stored in a file, and the next process begins with
+// that value. A process stores the value before it reports that a time has passed, and every
+// few seconds while the clock is used. Therefore, after a crash, a credential whose expiry was
+// never reported ends a few seconds late at most. While no process runs, only the system's
+// clock counts.
 //
-// While the file cannot be written, for example on a full disk, the time
-// advances in the process. The next process begins with the last stored value.
+// While the file cannot be written, for example on a full disk, the time still advances in the
+// process. The next process begins with the last stored value.
 package clock
 
 import (
@@ -29,19 +28,19 @@ import (
 const (
 	// saveInterval is the interval at which the time is stored while it is used.
 	saveInterval = 10 * time.Second
-	// tolerance is the difference to the system's clock that is not reported.
-	// Time servers correct less than that.
+	// tolerance is the largest difference from the system's clock that is not reported. Time
+	// servers correct less than that.
 	tolerance = time.Minute
-	// retryInterval is the shortest time between two attempts to store the time for ends
-	// that callers meet while the file cannot be written.
+	// retryInterval is the minimum time between two attempts to store an expiry while the file
+	// cannot be written.
 	retryInterval = time.Second
 )
 
-// ReadFunc returns the time of the system's clock and of a clock that is never
-// set, which counts from any moment.
+// ReadFunc returns the time of the system's clock and the reading of a monotonic clock with an
+// arbitrary start.
 type ReadFunc func() (wall time.Time, elapsed time.Duration)
 
-// System returns the reading of the system's clocks.
+// System returns a ReadFunc that reads the system's clocks.
 func System() ReadFunc {
 	began := time.Now()
 	return func() (time.Time, time.Duration) {
@@ -60,16 +59,17 @@ type Clock struct {
 
 	mu       sync.Mutex    // guards the fields below; never held while the file is written
 	at       time.Time     // the highest time
-	elapsed  time.Duration // the reading that belongs to it
+	elapsed  time.Duration // the monotonic reading at that time
 	saved    time.Time     // the time in the file
 	reported bool          // the difference to the system's clock was logged
 	failing  bool          // the last write failed
-	failedAt time.Duration // its reading
+	failedAt time.Duration // the monotonic reading at the time of that failure
 }
 
-// Open returns the clock whose highest time is stored in a file, which it
-// creates. The time continues from there. A file that cannot be read is an error. One that
-// cannot be written is only logged: credentials end nevertheless.
+// Open returns the clock whose highest time is stored in a file. It creates the file if
+// necessary. The time continues from the stored value. A file that cannot be read is an error.
+// A file that cannot be written is only logged, because credentials still expire in this
+// process.
 func Open(file string, read ReadFunc, log *slog.Logger) (*Clock, error) {
 	c := &Clock{file: file, read: read, log: log}
 	b, err := os.ReadFile(file)
@@ -85,7 +85,7 @@ func Open(file string, read ReadFunc, log *slog.Logger) (*Clock, error) {
 	c.at = c.saved
 	_, c.elapsed = read()
 	c.Now()
-	_ = c.Save() // it has logged the error
+	_ = c.Save() // Save has logged the error
 	return c, nil
 }
 
@@ -96,8 +96,7 @@ func (c *Clock) Now() time.Time {
 	return c.advanceLocked()
 }
 
-// Ended reports whether a time has passed. It stores the time before it reports
-// that.
+// Ended reports whether a time has passed. It stores the time before it returns true.
 func (c *Clock) Ended(end time.Time) bool {
 	if end.IsZero() {
 		return false
@@ -106,12 +105,12 @@ func (c *Clock) Ended(end time.Time) bool {
 	isOver, stored := !c.advanceLocked().Before(end), !c.saved.Before(end)
 	c.mu.Unlock()
 	if isOver && !stored {
-		_ = c.save(end, retryInterval) // it has logged the error, and the process continues with the time
+		_ = c.save(end, retryInterval) // save has logged the error, and the time remains valid in this process
 	}
 	return isOver
 }
 
-// advanceLocked returns the time, after it has advanced to the clocks' reading.
+// advanceLocked advances the time to the reading of the clocks and returns it.
 func (c *Clock) advanceLocked() time.Time {
 	wall, elapsed := c.read()
 	next := c.at.Add(max(elapsed-c.elapsed, 0))
@@ -127,8 +126,8 @@ func (c *Clock) advanceLocked() time.Time {
 	return next
 }
 
-// Save stores the time if it was used since it was stored. It logs the first of several
-// errors.
+// Save stores the time if the clock was used since the last write. Of consecutive errors, it
+// logs only the first.
 func (c *Clock) Save() error {
 	c.mu.Lock()
 	at := c.at
@@ -136,8 +135,8 @@ func (c *Clock) Save() error {
 	return c.save(at, 0)
 }
 
-// save stores the time, unless the stored one is not before end, or the last write failed
-// less than retry ago.
+// save stores the time, unless the stored time is not before end or the last write failed less
+// than retry ago.
 func (c *Clock) save(end time.Time, retry time.Duration) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -175,7 +174,7 @@ func (c *Clock) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = c.Save() // it has logged the error
+			_ = c.Save() // Save has logged the error
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/internal/clock"
 )
 
-// clocks are a machine's clocks, as a test sets them.
+// clocks are a machine's clocks, which a test can set.
 type clocks struct {
 	wall    time.Time
 	elapsed time.Duration
@@ -21,7 +21,7 @@ type clocks struct {
 
 func (c *clocks) read() (time.Time, time.Duration) { return c.wall, c.elapsed }
 
-// pass lets time pass.
+// pass advances both clocks.
 func (c *clocks) pass(d time.Duration) { c.wall, c.elapsed = c.wall.Add(d), c.elapsed+d }
 
 func open(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
@@ -34,9 +34,9 @@ func open(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
 	return got, &log
 }
 
-// The time advances with the system's clock, never moves back with it, and then
-// advances with the clock that is never set. It follows the system's clock
-// again when that is later.
+// The time advances with the system's clock, never moves back with it, and instead advances
+// with the monotonic clock. It follows the system's clock again when the system's clock is
+// later.
 func TestTimeNeverMovesBack(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
@@ -66,9 +66,9 @@ func TestTimeNeverMovesBack(t *testing.T) {
 	at(2*time.Hour + time.Minute)
 }
 
-// An end that was met remains met in the next process, even after a crash and
-// with an earlier clock. Control: without the file it is valid again.
-func TestEndsSurviveRestart(t *testing.T) {
+// A time that has passed has also passed for the next process, even after a crash and with an
+// earlier system clock. Control: without the file, the time has not passed.
+func TestExpiryPersistsAcrossRestart(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")
@@ -78,7 +78,7 @@ func TestEndsSurviveRestart(t *testing.T) {
 	if !c.Ended(end) {
 		t.Fatal("it has not ended")
 	}
-	// The process ends without a further call.
+	// The process ends without calling Save.
 	m = &clocks{wall: begin.Add(-24 * time.Hour)}
 	c, log := open(t, file, m)
 	if !c.Ended(end) || c.Now().Before(end) {
@@ -87,7 +87,7 @@ func TestEndsSurviveRestart(t *testing.T) {
 	if !strings.Contains(log.String(), "behind the highest time") || !strings.Contains(log.String(), file) {
 		t.Errorf("the log has no remedy: %s", log)
 	}
-	// A time that was only read survives if it was stored.
+	// A time that was only read is kept if it was saved.
 	m.pass(time.Hour)
 	later := c.Now()
 	if err := c.Save(); err != nil {
@@ -104,8 +104,8 @@ func TestEndsSurviveRestart(t *testing.T) {
 	}
 }
 
-// While the file is being written, other callers get the time.
-func TestWriteDelaysNoOtherCaller(t *testing.T) {
+// Other callers can read the time while the file is being written.
+func TestWriteDoesNotBlockReaders(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")
@@ -149,13 +149,13 @@ func TestWriteDelaysNoOtherCaller(t *testing.T) {
 	}
 }
 
-// A clock whose file cannot be written opens, advances, and logs which ends a restart may forget.
-// It stores the time when that is possible again.
+// If the file cannot be written, the clock still opens and advances, and it logs which expiries
+// a restart may forget. It stores the time when writing is possible again.
 func TestUnwritableFile(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")
-	if err := os.Mkdir(file+".new", 0o700); err != nil { // as on a full disk, the file cannot be made
+	if err := os.Mkdir(file+".new", 0o700); err != nil { // like a full disk, this prevents the creation of the file
 		t.Fatal(err)
 	}
 	c, log := open(t, file, m)
@@ -180,7 +180,7 @@ func TestUnwritableFile(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is an error and not an earlier time.
+// A file that cannot be read is an error and is not treated as an earlier time.
 func TestBrokenFileIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clock")
 	for _, text := range []string{"", "soon\n"} {

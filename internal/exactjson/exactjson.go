@@ -1,8 +1,7 @@
-// Package exactjson decodes JSON only if other parsers interpret it in the same
-// way. By contrast, encoding/json accepts {"ISS":…} for the field iss, with
-// Unicode case folding, and uses the last of two fields with the same name. A
-// program that checked or signed the same document may have used the other
-// field.
+// Package exactjson decodes JSON only if other parsers interpret the document in the same way.
+// By contrast, encoding/json matches {"ISS":…} to the field iss with Unicode case folding, and
+// uses the last of two fields with the same name. A program that checked or signed the same
+// document may have used the other field.
 package exactjson
 
 import (

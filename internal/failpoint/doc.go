@@ -7,11 +7,11 @@
 //
 //	BRIG_FAILPOINTS='engine.made=crash;store.begun=error(3);shim.booted=sleep(50ms)'
 //
-// crash(3) acts when a process passes the point for the third time. A value
-// that begins with @ names a file with such rules. The package reads the file
-// each time, so that a test can change it while a server runs. With
-// BRIG_FAILPOINTS_MARKS, the path of a directory, a point acts once across all
-// processes that share the directory, and creates a file with its name there.
+// With crash(3), the process crashes when it passes the point for the third time. A value that
+// begins with @ names a file with such rules. The package reads the file each time, so that a
+// test can change it while a server runs. BRIG_FAILPOINTS_MARKS is the path of a directory. If
+// it is set, each point acts once across all processes that share the directory, and creates a
+// file with its name there.
 package failpoint
 
 // Point is one failpoint. After describes the event that has just happened.

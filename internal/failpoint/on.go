@@ -82,8 +82,8 @@ func perform(name, what string) error {
 	return fmt.Errorf("failpoint %s: no action %q", name, what)
 }
 
-// mayAct reports whether the point may act: always if no directory for marks is
-// set, and otherwise only once.
+// mayAct reports whether the point may act. Without a directory for marks, a point may always
+// act, and otherwise only once.
 func mayAct(name string) bool {
 	dir := os.Getenv(marksVariable)
 	if dir == "" {

@@ -22,10 +22,10 @@ func TestRules(t *testing.T) {
 		t.Error("error(2): not the second time, or another")
 	}
 	if start := time.Now(); failpoint.Fail("c") != nil || time.Since(start) < 20*time.Millisecond {
-		t.Error("sleep: it did not")
+		t.Error("sleep: did not sleep")
 	}
 	if failpoint.Fail("d") == nil {
-		t.Error("nonsense: nobody is told")
+		t.Error("an invalid rule was not reported")
 	}
 	file, marks := filepath.Join(t.TempDir(), "rules"), t.TempDir()
 	t.Setenv("BRIG_FAILPOINTS", "@"+file)

@@ -1,5 +1,5 @@
-// Package hostaddr detects addresses of the host. Callers must not connect to
-// them through the server unless the operator permits it.
+// Package hostaddr detects addresses of the host. Callers must not connect to these addresses
+// through the server unless the operator permits it.
 package hostaddr
 
 import (
@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// declared are addresses that are routed to the host but are on none of its
+// declared holds the addresses that are routed to the host but are not assigned to any of its
 // interfaces, such as the public address of a host behind NAT.
 var declared atomic.Pointer[[]netip.Prefix]
 
 // Declare replaces the list of additional addresses of the host.
 func Declare(more []netip.Prefix) { declared.Store(&more) }
 
-// Has reports whether the host answers at an address, or at an IPv4 address
-// embedded in it. It queries the kernel each time, since addresses change. It
-// returns true if the query fails.
+// Has reports whether the host is reachable at an address, or at an IPv4 address embedded in
+// the address. It queries the kernel on each call, because addresses change. It returns true if
+// the query fails.
 func Has(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() || has(a) {
@@ -46,18 +46,18 @@ func has(a netip.Addr) bool {
 			}
 		}
 	}
-	local, known := routed(a)
-	return local || !known || onInterface(a)
+	local, ok := routed(a)
+	return local || !ok || onInterface(a)
 }
 
-// routed reports whether the kernel's route to an address is local. The host
-// also answers at addresses that have a local route but no interface.
-func routed(a netip.Addr) (local, known bool) {
+// routed reports whether the kernel's route to an address is local. The host is also reachable
+// at addresses that have a local route but no interface.
+func routed(a netip.Addr) (local, ok bool) {
 	routes, err := netlink.RouteGet(net.IP(a.AsSlice()))
 	if err != nil {
-		// An error of the kernel means no local route: it has no route to the
-		// address, does not support the address family, or forbids the query.
-		// Has also checks the interfaces.
+		// If the kernel returns an error, the address has no local route: the kernel has no
+		// route to the address, does not support the address family, or forbids the query. Has
+		// also checks the interfaces.
 		var errno unix.Errno
 		return false, errors.As(err, &errno)
 	}

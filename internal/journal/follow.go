@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Follower reads a journal while it grows. After io.EOF it can be read again: it then returns
-// newly written data. It also follows the journal to new files. Several processes may write to
-// both files, so it reads both.
+// Follower reads a journal while it grows. After io.EOF, Read can be called again and then
+// returns newly written data. A Follower also continues with new files of the journal. Several
+// processes may write to both files, so it reads both files.
 type Follower struct {
 	name  string
-	stamp func(time.Time) string // nil for no times
+	stamp func(time.Time) string // nil if lines get no time stamps
 	parts []*followedFile        // the older one first
 	buf   [32 << 10]byte
 	rest  []byte // formatted but not yet returned
@@ -26,17 +26,18 @@ type followedFile struct {
 	f      *os.File
 	at     int64 // offset of the next byte
 	inLine bool
-	// caughtUp means that the end was reached once, so that further data was written just now.
+	// caughtUp is true after the end was reached once. Data that is read afterwards was written
+	// just now.
 	caughtUp bool
 
-	times   *os.File // its marks, once there are some
+	times   *os.File // the file of time marks, once it exists
 	marksAt int64    // offset of the next mark
 	marks   []mark
-	written time.Time // when it was written last before it was opened
+	written time.Time // time of the last write before the file was opened
 }
 
-// Follow returns a Follower of the journal with this name, with a time stamp before
-// every line if stamp is not nil. The journal need not exist yet.
+// Follow returns a Follower of the journal with this name. If stamp is not nil, each line
+// begins with a time stamp. The journal need not exist yet.
 func Follow(name string, stamp func(time.Time) string) (*Follower, error) {
 	f := &Follower{name: name, stamp: stamp}
 	if err := f.open(); err != nil {
@@ -45,8 +46,8 @@ func Follow(name string, stamp func(time.Time) string) (*Follower, error) {
 	return f, nil
 }
 
-// open opens the files that are not open yet, and closes those that the journal no longer
-// has. The latter have been read to their end.
+// open opens the files that are not open yet, and closes the files that are no longer part of
+// the journal. Those have been read to their end.
 func (f *Follower) open() error {
 	var now []*followedFile
 	for _, name := range []string{f.name + oldSuffix, f.name} {
@@ -67,14 +68,14 @@ func (f *Follower) open() error {
 				return fmt.Errorf("follow journal: %w", err)
 			}
 			if opened, err := file.Stat(); err != nil || !os.SameFile(st, opened) {
-				file.Close() // it was renamed after Lstat; the next call finds it
+				file.Close() // the file was renamed after Lstat; the next call finds it
 				continue
 			}
 			part = &followedFile{f: file, written: st.ModTime()}
 			f.parts = append(f.parts, part)
 		}
 		if part.times == nil && f.stamp != nil {
-			part.times, _ = os.Open(name + timesSuffix) // without it, the log has no times of its own
+			part.times, _ = os.Open(name + timesSuffix) // without this file, the log has no recorded times
 		}
 		now = append(now, part)
 	}
@@ -103,7 +104,7 @@ func (f *Follower) Read(p []byte) (int, error) {
 	if err := f.fill(); err != nil {
 		return 0, err
 	}
-	if len(f.rest) == 0 { // perhaps there is a new file
+	if len(f.rest) == 0 { // check for a new file
 		if err := f.open(); err != nil {
 			return 0, err
 		}
@@ -121,7 +122,8 @@ func (f *Follower) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads the next data of the first file that has some, unless there is unreturned data.
+// fill reads the next data from the first file with new data, unless formatted data has not
+// been returned yet.
 func (f *Follower) fill() error {
 	for i := 0; i < len(f.parts) && len(f.rest) == 0; i++ {
 		if err := f.readPart(f.parts[i]); err != nil {
@@ -150,7 +152,7 @@ func (f *Follower) readPart(part *followedFile) error {
 	}
 	part.readMarks()
 	if older := f.parts[0]; part.at == 0 && part != older {
-		part.inLine = older.inLine // its last line may continue here
+		part.inLine = older.inLine // the last line of the older file may continue here
 	}
 	for line := range bytes.Lines(f.buf[:n]) {
 		if !part.inLine {
@@ -163,7 +165,7 @@ func (f *Follower) readPart(part *followedFile) error {
 	return nil
 }
 
-// readMarks reads the marks that were added.
+// readMarks reads the marks that were added since the last call.
 func (part *followedFile) readMarks() {
 	if part.times == nil {
 		return
@@ -179,8 +181,8 @@ func (part *followedFile) readMarks() {
 	sortMarks(part.marks)
 }
 
-// time returns the time of the data at the current offset. The mark of data that was
-// written just now may not be there yet.
+// time returns the time of the data at the current offset. The mark of recently written data
+// may not exist yet.
 func (part *followedFile) time() time.Time {
 	part.marks = dropMarks(part.marks, part.at)
 	now := time.Now()

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestFollow verifies that a Follower returns all data once: written before it was opened and
-// after it has reached the end, in several files, and by a writer with the old file still open.
+// TestFollow verifies that a Follower returns all data exactly once: data from before it was
+// opened, data from after it reached the end, data in several files, and data from a writer
+// that still has the old file open.
 func TestFollow(t *testing.T) {
 	for _, times := range []bool{false, true} {
 		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestFollow(t *testing.T) {
 							t.Errorf("a line of %v", at)
 						}
 						if !ok {
-							rest = line // it continues a line
+							rest = line // this write continues a line
 						}
 						got += rest
 					}
@@ -86,7 +87,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowLineInTwoFiles verifies that a line that continues in a new file has one time
+// TestFollowLineInTwoFiles verifies that a line that continues in a new file gets only one time
 // stamp.
 func TestFollowLineInTwoFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
@@ -120,8 +121,8 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 	}
 }
 
-// TestFollowReadsMarksInOrder verifies that marks which several processes appended out of
-// order have the same effect as in a log that is read in one pass.
+// TestFollowReadsMarksInOrder verifies that marks that several processes appended out of order
+// have the same effect as in a log that is read in one pass.
 func TestFollowReadsMarksInOrder(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	if err := os.WriteFile(name, []byte("one\ntwo\n"), 0o600); err != nil {
@@ -155,8 +156,8 @@ func TestFollowReadsMarksInOrder(t *testing.T) {
 	}
 }
 
-// TestFollowKeepsFewFiles verifies that a Follower that is not read for a while, and one
-// whose journal is removed, keep no more files open than a journal has.
+// TestFollowKeepsFewFiles verifies that a Follower keeps no more files open than a journal has,
+// even if it is not read for a while or its journal is removed.
 func TestFollowKeepsFewFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	w, err := Open(name)

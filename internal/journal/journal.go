@@ -1,5 +1,5 @@
-// Package journal stores the output of programs in two files of bounded size.
-// An additional file for each records the times of the writes.
+// Package journal stores the output of programs in two files of bounded size. For each file, an
+// additional file records the times of the writes.
 package journal
 
 import (
@@ -65,20 +65,20 @@ func Append(name string, p []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// rotate starts a new file, unless another writer has done so. If that fails, the
-// writer continues with the full one.
+// rotate starts a new file, unless another writer has already started it. If that fails, the
+// writer continues with the full file.
 func (w *Writer) rotate() {
-	// The lock is on the full file. A writer that waits for it then sees that the
-	// file has another name.
+	// The lock is on the full file. A writer that waited for the lock then notices that the
+	// file has been renamed.
 	if err := syscall.Flock(int(w.f.Fd()), syscall.LOCK_EX); err != nil {
 		return
 	}
 	next, err := w.next()
 	if err != nil {
-		_ = syscall.Flock(int(w.f.Fd()), syscall.LOCK_UN) // it was locked
+		_ = syscall.Flock(int(w.f.Fd()), syscall.LOCK_UN) // the lock is held
 		return
 	}
-	_ = w.Close() // its content is already written
+	_ = w.Close() // the content is already written
 	*w = *next
 }
 
@@ -93,7 +93,7 @@ func (w *Writer) next() (*Writer, error) {
 		return nil, err
 	}
 	if os.SameFile(ours, now) {
-		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // it may not exist
+		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // the file may not exist
 		if err := os.Rename(w.name, w.name+oldSuffix); err != nil {
 			return nil, err
 		}

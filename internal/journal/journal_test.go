@@ -22,7 +22,7 @@ func cut(line string) (at time.Time, rest string, ok bool) {
 	return at, rest, ok && err == nil
 }
 
-// timed reads the journal in a directory with its times.
+// timed returns the content of a directory's journal with time stamps.
 func timed(t *testing.T, dir string) string {
 	t.Helper()
 	r, err := ReadTimed(filepath.Join(dir, logFile), stamp)
@@ -117,9 +117,9 @@ func TestLogTimesDamaged(t *testing.T) {
 	}
 }
 
-// Of two writers of a full journal, the second one continues in the file that the
-// first one has started. Otherwise the old file would be lost.
-func TestWritersRotateOnce(t *testing.T) {
+// When two writers have a full journal open, the second writer continues in the file that the
+// first has started. Otherwise, the old file would be lost.
+func TestConcurrentWritersRotateOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	program, err := Open(name)
 	if err != nil {

@@ -52,7 +52,7 @@ func openMarks(logFile string) marks {
 	return m
 }
 
-// wrote records that the data from the offset on was written now.
+// wrote records that the data from an offset on was written now.
 func (m *marks) wrote(from int64) {
 	now := time.Now()
 	since := now.Sub(m.last.at)
@@ -76,12 +76,12 @@ func readMark(b []byte) mark {
 	return mark{int64(binary.LittleEndian.Uint64(b)), time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}
 }
 
-// readMarks returns the marks of a log in order. Data before the first mark, or
-// in a log without marks, has the fallback time in the second argument.
-func readMarks(logFile string, says time.Time) []mark {
+// readMarks returns the marks of a log in order. Data before the first mark, or in a log
+// without marks, gets the fallback time.
+func readMarks(logFile string, fallback time.Time) []mark {
 	b, err := os.ReadFile(logFile + timesSuffix)
 	if err != nil || len(b) < markSize {
-		return []mark{{0, says}}
+		return []mark{{0, fallback}}
 	}
 	var all []mark
 	for ; len(b) >= markSize; b = b[markSize:] {
@@ -105,7 +105,7 @@ func dropMarks(all []mark, at int64) []mark {
 	return all
 }
 
-// ReadTimed is like Read, with a time stamp before every line.
+// ReadTimed is like Read but inserts a time stamp before every line.
 func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error) {
 	open, err := openFiles(name)
 	if err != nil {

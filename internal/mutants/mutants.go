@@ -28,18 +28,18 @@ type Mutant struct {
 	Killed Stage `json:"killed,omitempty"`
 	// By is the test that detected the change.
 	By string `json:"by,omitempty"`
-	// Survived is the last stage that does not detect it.
+	// Survived is the last stage that did not detect the change.
 	Survived Stage `json:"survived,omitempty"`
-	// Why is a developer's explanation why no test, or only a long test, needs
-	// to detect the change.
+	// Why is a developer's explanation of why no test, or only a long test, needs to detect the
+	// change.
 	Why string `json:"why,omitempty"`
 }
 
 // Stage is a set of tests.
 type Stage string
 
-// Stages, cheapest first. Invalid marks a change that does not compile; it does
-// not count.
+// These are the stages, cheapest first. Invalid marks a change that does not compile, which
+// does not count.
 const (
 	Invalid  Stage = "does not compile"
 	Packages Stage = "packages"

@@ -138,7 +138,7 @@ func (d *Dir) Dir(name string) (*Dir, error) {
 		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		_ = next.Close() // report the reason, not an error of Close
+		_ = next.Close() // report the original error, not an error of Close
 		return nil, err
 	}
 	return next, nil
@@ -169,13 +169,13 @@ func (d *Dir) Walk(name string) (*Dir, error) {
 // Stat is the metadata of a file.
 type Stat struct{ syscall.Stat_t }
 
-// IsDir reports whether it is a directory.
+// IsDir reports whether the file is a directory.
 func (s *Stat) IsDir() bool { return s.Mode&syscall.S_IFMT == syscall.S_IFDIR }
 
-// IsRegular reports whether it is a regular file.
+// IsRegular reports whether the file is regular.
 func (s *Stat) IsRegular() bool { return s.Mode&syscall.S_IFMT == syscall.S_IFREG }
 
-// IsLink reports whether it is a symbolic link.
+// IsLink reports whether the file is a symbolic link.
 func (s *Stat) IsLink() bool { return s.Mode&syscall.S_IFMT == syscall.S_IFLNK }
 
 // Self returns the metadata of the directory itself.
@@ -345,7 +345,7 @@ func (d *Dir) Proc(name string) string {
 	return p
 }
 
-// Remove removes a name that is not a directory.
+// Remove removes a file that is not a directory.
 func (d *Dir) Remove(name string) error { return d.unlink(name, 0) }
 
 func (d *Dir) unlink(name string, flags uintptr) error {
@@ -368,8 +368,8 @@ func (d *Dir) RemoveAll(name string) error {
 		return err
 	}
 	defer func() { _ = below.Close() }() // it was opened only for reading
-	// Bound the loop, so that a program that keeps creating files cannot make
-	// it endless.
+	// The loop is bounded, because a program that keeps creating files could otherwise make it
+	// endless.
 	for range 1000 {
 		names, readErr := below.Names(10_000)
 		var first error

@@ -84,7 +84,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(outside, "secret")); err != nil {
-		t.Errorf("what the link led to is gone: %v", err)
+		t.Errorf("the target of the link was removed: %v", err)
 	}
 	if names, err := d.Names(-1); err != nil || !slices.Equal(names, []string{"file"}) {
 		t.Errorf("left are %q, %v", names, err)

@@ -23,28 +23,26 @@ type CheckFunc func(host string, addr netip.Addr) error
 // DialFunc dials an address, as net.Dialer.DialContext does.
 type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Refusal is the error of a connection whose address the judge refused. No data
-// was sent.
+// Refusal is the error of a connection to an address that the check refused. No data was sent.
 type Refusal struct{ Err error }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Unwrap returns the judge's error.
+// Unwrap returns the error of the check.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// refuse calls judge and wraps its error in a Refusal.
-func refuse(judge CheckFunc, host string, addr netip.Addr) error {
-	if err := judge(host, addr); err != nil {
+// refuse checks an address and wraps the error of the check in a Refusal.
+func refuse(check CheckFunc, host string, addr netip.Addr) error {
+	if err := check(host, addr); err != nil {
 		return &Refusal{err}
 	}
 	return nil
 }
 
-// Dial returns a function that dials with d and connects only to addresses that
-// judge accepts. For a refused address, it returns an error that wraps a
-// Refusal.
-func Dial(d net.Dialer, judge CheckFunc) DialFunc {
+// Dial returns a function that dials with d and connects only to addresses that the check
+// accepts. For a refused address, it returns an error that wraps a Refusal.
+func Dial(d net.Dialer, check CheckFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -56,7 +54,7 @@ func Dial(d net.Dialer, judge CheckFunc) DialFunc {
 			if err != nil {
 				return fmt.Errorf("connect to %s: %w", resolved, err)
 			}
-			return refuse(judge, host, ap.Addr())
+			return refuse(check, host, ap.Addr())
 		}
 		return judged.DialContext(ctx, network, address)
 	}
@@ -67,24 +65,24 @@ func Dial(d net.Dialer, judge CheckFunc) DialFunc {
 // addresses in the URL: the proxy resolves names, so the proxy must check the
 // resulting addresses.
 type Transport struct {
-	judge           CheckFunc
+	check           CheckFunc
 	direct, proxied *http.Transport
 }
 
 // Default returns a transport for calls with small responses.
-func Default(judge CheckFunc) *Transport {
+func Default(check CheckFunc) *Transport {
 	return NewTransport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}, net.Dialer{Timeout: 10 * time.Second}, judge)
+	}, net.Dialer{Timeout: 10 * time.Second}, check)
 }
 
 // NewTransport returns a transport with the settings of base. If base.Proxy is
 // nil, the transport uses no proxy.
-func NewTransport(base *http.Transport, d net.Dialer, judge CheckFunc) *Transport {
-	t := &Transport{judge: judge, direct: base.Clone(), proxied: base}
+func NewTransport(base *http.Transport, d net.Dialer, check CheckFunc) *Transport {
+	t := &Transport{check: check, direct: base.Clone(), proxied: base}
 	t.direct.Proxy = nil
-	t.direct.DialContext = Dial(d, judge)
+	t.direct.DialContext = Dial(d, check)
 	return t
 }
 
@@ -97,7 +95,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.direct.RoundTrip(r)
 	}
 	if addr, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
-		if err := refuse(t.judge, r.URL.Hostname(), addr); err != nil {
+		if err := refuse(t.check, r.URL.Hostname(), addr); err != nil {
 			return nil, err
 		}
 	}

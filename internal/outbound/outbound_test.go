@@ -15,18 +15,17 @@ import (
 
 var errRefused = errors.New("refused")
 
-// TestTransport checks that the check receives the resolved address of a name,
-// and that its refusal prevents the connection. The control is a judge that
-// accepts the address.
+// TestTransport verifies that the check receives the resolved address of a name, and that a
+// refusal prevents the connection. Control: a check that accepts the address.
 func TestTransport(t *testing.T) {
 	served := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	defer srv.Close()
 	port := netip.MustParseAddrPort(srv.Listener.Addr().String()).Port()
 	named := fmt.Sprintf("http://localhost:%d", port)
-	get := func(judge outbound.CheckFunc, proxy func(*http.Request) (*url.URL, error), to string) error {
+	get := func(check outbound.CheckFunc, proxy func(*http.Request) (*url.URL, error), to string) error {
 		t.Helper()
-		tr := outbound.NewTransport(&http.Transport{Proxy: proxy}, net.Dialer{}, judge)
+		tr := outbound.NewTransport(&http.Transport{Proxy: proxy}, net.Dialer{}, check)
 		defer tr.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
 		if err != nil {
@@ -40,7 +39,7 @@ func TestTransport(t *testing.T) {
 	}
 	refuse := func(host string, addr netip.Addr) error {
 		if host != "localhost" || !addr.IsLoopback() {
-			t.Errorf("the judge was asked about %s at %s", host, addr)
+			t.Errorf("check called for %s at %s, want localhost at a loopback address", host, addr)
 		}
 		return errRefused
 	}
@@ -52,7 +51,7 @@ func TestTransport(t *testing.T) {
 	if err := get(accept, nil, named); err != nil || served != 1 {
 		t.Errorf("an accepted address: %v, served %d times", err, served)
 	}
-	// Through a proxy, an address in the URL is checked and a name is not.
+	// Through a proxy, an address in the URL is checked, and a name is not checked.
 	proxy := func(*http.Request) (*url.URL, error) { return url.Parse(srv.URL) }
 	literal := func(_ string, addr netip.Addr) error {
 		if addr == netip.MustParseAddr("169.254.169.254") {

@@ -1,6 +1,5 @@
-// Package peersock provides Unix sockets in a directory. Both ends know the
-// user of the other end from the kernel (SO_PEERCRED), so that neither sends a
-// secret.
+// Package peersock provides Unix sockets in a directory. Each end obtains the user of the other
+// end from the kernel (SO_PEERCRED), so that neither end needs to send a secret.
 package peersock
 
 import (
@@ -23,8 +22,7 @@ import (
 // 108 bytes, and the last one is zero.
 const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// ErrNotSocket is the error for another kind of file in the place of the
-// socket.
+// ErrNotSocket is the error if a file that is not a socket exists at the socket's path.
 var ErrNotSocket = errors.New("the file is not a socket")
 
 // PeerError is the error for a listener that belongs to another user.
@@ -35,9 +33,9 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("the listener belongs to another user (uid %d)", e.UID)
 }
 
-// Listen listens on a socket that only its owner and root can connect to. It
-// replaces the socket of an earlier process: the caller makes sure that no other
-// process listens on it. Close does not remove the file.
+// Listen listens on a socket to which only its owner and root can connect. It replaces the
+// socket of an earlier process. The caller must ensure that no other process listens on it.
+// Close does not remove the file.
 func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 	file := filepath.Join(dir, name)
 	switch info, err := os.Lstat(file); {
@@ -56,8 +54,8 @@ func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer done()
-	// The file gets the mode of the socket. A chmod after bind would be late:
-	// others could connect in between.
+	// The file is created with the mode of the socket. With a chmod after bind, other users
+	// could connect in between.
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var chmodErr error
 		if err := raw.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), 0o600) }); err != nil {
@@ -70,7 +68,7 @@ func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	l := ln.(*net.UnixListener)
-	l.SetUnlinkOnClose(false) // its path may be that of a descriptor, which is closed by then
+	l.SetUnlinkOnClose(false) // the path may contain a descriptor that is closed by then
 	return l, nil
 }
 
@@ -97,8 +95,8 @@ func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
 	return c, nil
 }
 
-// address returns a path for a socket address. A path that is too long goes
-// through a descriptor of the directory, which done closes.
+// address returns a path for a socket address. A path that is too long is replaced by one
+// through a descriptor of the directory. The function done closes the descriptor.
 func address(dir, name string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, name); len(path) <= maxPath {
 		return path, func() {}, nil
@@ -116,9 +114,8 @@ func address(dir, name string) (path string, done func(), err error) {
 	return link + "/" + name, done, nil
 }
 
-// UID returns the user of the other end of a connection: of the process that
-// connected or listened. A user without an ID in the user namespace of this
-// process has the overflow ID.
+// UID returns the user of the process at the other end of a connection. A user without an ID in
+// the user namespace of this process is reported as the overflow ID.
 func UID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -41,8 +41,8 @@ func acceptAll(t *testing.T, ln net.Listener) {
 	}()
 }
 
-// TestOnlyOwnerCanConnect checks that only the owner can connect, from the first moment, even
-// with a permissive umask.
+// TestOnlyOwnerCanConnect verifies that only the owner can connect from the moment at which the
+// socket is created, even with a permissive umask.
 func TestOnlyOwnerCanConnect(t *testing.T) {
 	dir := t.TempDir()
 	defer unix.Umask(unix.Umask(0))
@@ -50,7 +50,7 @@ func TestOnlyOwnerCanConnect(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	// The control: a usual listener.
+	// Control: a plain listener.
 	ln, err := net.Listen("unix", filepath.Join(dir, "usual"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,9 +71,9 @@ func connectTo(t *testing.T, dir string) {
 	c.Close()
 }
 
-// TestLongFolder checks that the directory's path may be longer than a socket
-// address. The control is a usual listener there.
-func TestLongFolder(t *testing.T) {
+// TestLongDirectoryPath verifies that the directory's path may be longer than a socket address.
+// Control: a plain listener fails there.
+func TestLongDirectoryPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestLongFolder(t *testing.T) {
 		ln.Close()
 		t.Error("the control listens: the path is not long")
 	}
-	// The longest path that fits, and one byte more.
+	// Test the longest path that fits, and a path that is one byte longer.
 	top := t.TempDir()
 	for _, size := range []int{maxPath, maxPath + 1} {
 		n := size - len(top) - len(name) - 2
@@ -104,8 +104,8 @@ func TestLongFolder(t *testing.T) {
 	}
 }
 
-// TestStaleSocket checks that the socket of a process that is gone is replaced,
-// and another file in its place is not.
+// TestStaleSocket verifies that Listen replaces the socket of a process that has exited, but no
+// other kind of file.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	listen(t, dir).Close()
@@ -126,9 +126,9 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestOtherUsersListenerIsRejected checks that a client connects to no listener of
-// another user. The control is a listener of the same user.
-func TestOtherUsersListenerIsRejected(t *testing.T) {
+// TestListenerOfOtherUserIsRejected verifies that a client does not connect to a listener of
+// another user. Control: a listener of the same user is accepted.
+func TestListenerOfOtherUserIsRejected(t *testing.T) {
 	dir := testenv.OpenDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestOtherUsersListenerIsRejected(t *testing.T) {
 	connectTo(t, dir)
 }
 
-// TestTrusted checks which peers are trusted. The overflow ID is not, even if it
-// is the process's own: it stands for every user of other user namespaces.
+// TestTrusted verifies which peers are trusted. The overflow ID is never trusted, even if it is
+// the process's own ID, because it stands for every user of other user namespaces.
 func TestTrusted(t *testing.T) {
 	for _, c := range []struct {
 		peer, uid int

@@ -27,9 +27,9 @@ import (
 // CGO_ENABLED=0 go test -tags grpcnotrace.
 const file = "programs_amd64.bin"
 
-// plain reports whether this test binary is built like gVisor's processes: the
-// race detector and cgo allow additional system calls. If it is not, plain runs
-// a test binary that is.
+// plain reports whether this test binary is built like gVisor's processes. The race detector
+// and cgo allow additional system calls. If the binary is built differently, plain runs a test
+// binary that is built like them.
 func plain(t *testing.T) bool {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {

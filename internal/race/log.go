@@ -3,14 +3,14 @@ package race
 
 import "time"
 
-// Log is the prefix of the report files of shims, which have no environment.
+// Log is the prefix of the report files of shims, which run without an environment.
 const Log = "/tmp/brig-race-report"
 
-// Plant is the path of a file. Every program that finds the file causes a data
-// race. It is for the test that checks that races are reported.
+// Plant is the path of a file for the test of race reporting. Every program that finds the file
+// causes a data race.
 const Plant = "/tmp/brig-race-plant"
 
-// Options are the options for the race detector: programs do not sleep at exit.
+// Options holds the options of the race detector. They disable the sleep at exit.
 const Options = "atexit_sleep_ms=0"
 
 // Patience returns the time limit of a test for an operation that takes at most d on a busy

@@ -1,8 +1,8 @@
-// Package seal encrypts small values with keys that can be rotated while values
-// sealed with older keys still exist. A sealed value is bound to its location:
-// the name under which it is stored is authenticated data. A row that was moved
-// within a database therefore no longer decrypts. Large data is a stream with a key
-// of its own, which is such a value.
+// Package seal encrypts small values with keys that can be rotated while values sealed with
+// older keys still exist. A sealed value is bound to its location: the name under which it is
+// stored is authenticated data. Therefore, a row that was moved within a database no longer
+// decrypts. Large data is sealed as a stream with its own key, and that key is sealed as a
+// small value.
 package seal
 
 import (
@@ -90,7 +90,7 @@ func nameOf(key []byte) string {
 	return "k" + hex.EncodeToString(sum[:8])
 }
 
-// Primary returns the name of the key that seals values.
+// Primary returns the name of the key that currently seals values.
 func (k *Keyring) Primary() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

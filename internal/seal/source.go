@@ -54,9 +54,9 @@ func (f FixedKeys) Keys(context.Context) ([][]byte, error) { return f, nil }
 // Put implements Source.
 func (f FixedKeys) Put(context.Context, [][]byte) error { return ErrFixed }
 
-// KMS stores keys in a file, wrapped by a key management service. A command
-// calls the service: its last argument is "wrap" or "unwrap". It reads the
-// input form from standard input, and writes the other form to standard output.
+// KMS stores keys in a file, wrapped by a key management service. A command calls the service.
+// Its last argument is "wrap" or "unwrap". It reads its input from standard input and writes
+// the result to standard output.
 type KMS struct {
 	Path    string
 	Command []string
@@ -103,7 +103,7 @@ func (k KMS) run(ctx context.Context, what string, in []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readOrMake reads a key file, or creates it with one key.
+// readOrMake reads a key file, or creates the file with one key.
 func readOrMake(ctx context.Context, path string, s Source, open func(context.Context, []byte) ([]byte, error)) ([][]byte, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,12 +14,12 @@ import (
 	"io"
 )
 
-// A sealed stream is a header and chunks (the STREAM construction, as in age and
-// Tink). Each chunk is sealed with AES-256-GCM. Its nonce is the number of the chunk
-// and a flag for the last one, so that chunks cannot be exchanged, repeated, left out
-// or cut off. The key is derived from the caller's key, a random salt in the header,
-// and the location. A stream therefore opens only at its location, and two streams
-// with one key never share a nonce.
+// A sealed stream consists of a header and chunks (the STREAM construction, as in age and
+// Tink). Each chunk is sealed with AES-256-GCM. Its nonce is the number of the chunk and a flag
+// for the last chunk, so that chunks cannot be reordered, repeated, omitted or truncated. The
+// key is derived from the caller's key, a random salt in the header, and the location.
+// Therefore, a stream opens only at its location, and two streams with one key never share a
+// nonce.
 const (
 	streamMagic = "brigseal1\n"
 	saltSize    = 32
@@ -73,7 +73,7 @@ func (c *chunks) nonce(last bool) []byte {
 type Writer struct {
 	to     io.Writer
 	chunks *chunks
-	buf    []byte // plain, less than or equal to a chunk
+	buf    []byte // plaintext, at most one chunk
 	out    []byte
 	err    error
 }
@@ -94,7 +94,7 @@ func NewWriter(to io.Writer, key []byte, where ...string) (*Writer, error) {
 // Write implements io.Writer.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && w.err == nil {
-		if len(w.buf) == chunkSize { // it is not the last chunk
+		if len(w.buf) == chunkSize { // more data follows, so this is not the last chunk
 			w.flush(false)
 			continue
 		}
@@ -163,7 +163,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// next opens the next chunk. The last chunk is the one before the end.
+// next opens the next chunk. A chunk is the last one if no data follows it.
 func (r *Reader) next() {
 	n, err := io.ReadFull(r.from, r.buf)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {

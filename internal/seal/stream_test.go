@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-// The layout of a sealed stream.
+// These constants describe the layout of a sealed stream.
 const (
 	headerSize  = 42
 	sealedChunk = 64<<10 + 16
@@ -53,8 +53,8 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// TestStream checks that a stream opens with its key at its location, whatever its
-// length, and not in another place.
+// TestStream verifies that a stream of any length opens with its key at its location, and does
+// not open at another location.
 func TestStream(t *testing.T) {
 	key := seal.NewKey()
 	for _, n := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000, 3 * 64 << 10} {
@@ -81,9 +81,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestDamagedStream checks that no change of a stream goes unnoticed: changed bytes,
-// chunks that are exchanged, repeated, left out, cut off, or taken from another stream
-// with the same key and location. The control is the unchanged stream.
+// TestDamagedStream verifies that every modification of a stream is detected: changed bytes,
+// and chunks that are reordered, repeated, omitted, truncated, or taken from another stream
+// with the same key and location. Control: the unchanged stream opens.
 func TestDamagedStream(t *testing.T) {
 	key, plain := seal.NewKey(), randomBytes(4*64<<10+100)
 	sealed, other := sealStream(t, key, plain, "a"), sealStream(t, key, plain, "a")

@@ -20,8 +20,8 @@ const Library = "github.com/brig-run/brig"
 // Span is one step. The zero value records nothing.
 type Span struct{ s trace.Span }
 
-// Start starts a child of the step in ctx, which may already have ended. It
-// concatenates the name only if the step is recorded.
+// Start starts a child of the step in ctx. The parent step may already have ended. Start
+// concatenates the parts of the name only if the step is recorded.
 func Start(ctx context.Context, name ...string) (context.Context, Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsSampled() {
@@ -53,7 +53,7 @@ func (s Span) Set(key, value string) {
 	}
 }
 
-// SetInt is like Set for a number.
+// SetInt is like Set for an integer.
 func (s Span) SetInt(key string, value int) {
 	if s.s != nil {
 		s.s.SetAttributes(attribute.Int(key, value))

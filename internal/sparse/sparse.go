@@ -1,5 +1,5 @@
-// Package sparse writes files without their zeros. The apparent size of a sandbox's
-// sparse file may be larger than the disk limit of the sandbox.
+// Package sparse writes files with holes in place of zeros. A sandbox's sparse file may have an
+// apparent size that exceeds the sandbox's disk limit.
 package sparse
 
 import (
@@ -12,7 +12,7 @@ const block = 4096
 
 var zeros [block]byte
 
-// File is a new file that is written from its start. A run of zeros becomes a hole.
+// File is a new file that is written sequentially. A run of zeros becomes a hole.
 type File struct {
 	*os.File
 	at   int64
@@ -34,7 +34,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Size returns the bytes that a file takes for p.
+// Size returns the disk space that a file with content p uses, in bytes.
 func Size(p []byte) (size int64) {
 	for len(p) > 0 {
 		n, empty := run(p)
@@ -46,7 +46,8 @@ func Size(p []byte) (size int64) {
 	return size
 }
 
-// run returns the length of the first run of blocks of p that are all zeros or all not.
+// run returns the length of the first run of blocks in p that are either all zero or all
+// nonzero.
 func run(p []byte) (n int, empty bool) {
 	for n < len(p) {
 		b := p[n:min(n+block, len(p))]
@@ -60,7 +61,7 @@ func run(p []byte) (n int, empty bool) {
 	return n, empty
 }
 
-// Fill gives the file its length, if it ends with a hole.
+// Fill extends the file to its full length if it ends with a hole.
 func (f *File) Fill() error {
 	if !f.hole {
 		return nil

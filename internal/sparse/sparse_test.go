@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// A file has the content that was written, in whatever parts, and no blocks for its zeros.
-func TestFile(t *testing.T) {
+// A file contains the written data, regardless of the sizes of the writes, and uses no blocks
+// for zeros.
+func TestFileHasHoles(t *testing.T) {
 	content := bytes.Join([][]byte{
 		make([]byte, 1<<20), []byte("text"), make([]byte, 3*block), bytes.Repeat([]byte("x"), block+1), make([]byte, 2<<20),
 	}, nil)

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxAgain is the largest number of failed tests that run again. More tests do not
-	// fail by chance.
+	// maxAgain is the maximum number of failed tests that run again. If more tests fail, chance
+	// is an unlikely cause.
 	maxAgain = 5
-	// maxTries is how often a failed test runs again.
+	// maxTries is the maximum number of times that a failed test runs again.
 	maxTries = 2
 )
 
-// Unsteady is a test that failed, and passed when it ran again alone.
+// Unsteady is a test that failed, but passed when it ran again alone.
 type Unsteady struct {
-	Test     string // with its package; only the package or the job if no test is named
-	Failed   int    // how often it failed
+	Test     string // with its package; only the package or the job if the failure names no test
+	Failed   int    // number of failures
 	Failures []Failure
 }
 
@@ -45,9 +45,9 @@ func (s *suspect) name() string {
 	return strings.TrimSpace(s.pkg + " " + s.test)
 }
 
-// SecondLook runs each failed test again, alone, up to twice. A test that passes
-// becomes unsteady and counts as passed. SecondLook does not repeat failures that
-// cannot be chance, nor those of more than five tests.
+// SecondLook runs each failed test again, alone, up to twice. A test that passes becomes
+// unsteady and counts as passed. SecondLook does not rerun failures that cannot be due to
+// chance, and runs no test again if more than five tests failed.
 func (r *Runner) SecondLook(ctx context.Context) {
 	suspects := groupFailures(r.Failures())
 	if len(suspects) == 0 || ctx.Err() != nil || r.FailFast {
@@ -66,8 +66,8 @@ func (r *Runner) SecondLook(ctx context.Context) {
 	}
 }
 
-// groupFailures groups failures by the test that runs again, in the order of the failures. If
-// a package did not end properly, it runs again as a whole.
+// groupFailures groups failures by the test to rerun, in the order of the failures. A package
+// that did not end properly is rerun as a whole.
 func groupFailures(failures []Failure) (list []*suspect) {
 	for _, f := range failures {
 		top, _, _ := strings.Cut(f.Test, "/")
@@ -84,8 +84,8 @@ func groupFailures(failures []Failure) (list []*suspect) {
 	return list
 }
 
-// whyNoRerun returns the reason why failures of a suspect get no further look, or "". book is
-// the file of attacks of the run that failed.
+// whyNoRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
+// the run that failed.
 func (s *suspect) whyNoRerun(book string, failures []Failure) string {
 	if s.job.one == nil || s.job.one(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"
@@ -141,8 +141,8 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	r.verdicts = append(r.verdicts, fmt.Sprintf("%s did not pass when it ran alone.", s.name()))
 }
 
-// passes reports whether a rerun passed: each test that had failed passes, and no test is
-// skipped that was not skipped before.
+// passes reports whether a rerun passed: each previously failed test passes, and every skipped
+// test was also skipped before.
 func (r *Runner) passes(of *Results, s *suspect) bool {
 	for _, f := range s.first {
 		if f.Test != "" && !of.passedTests[f.Package+" "+f.Test] {
@@ -155,7 +155,7 @@ func (r *Runner) passes(of *Results, s *suspect) bool {
 	return of.all.failed == 0 && of.all.passed > 0 && !slices.ContainsFunc(of.skips, skipped)
 }
 
-// add adds a failure of a rerun, which is printed and not counted again.
+// add adds a failure of a rerun to the printed failures without counting it again.
 func (r *Results) add(f Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +183,7 @@ func (r *Runner) markPassed(s *suspect) {
 	})
 }
 
-// newLedgerPath returns the path of a record of attacks for a job, or "" without Books.
+// newLedgerPath returns the path of an attack record for a job, or "" without LedgerDir.
 func (r *Runner) newLedgerPath() string {
 	if r.LedgerDir == "" {
 		return ""
@@ -191,8 +191,8 @@ func (r *Runner) newLedgerPath() string {
 	return filepath.Join(r.LedgerDir, rand.Text())
 }
 
-// Ledger returns the record of attacks of all jobs. Where a test ran again and passed, its
-// controls count by their last result.
+// Ledger returns the attack records of all jobs. If a test passed when it ran again, the last
+// results of its controls count.
 func (r *Runner) Ledger() (*attack.Ledger, error) {
 	all := attack.NewLedger()
 	for _, name := range r.ledgers {
@@ -212,7 +212,7 @@ func (r *Runner) Ledger() (*attack.Ledger, error) {
 	return all, nil
 }
 
-// readBook reads the record of a job. A job without attacks has no file.
+// readBook reads the attack record of a job. A job without attacks has no file.
 func readBook(name string) (*attack.Ledger, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +225,7 @@ func readBook(name string) (*attack.Ledger, error) {
 	return attack.Read(f)
 }
 
-// printUnsteady prints the first failure of each unsteady test, whole.
+// printUnsteady prints the complete first failure of each unsteady test.
 func (r *Runner) printUnsteady(w io.Writer) {
 	for _, u := range r.unsteady {
 		fmt.Fprintf(w, "\n--- UNSTEADY: %s: its first failure:\n", u.Test)

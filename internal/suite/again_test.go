@@ -12,14 +12,14 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestSecondLook runs real tests that fail in known ways: a flaky failure passes and is listed as
-// unsteady, and every other failure fails the run.
-func TestSecondLook(t *testing.T) {
+// TestRerunFailures runs real tests that fail in known ways. A flaky failure counts as passed and
+// is listed as unsteady. Every other failure fails the run.
+func TestRerunFailures(t *testing.T) {
 	for _, c := range []struct {
 		test  string
 		raced bool
 		ok    bool
-		tries int // how often the planted test ran
+		tries int // number of runs of the planted test
 		says  []string
 	}{
 		{"TestSteady", false, true, 0, []string{"1 passed, 0 failed, 0 skipped"}},
@@ -73,8 +73,8 @@ func TestSecondLook(t *testing.T) {
 	}
 }
 
-// TestSecondLookLimit checks that many failures get no second look.
-func TestSecondLookLimit(t *testing.T) {
+// TestRerunLimit verifies that tests do not run again if many tests fail.
+func TestRerunLimit(t *testing.T) {
 	for n, want := range map[int]bool{maxAgain: true, maxAgain + 1: false} {
 		dir := t.TempDir()
 		var jobs []Job
@@ -94,8 +94,8 @@ func TestSecondLookLimit(t *testing.T) {
 	}
 }
 
-// TestSecondLookRunsOnlyFailedTest checks that a second look runs the failed test of a group, and no other.
-func TestSecondLookRunsOnlyFailedTest(t *testing.T) {
+// TestRerunRunsOnlyFailedTest verifies that only the failed test of a group runs again.
+func TestRerunRunsOnlyFailedTest(t *testing.T) {
 	tree := &Tree{Root: "/root", TestJSON: "test2json", Bin: "/bin"}
 	jobs := tree.endToEnd("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
 	if len(jobs) != 1 {

@@ -18,10 +18,10 @@ import (
 //
 //	//suite:part hostile full alone
 //
-// The first word is the part. "full" excludes the test from `make test`.
-// "alone" runs it while no other job runs. "waits" marks a test that uses little
-// processor time for its duration, so that it takes none of the slots. "with=name"
-// runs the tests with that name in one process, so that they can share a server.
+// The first word is the part. "full" excludes the test from `make test`. "alone" runs the test
+// while no other job runs. "waits" marks a test that mostly waits and uses little CPU time, so
+// that it takes no slot. "with=name" runs the tests with that name in one process, so that they
+// can share a server.
 type Test struct {
 	Name  string
 	File  string // relative to the root, with slashes

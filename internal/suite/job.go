@@ -25,22 +25,22 @@ type Job struct {
 	Dir   string
 	Env   []string // added to the environment
 	Alone bool     // runs in its own stage
-	Waits bool     // uses little processor time, and takes no slot
+	Waits bool     // uses little CPU time and takes no slot
 	Raced bool     // its programs have the race detector
 	// Limit is the time after which a job is stopped.
 	Limit time.Duration
 	// Again is the make command that repeats one test of this job.
 	Again string
-	// packages is the number of packages that the job tests. The jobs of the next
-	// stage start before the last of them have ended. 0: nothing runs concurrently with the job
-	// if it is Alone.
+	// packages is the number of packages that the job tests. If it is not zero, the jobs of the
+	// next stage may start before the last packages have ended. If it is zero and Alone is set,
+	// nothing runs concurrently with the job.
 	packages int
-	// one returns the arguments of a job that runs one test, or a package if test is
-	// empty. If it is or returns nil, there is no second look.
+	// one returns the arguments of a job that runs one test, or a package if test is empty. If
+	// one is nil or returns nil, failures are not rerun.
 	one func(argv []string, pkg, test string) []string
-	// timed is the set of times to which those of its packages belong. Default: Part.
+	// timed is the part under which the durations of the packages are recorded. Default: Part.
 	timed string
-	// book is the file in which the job records attacks.
+	// book is the path of the job's attack record.
 	book string
 }
 
@@ -115,15 +115,15 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	case err == nil:
 	case errors.Is(err, context.Canceled): // the run was interrupted
 	case !explained || killed || errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// Tests that did not end, or did not begin, are nowhere else.
+		// Tests that did not end or did not begin are reported nowhere else.
 		r.countUnexplained(j, fmt.Sprintf("%v\n%s", err, noise))
 	case noise != "":
 		r.explain(j, noise)
 	}
 }
 
-// explain adds the output of a failed job that belongs to no test to the job's
-// last failure.
+// explain adds the output of a failed job that belongs to no test to the last failure of the
+// job.
 func (r *Results) explain(j *Job, noise string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,8 +185,8 @@ type Options struct {
 	Full  bool   // at full size
 	Tests string // a pattern for -run; empty for all
 	Count int    // runs of each test; 0 means once, from the cache if possible
-	// Races is the directory for the reports of the race detector. Detector
-	// holds its other options.
+	// Races is the directory for the reports of the race detector. Detector holds its other
+	// options.
 	Races, Detector string
 	// Rotation selects the share of long case lists that runs at small size.
 	Rotation string
@@ -201,14 +201,14 @@ func (o Options) env() (env []string) {
 	return env
 }
 
-// againTest is the command that repeats a failure of `make test`; againAll
-// repeats one of a part.
+// againTest is the command that repeats a failure of `make test`. againAll returns the command
+// that repeats a failure of a part.
 const againTest = "make test"
 
 func againAll(part string) string { return "make test-all PART=" + part }
 
-// packagesLimit is the time limit of each package beside others, and onePackageLimit that
-// of one that runs alone.
+// packagesLimit is the time limit of each package that runs concurrently with others.
+// onePackageLimit is the time limit of a package that runs alone.
 const (
 	packagesLimit   = "30m"
 	onePackageLimit = "10m"
@@ -216,9 +216,9 @@ const (
 
 // goTest returns a job that runs the tests of packages.
 func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
-	// Run two packages more than there are processors, because some that take long mostly
-	// wait: a conformance test of provider/local uses a third of a processor. `make lint` has
-	// vetted all packages.
+	// Run two more packages than there are CPUs, because some long tests mostly wait: a
+	// conformance test of provider/local uses a third of a CPU. `make lint` has already vetted
+	// all packages.
 	argv := []string{"go", "test", "-json", "-vet=off", "-p", fmt.Sprint(2 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", packagesLimit}
 	cgo := "CGO_ENABLED=0"
 	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
@@ -233,8 +233,8 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	if o.Count > 0 {
 		argv = append(argv, fmt.Sprint("-count=", o.Count))
 	}
-	// The part "packages" runs packages with the detector and without it, which take different
-	// times. The part of make test with the detector runs none without it.
+	// The part "packages" runs packages both with the detector and without it, which take
+	// different times. The part of `make test` with the detector runs packages only with it.
 	timed := part
 	if raced && part != detectorPart {
 		timed += ", raced"
@@ -264,8 +264,8 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, packages: len(packages), one: one, timed: timed}
 }
 
-// jobLimit is the time limit of an end-to-end test at small size, several times
-// the duration of the longest one. jobLimitFull is the limit at full size.
+// jobLimit is the time limit of an end-to-end test at small size. It is several times the
+// duration of the longest test. jobLimitFull is the limit at full size.
 const (
 	jobLimit     = 6 * time.Minute
 	jobLimitFull = 20 * time.Minute

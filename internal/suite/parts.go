@@ -15,10 +15,9 @@ import (
 type Part struct {
 	Name string
 	What string
-	// Packages is set for the part that runs packages with go test. Race is set
-	// for the part that runs the end-to-end tests of `make test`, and those
-	// assigned to it, on programs built with the race detector. The other parts
-	// run the end-to-end tests that are assigned to them.
+	// Packages is set for the part that runs packages with go test. Race is set for the part
+	// that runs the end-to-end tests of `make test` and its own tests on programs built with
+	// the race detector. The other parts run the end-to-end tests that are assigned to them.
 	Packages, Race bool
 }
 
@@ -60,8 +59,8 @@ func allParts() (names []string) {
 	return names
 }
 
-// raced lists the packages that `make test` runs with the race detector: those in which
-// many goroutines share memory. The part "packages" runs all packages with it.
+// raced lists the packages that `make test` runs with the race detector, because many of their
+// goroutines share memory. The part "packages" runs all packages with the detector.
 var raced = []string{
 	"./alert", "./api/...", "./client", "./api/httpapi/...", "./egress", "./engine/...", "./guest/...", "./observe",
 	"./provider/docker", "./provider/gvisor", "./provider/ssh", "./remote", "./signin", "./workspace",
@@ -167,7 +166,7 @@ func Areas() []Area {
 		{"ui", []string{"console"}},
 
 		{"internal", []string{"core"}},
-		{"internal/attack", nil}, // the attacks of make test are recorded as well
+		{"internal/attack", nil}, // `make test` records attacks, too
 		{"internal/caps", []string{"hostile"}},
 		{"internal/cgroup", []string{"core", "install"}},
 		{"internal/exactjson", []string{"hostile", "clients"}},

@@ -13,11 +13,11 @@ func TestPlainTestsIn(t *testing.T) {
 	dir := t.TempDir()
 	for name, src := range map[string]string{
 		"a_test.go": `package a
-func TestDirect(t *testing.T) { testenv.PlainOnly(t, "it measures") }
+func TestDirect(t *testing.T) { testenv.SkipWithRace(t, "it measures") }
 func TestThroughHelper(t *testing.T) { each(t) }
 func TestThroughTable(t *testing.T) { t.Run("x", measure) }
-func TestOther(t *testing.T) { t.Log("PlainOnly") }
-func FuzzOther(f *testing.F) { testenv.PlainOnly(f, "") }
+func TestOther(t *testing.T) { t.Log("SkipWithRace") }
+func FuzzOther(f *testing.F) { testenv.SkipWithRace(f, "") }
 `,
 		"b_test.go": `package a_test
 func each(t *testing.T) { measure(t) }
@@ -25,7 +25,7 @@ func measure(t *testing.T) { if testenv.RaceEnabled { return } }
 func TestHostile(t *testing.T) { testenv.Hostile(t, 1, nil, nil) }
 `,
 		"a.go": `package a
-func Hidden() { PlainOnly() }
+func Hidden() { SkipWithRace() }
 `,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {

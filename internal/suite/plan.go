@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Plan is a list of jobs that run in sequence, or concurrently where allowed.
+// Plan is a list of jobs. Jobs run concurrently where allowed, and otherwise in sequence.
 type Plan struct {
 	Name string // "test", or a part
 	Jobs []Job
 }
 
-// Parts of `make test`: detectorPart counts the tests of packages with the race detector, and
-// endToEndPart the end-to-end tests.
+// These are parts of `make test`. detectorPart counts the tests of packages with the race
+// detector, and endToEndPart counts the end-to-end tests.
 const (
 	detectorPart = "race detector"
 	endToEndPart = "end to end"
@@ -56,7 +56,7 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
 }
 
-// inSmall returns the end-to-end tests of `make test`: those that are not
+// inSmall returns the end-to-end tests of `make test`, which are the tests that are not
 // marked as full. Tests of the part "race" run only there, because they need
 // programs with the race detector.
 func inSmall(tests []Test) (out []Test) {

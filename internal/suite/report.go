@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Report prints the results of all plans: parts with times, the slowest tests,
-// skipped tests with the reason, failures with their output, unsteady tests, and one
-// line of totals. It reports whether each test passed, at its first or a later try.
+// Report prints the results of all plans: parts with times, the slowest tests, skipped tests
+// with the reason, failures with their output, unsteady tests, and one line of totals. It
+// reports whether each test passed, either at first or when it ran again.
 func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	fmt.Fprintf(w, "\n%-16s %8s %7s %8s %8s\n", "part", "passed", "failed", "skipped", "time")
-	var took time.Duration
+	var total time.Duration
 	for _, f := range r.finished {
-		took += f.Duration
+		total += f.Duration
 		for _, p := range f.Parts {
 			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, clock(p.Duration))
 		}
@@ -40,7 +40,7 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 			fmt.Fprintf(w, "%5d  %s: failed before it passed\n", u.Failed, u.Test)
 		}
 	}
-	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(took), res.all.passed, res.all.failed, res.all.skipped)
+	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(total), res.all.passed, res.all.failed, res.all.skipped)
 	return res.all.failed == 0 && res.all.passed > 0
 }
 

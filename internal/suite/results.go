@@ -30,8 +30,8 @@ type Failure struct {
 	Repeat  string // the command that repeats it
 
 	job   *Job
-	never string   // why it gets no second look, if it is known
-	rerun *suspect // set for a failure of a second look
+	never string   // why it must not be rerun, if already known
+	rerun *suspect // set for a failure of a rerun
 }
 
 // Skip is a test that was skipped.
@@ -77,9 +77,9 @@ func (r *Results) count(part string, n Tally) {
 // maxLine bounds a line of `go test -json`.
 const maxLine = 64 << 20
 
-// Patterns of faults that are never chance. A program that panics prints the line itself; a
-// test may also print the log of a server. A test that exceeds its time ends with a panic
-// of the testing package.
+// These patterns match faults that are never due to chance. A program that panics prints the
+// line itself, but a test may also print the log of a server. A test that exceeds its time
+// limit ends with a panic of the testing package.
 var (
 	raceSeen = regexp.MustCompile(`WARNING: DATA RACE|race detected (during|outside of test) execution`)
 	crashed  = regexp.MustCompile(`^(panic: |fatal error: )`)
@@ -87,7 +87,7 @@ var (
 	panicked = regexp.MustCompile(`handler panicked|panic serving|(the server|a shim) panicked`)
 )
 
-// neverChance returns why a line of output shows a fault that is never chance, or "".
+// neverChance returns why a line of output shows a fault that is never due to chance, or "".
 func neverChance(line string) string {
 	switch {
 	case raceSeen.MatchString(line):
@@ -102,7 +102,7 @@ func neverChance(line string) string {
 type packageRun struct {
 	running map[string]bool // top-level tests
 	failed  bool            // a test has failed
-	never   string          // a race or a panic in its output, whichever test printed it
+	never   string          // a race or a panic in the output of any of its tests
 }
 
 // read reads the output of one job. It reports whether the output explains a
@@ -149,8 +149,7 @@ func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bo
 	if err := in.Err(); err != nil {
 		loose.WriteString(err.Error())
 	}
-	// The remaining output is that of a process that ended before its tests had
-	// ended.
+	// The remaining output belongs to tests that had not ended when their process ended.
 	for key, b := range output {
 		if _, test, _ := strings.Cut(key, " "); test != "" && b.Len() > 0 {
 			loose.WriteString(b.String())
@@ -188,7 +187,7 @@ func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strin
 	case e.Action == "fail" && e.FailedBuild != "":
 		// The failed build was already counted.
 	case e.Action == "fail":
-		// Tests that did not end are nowhere else.
+		// Tests that did not end are reported nowhere else.
 		for _, name := range slices.Sorted(maps.Keys(p.running)) {
 			if b := output[e.Package+" "+name]; b != nil {
 				text += b.String()

@@ -22,17 +22,18 @@ type Runner struct {
 	FailFast bool
 	// Every is the interval between progress lines.
 	Every time.Duration
-	// LedgerDir is the directory for the jobs' records of attacks. Without it, none is kept.
+	// LedgerDir is the directory for the attack records of the jobs. If it is empty, no record
+	// is kept.
 	LedgerDir string
 
 	results       Results
 	finished      []PlanResult
 	unsteady      []Unsteady
-	verdicts      []string            // why tests failed despite the second look, or had none
-	passedOnRerun map[string][]string // by record of attacks, those of its tests that ran again and passed
+	verdicts      []string            // why tests failed although they ran again, or did not run again
+	passedOnRerun map[string][]string // tests that ran again and passed, by attack record
 
 	mu      sync.Mutex // guards Out and the fields below
-	ledgers []string   // records of attacks
+	ledgers []string   // paths of attack records
 	began   time.Time
 	total   int
 	done    int
@@ -40,12 +41,12 @@ type Runner struct {
 	cancel  context.CancelFunc // stops the plan
 }
 
-// waitingSlots is the number of concurrent jobs that wait. It does not depend on the number of
-// processors.
+// waitingSlots is the maximum number of concurrent jobs that mostly wait. It does not depend on
+// the number of CPUs.
 const waitingSlots = 2
 
-// packagesWithRoom is how many packages of a job may still run when the next
-// stage starts: fewer than it can run at the same time.
+// packagesWithRoom is the maximum number of packages of a job that may still run when the next
+// stage starts. It is less than the number of packages that a job runs concurrently.
 const packagesWithRoom = 2
 
 // progress counts the finished packages of a running job.
@@ -125,7 +126,7 @@ type stage struct {
 	part       string
 	before     Tally // of the part, before the stage
 	begin, end time.Time
-	// room is closed when the next stage may start, ended when all jobs have ended.
+	// room is closed when the next stage may start. ended is closed when all jobs have ended.
 	room, ended chan struct{}
 	once        sync.Once
 }
@@ -143,8 +144,9 @@ func (f *PlanResult) add(s *stage, now Tally) {
 	p.Duration = max(p.Duration, s.end.Sub(p.begin))
 }
 
-// stages groups the jobs that run concurrently: adjacent jobs of one part that
-// do not need their own stage. Within a part, the jobs that do come last.
+// stages groups the jobs that run concurrently. A group consists of adjacent jobs of one part
+// that do not need their own stage. Within a part, the jobs that need their own stage come
+// last.
 func stages(jobs []Job) (out [][]Job) {
 	var parts []string
 	for _, j := range jobs {
@@ -154,12 +156,12 @@ func stages(jobs []Job) (out [][]Job) {
 	}
 	for _, part := range parts {
 		var together []Job
-		var alone [][]Job
+		var exclusive [][]Job
 		for _, j := range jobs {
 			switch {
 			case j.Part != part:
 			case j.Alone:
-				alone = append(alone, []Job{j})
+				exclusive = append(exclusive, []Job{j})
 			default:
 				together = append(together, j)
 			}
@@ -167,7 +169,7 @@ func stages(jobs []Job) (out [][]Job) {
 		if len(together) > 0 {
 			out = append(out, together)
 		}
-		out = append(out, alone...)
+		out = append(out, exclusive...)
 	}
 	return out
 }

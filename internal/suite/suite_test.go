@@ -68,7 +68,7 @@ func TestPartsFor(t *testing.T) {
 		}
 		for _, n := range names {
 			if why[n] != file {
-				t.Errorf("%s is asked for by %q, want %q", n, why[n], file)
+				t.Errorf("%s is selected by %q, want %q", n, why[n], file)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func TestPartsToRun(t *testing.T) {
 		return nil, errors.New("the commit is not in this checkout")
 	})
 	if got := strings.Join(names, " "); got != "egress workspaces console install race" {
-		t.Errorf("asked for: %s", got)
+		t.Errorf("selected parts: %s", got)
 	}
 	want := map[string]string{
 		"egress": "egress/rules.go", "workspaces": "workspace/store.go", "race": "workspace/store.go",
@@ -210,8 +210,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunEndsJobsThatHang checks that a job that hangs is killed with its child
-// processes and counts as failed.
+// TestRunEndsJobsThatHang verifies that a job that hangs is killed together with its child
+// processes, and counts as failed.
 func TestRunEndsJobsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	j := shell("TestHang", "sleep 600 & echo $! > "+dir+"/child; wait")
@@ -237,8 +237,8 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
-// TestFailFast checks that the first failure ends the concurrent jobs, and that
-// these are not counted.
+// TestFailFast verifies that the first failure ends the concurrent jobs, and that the ended
+// jobs are not counted.
 func TestFailFast(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
@@ -297,9 +297,9 @@ func TestRunSlots(t *testing.T) {
 	}
 }
 
-// TestRunBesideLastPackages checks that the next stage starts while the last packages of a job
-// still run, but not a job that must run alone. Each part has its own tests.
-func TestRunBesideLastPackages(t *testing.T) {
+// TestStageStartsDuringLastPackages verifies that the next stage starts while the last packages of a
+// job still run, unless the next job must run alone. Each part counts its own tests.
+func TestStageStartsDuringLastPackages(t *testing.T) {
 	dir := t.TempDir()
 	packages := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/a"}'; until [ -e `+dir+`/beside ]; do sleep 0.01; done; sleep 0.2; touch `+dir+`/ended; `+passing)
 	packages.Alone, packages.packages, packages.Limit = true, 1+packagesWithRoom, 10*time.Second
@@ -319,7 +319,7 @@ func TestRunBesideLastPackages(t *testing.T) {
 	}
 }
 
-// TestRunWaitingJobs checks that a waiting job runs while other jobs have all slots.
+// TestRunWaitingJobs verifies that a waiting job runs while other jobs occupy all slots.
 func TestRunWaitingJobs(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
@@ -332,8 +332,8 @@ func TestRunWaitingJobs(t *testing.T) {
 	}
 }
 
-// TestLongestPackagesRunFirst checks that the slowest packages come first, and that the times are
-// those of the same job.
+// TestLongestPackagesRunFirst verifies that the slowest packages start first, and that only the
+// recorded times of the same job are used.
 func TestLongestPackagesRunFirst(t *testing.T) {
 	tree := &Tree{}
 	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
@@ -348,7 +348,7 @@ func TestLongestPackagesRunFirst(t *testing.T) {
 	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and that of the job
 		t.Errorf("recorded: %v", took)
 	}
-	// A part that runs a package with the detector and without it records both times.
+	// A part that runs a package both with and without the detector records both times.
 	with, without := tree.goTest("packages", "packages", true, o, nil), tree.goTest("packages without the detector", "packages", false, o, nil)
 	for j, took := range map[*Job]string{&with: "4.5", &without: "3.5"} {
 		j.Argv, j.Dir = []string{"sh", "-c", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":` + took + `}'; ` + passing}, ""
@@ -359,10 +359,10 @@ func TestLongestPackagesRunFirst(t *testing.T) {
 	}
 }
 
-// TestRecordedTimesAreRead checks that a job reads each time of a package in the record of this
-// checkout. A changed key would make the packages start in alphabetical order.
+// TestRecordedTimesAreRead verifies that a job uses every package time in this checkout's
+// record. If a key changed, the packages would start in alphabetical order.
 func TestRecordedTimesAreRead(t *testing.T) {
-	g, err := ReadGreen("../../.ci/green.json")
+	g, err := ReadPassRecords("../../.ci/green.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,23 +388,23 @@ func TestRecordedTimesAreRead(t *testing.T) {
 	}
 }
 
-func TestGreenRoundTrip(t *testing.T) {
+func TestPassRecordsRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "green.json")
-	if g, err := ReadGreen(file); err != nil || len(g.Parts) > 0 {
+	if g, err := ReadPassRecords(file); err != nil || len(g.Parts) > 0 {
 		t.Errorf("without a file: %+v, %v", g, err)
 	}
 	times := Times{map[string]float64{"core": 61.4}, map[string]float64{"core: TestA": 9.6, "core: TestB": 0.5}}
-	if err := (PassRecords{Parts: map[string]PassRecord{"core": {Commit: "abc"}}, Times: times.OfParts()}).Write(file); err != nil {
+	if err := (PassRecords{Parts: map[string]PassRecord{"core": {Commit: "abc"}}, Times: times.PartTimes()}).Write(file); err != nil {
 		t.Fatal(err)
 	}
-	g, err := ReadGreen(file)
+	g, err := ReadPassRecords(file)
 	if err != nil || g.Parts["core"].Commit != "abc" || g.Plans["core"] != 61 || g.Jobs["core: TestA"] != 10 || len(g.Jobs) != 1 {
 		t.Errorf("%+v, %v", g, err)
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadGreen(file); err == nil {
+	if _, err := ReadPassRecords(file); err == nil {
 		t.Error("half a record is accepted")
 	}
 }

@@ -25,7 +25,7 @@ type PassRecords struct {
 	Times
 }
 
-// PassRecord is the commit and the date at which a part passed.
+// PassRecord holds the commit and the date at which a part last passed.
 type PassRecord struct {
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
@@ -51,16 +51,16 @@ func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]str
 			}
 			files[commit] = list
 		}
-		asked, reasons := PartsFor(files[commit], tests)
-		if slices.Contains(asked, name) {
+		affected, reasons := PartsFor(files[commit], tests)
+		if slices.Contains(affected, name) {
 			names, why[name] = append(names, name), reasons[name]
 		}
 	}
 	return names, why
 }
 
-// ReadGreen reads the record. A missing file yields an empty record.
-func ReadGreen(file string) (PassRecords, error) {
+// ReadPassRecords reads the record. A missing file yields an empty record.
+func ReadPassRecords(file string) (PassRecords, error) {
 	g := PassRecords{Parts: map[string]PassRecord{}, Times: newTimes()}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,9 +81,9 @@ func (g PassRecords) Write(file string) error {
 	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
-// Rotation returns the share of long case lists for a date: the number of the ISO week,
-// counted on from the first one of 1970. It does not change with the commit, so that a
-// commit that changes nothing runs the same tests.
+// Rotation returns the share of long case lists to run on a date. It is the number of ISO weeks
+// since the first week of 1970. It does not depend on the commit, so that a commit without
+// changes runs the same tests.
 func Rotation(now time.Time) string {
 	days := now.Unix() / 86400 // 1970-01-01 was a Thursday
 	return strconv.FormatInt((days+3)/7, 10)
@@ -93,7 +93,7 @@ func newTimes() Times {
 	return Times{Plans: map[string]float64{}, Jobs: map[string]float64{}}
 }
 
-// ReadTimes reads the last durations on this host, which override those in g.
+// ReadTimes reads the last durations on this host. They override the durations in g.
 func ReadTimes(file string, g PassRecords) Times {
 	t := newTimes()
 	maps.Copy(t.Plans, g.Plans)
@@ -118,8 +118,8 @@ func (t Times) Write(file string) error {
 // minRecorded is the minimum duration, in seconds, of a recorded job.
 const minRecorded = 3
 
-// OfParts returns the durations that are worth recording for other hosts.
-func (t Times) OfParts() Times {
+// PartTimes returns the durations that are worth recording for other hosts.
+func (t Times) PartTimes() Times {
 	out := newTimes()
 	for name, s := range t.Plans {
 		out.Plans[name] = math.Round(s)

@@ -38,7 +38,7 @@ func tracked(t *testing.T) (files []string) {
 			return err
 		case d.IsDir() && (slices.Contains(buildFolders, rel) || d.Name() == "node_modules" || d.Name() == "__pycache__"):
 			return filepath.SkipDir
-		case !d.IsDir() && rel != ".git": // in a worktree it is a file
+		case !d.IsDir() && rel != ".git": // .git is a file in a worktree
 			files = append(files, rel)
 		}
 		return nil
@@ -93,9 +93,8 @@ func packagePlans(t *testing.T) (*suite.Tree, []suite.Plan) {
 	return tree, []suite.Plan{full, small}
 }
 
-// TestEveryTestFileRuns checks that every other test file is run by a job of
-// `make test` and by a part of `make test-all`. If the file has a build tag,
-// one of them must set it.
+// TestEveryTestFileRuns verifies that a job of `make test` and a part of `make test-all` run
+// every other test file. If the file has a build tag, one of these jobs must set the tag.
 func TestEveryTestFileRuns(t *testing.T) {
 	tree, plans := packagePlans(t)
 	for _, file := range tracked(t) {
@@ -111,8 +110,8 @@ func TestEveryTestFileRuns(t *testing.T) {
 	}
 }
 
-// TestPlainPackagesRun checks that `make test` and `make test-all` run a package without the
-// race detector if its tests do less with the detector.
+// TestPlainPackagesRun verifies that `make test` and `make test-all` run a package without the
+// race detector if its tests skip checks with the detector.
 func TestPlainPackagesRun(t *testing.T) {
 	tree, plans := packagePlans(t)
 	found := 0
@@ -125,7 +124,7 @@ func TestPlainPackagesRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(src, []byte("testenv.PlainOnly(")) && !bytes.Contains(src, []byte("testenv.Hostile(")) && !bytes.Contains(src, []byte("testenv.RaceEnabled")) {
+		if !bytes.Contains(src, []byte("testenv.SkipWithRace(")) && !bytes.Contains(src, []byte("testenv.Hostile(")) && !bytes.Contains(src, []byte("testenv.RaceEnabled")) {
 			continue
 		}
 		found++
@@ -190,9 +189,9 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// TestNothingBuilds checks that no test builds programs: building takes
+// TestNoTestBuildsPrograms checks that no test builds programs: building takes
 // minutes, and the test would not run the released program.
-func TestNothingBuilds(t *testing.T) {
+func TestNoTestBuildsPrograms(t *testing.T) {
 	for _, file := range tracked(t) {
 		if !strings.HasSuffix(file, ".go") || strings.HasPrefix(file, ".ci/") || strings.HasPrefix(file, "internal/suite/") || strings.HasPrefix(file, "tools/") {
 			continue
@@ -247,7 +246,7 @@ func builds(t *testing.T, name string, src []byte) (out []string) {
 		}
 		var words []string
 		for _, arg := range call.Args {
-			word := "?" // only known at run time
+			word := "?" // the argument is known only at run time
 			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				word, _ = strconv.Unquote(lit.Value)
 			}

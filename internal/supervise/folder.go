@@ -1,9 +1,9 @@
-// Package supervise has the common parts of all programs that supervise a
-// sandbox: the shim of gVisor, the supervisor of plain processes, the init of a
-// container, and a server for containers. These parts are the lease, the main
-// program, and the files in the sandbox's directory. How a sandbox starts, is
-// killed and is reached differs, and is not here. The agent's program contains
-// this package, so it needs only the standard library.
+// Package supervise has the common parts of all programs that supervise a sandbox: the shim of
+// gVisor, the supervisor of plain processes, the init of a container, and a server for
+// containers. These parts are the lease, the main program, and the files in the sandbox's
+// directory. The package does not cover how a sandbox is started, killed and reached, because
+// that differs between the programs. The agent includes this package, so the package needs only
+// the standard library.
 package supervise
 
 import (
@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 )
 
-// ReadRecord decodes a record, a file of JSON. It returns false if the file does
-// not exist.
+// ReadRecord decodes a record, which is a JSON file. It returns false if the file does not
+// exist.
 func ReadRecord(name string, v any) (bool, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +31,8 @@ func ReadRecord(name string, v any) (bool, error) {
 	return true, nil
 }
 
-// WriteRecord replaces a record atomically, so that a crash never leaves a
-// partial one. If durable is set, that includes a power failure.
+// WriteRecord replaces a record atomically, so that a crash never leaves a partial record. If
+// durable is set, this also holds for a power failure.
 func WriteRecord(name string, v any, durable bool) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -41,10 +41,10 @@ func WriteRecord(name string, v any, durable bool) error {
 	return WriteFile(name, b, durable)
 }
 
-// WriteFile is like WriteRecord, for a file with other content.
+// WriteFile is like WriteRecord, for arbitrary content.
 func WriteFile(name string, b []byte, durable bool) error {
-	// Two servers may write the same file, so each has a temporary file of its
-	// own. Its mode is 0600.
+	// Two servers may write the same file, so each uses its own temporary file. Its mode is
+	// 0600.
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(name), err)

@@ -38,7 +38,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A write that fails changes nothing, and leaves no temporary file.
+// A failed write changes nothing and leaves no temporary file.
 func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Lease is the clock of a sandbox's lease, and its tether: a tethered sandbox
-// also ends with the client that created it. The zero value has not begun.
+// Lease manages the time limit of a sandbox and its tether. A tethered sandbox also ends with
+// the client that created it. The zero value is a lease that has not begun.
 type Lease struct {
 	mu       sync.Mutex  // guards the fields below
 	timer    *time.Timer // nil before Begin and after End
@@ -14,27 +14,27 @@ type Lease struct {
 	tethered bool
 }
 
-// Begin starts the clock, which calls expire at the end of the lease.
+// Begin starts the timer. When the lease expires, the timer calls expire.
 func (l *Lease) Begin(left time.Duration, tethered bool, expire func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer, l.until, l.tethered = time.AfterFunc(left, expire), time.Now().Add(left), tethered
 }
 
-// Renew sets the remaining time. If own is set, it also removes the tether. It
-// returns false, and changes nothing, if the lease has not begun or was ended.
-func (l *Lease) Renew(left time.Duration, own bool) bool {
+// Renew sets the remaining time. If untether is set, it also removes the tether. It returns false
+// and changes nothing if the lease has not begun or has ended.
+func (l *Lease) Renew(left time.Duration, untether bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer == nil {
 		return false
 	}
 	l.timer.Reset(left)
-	l.until, l.tethered = time.Now().Add(left), l.tethered && !own
+	l.until, l.tethered = time.Now().Add(left), l.tethered && !untether
 	return true
 }
 
-// End stops the clock, because the sandbox has ended.
+// End stops the timer, because the sandbox has ended.
 func (l *Lease) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,7 +33,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// A renewal that comes after the end does not start the clock again.
+// A renewal after the end of the lease does not restart the timer.
 func TestEndedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Main is the main program of a sandbox. The zero value was not started.
+// Main manages the main program of a sandbox. The zero value is a program that has not been
+// started.
 type Main struct {
 	mu         sync.Mutex    // guards the fields below
 	outputDone chan struct{} // closed when the complete output is in the log; nil before the start
@@ -13,18 +14,18 @@ type Main struct {
 	code       int
 }
 
-// Begin calls run in a goroutine, unless it did so before. Run returns when the
-// complete output of the program is in the log.
+// Begin calls run in a goroutine, unless an earlier call of Begin did so. The function run must
+// return when the complete output of the program is in the log.
 func (m *Main) Begin(run func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.outputDone != nil {
 		return
 	}
-	said := make(chan struct{})
-	m.outputDone = said
+	done := make(chan struct{})
+	m.outputDone = done
 	go func() {
-		defer close(said)
+		defer close(done)
 		run()
 	}()
 }
@@ -33,17 +34,17 @@ func (m *Main) Begin(run func()) {
 // the log after the sandbox has ended.
 const outputTimeout = time.Second
 
-// AwaitOutput waits until the output of the program is in the log, if it was
-// started. The sandbox has ended.
+// AwaitOutput waits until the output of the program is in the log, if the program was started.
+// The caller must call it only after the sandbox has ended.
 func (m *Main) AwaitOutput() {
 	m.mu.Lock()
-	said := m.outputDone
+	done := m.outputDone
 	m.mu.Unlock()
-	if said == nil {
+	if done == nil {
 		return
 	}
 	select {
-	case <-said:
+	case <-done:
 	case <-time.After(outputTimeout):
 	}
 }

@@ -29,8 +29,8 @@ func TestLingeringMain(t *testing.T) {
 	})
 }
 
-// The end of a sandbox does not wait long for the output of a main program, and a
-// program with which the sandbox ends is not over.
+// The end of a sandbox does not wait long for the output of the main program. If the sandbox
+// ends with the program, the channel of Over is not closed.
 func TestMainOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTimeout} {

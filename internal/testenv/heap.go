@@ -23,13 +23,13 @@ func HeapPeak(f func()) uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	before, most := m.HeapAlloc, uint64(0)
+	before, peak := m.HeapAlloc, uint64(0)
 	stop, stopped := make(chan bool), make(chan bool)
 	go func() {
 		defer close(stopped)
 		for {
 			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
+			peak = max(peak, m.HeapAlloc)
 			select {
 			case <-stop:
 				return
@@ -40,35 +40,35 @@ func HeapPeak(f func()) uint64 {
 	f()
 	close(stop)
 	<-stopped
-	return most - min(before, most)
+	return peak - min(before, peak)
 }
 
-// Endless writes first once, and then writes again repeatedly until a write
-// fails or most bytes were written.
-func Endless(w io.Writer, first, again string, most int) {
+// Endless writes first once and then writes repeated until a write fails or maxBytes bytes
+// have been written.
+func Endless(w io.Writer, first, repeated string, maxBytes int) {
 	n, err := io.WriteString(w, first)
-	for block := strings.Repeat(again, max(1, 32<<10/len(again))); err == nil && n < most; {
+	for block := strings.Repeat(repeated, max(1, 32<<10/len(repeated))); err == nil && n < maxBytes; {
 		var more int
 		more, err = io.WriteString(w, block)
 		n += more
 	}
 }
 
-// PlainOnly skips a test with the race detector if the detector can find nothing in it: the
-// test has one goroutine, or it measures memory or time, which the detector changes. The suite
-// runs the package without the detector as well (plain in internal/suite).
-func PlainOnly(t testing.TB, why string) {
+// SkipWithRace skips a test in builds with the race detector if the detector would be of no use:
+// the test has only one goroutine, or it measures memory or time, which the detector changes.
+// The suite also runs the package without the detector (see plain in internal/suite).
+func SkipWithRace(t testing.TB, why string) {
 	t.Helper()
 	if RaceEnabled {
 		t.Skipf("%s: runs without the race detector", why)
 	}
 }
 
-// Hostile measures the heap usage of an endless response. bounded is the
-// program's call, which must fail within bound bytes of heap. open is the same
-// call without limits. It must use more, because the measurement is otherwise
-// not conclusive. With the race detector, Hostile makes the program's call and
-// measures nothing: the suite runs the package without it as well.
+// Hostile measures the heap usage of an endless response. The function bounded is the program's
+// call, which must fail within bound bytes of heap. The function open is the same call without
+// limits. It must use more, because otherwise the measurement is not conclusive. With the race
+// detector, Hostile makes only the program's call and does not measure: the suite also runs the
+// package without the detector.
 func Hostile(t *testing.T, bound uint64, bounded, open func() error) {
 	t.Helper()
 	var err error

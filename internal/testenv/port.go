@@ -9,15 +9,14 @@ import (
 	"testing"
 )
 
-// Port returns a TCP port of the loopback address that no other test gets until
-// this one ends. It is for programs that cannot listen on port 0 and announce
-// their address, and for servers that start again on the same port.
+// Port returns a TCP port of the loopback address that no other test gets until this test ends.
+// It is for programs that cannot listen on port 0 and report their address, and for servers
+// that restart on the same port.
 //
-// A port that the kernel chose is not safe after it is closed, because the kernel
-// gives it to the next connection of any process. Port therefore chooses outside
-// of the kernel's range. The lock between test processes is an abstract Unix
-// socket, which has the same network namespace as the port and ends with its
-// process.
+// A port that the kernel chose is not safe after it is closed, because the kernel may assign it
+// to the next connection of any process. Therefore, Port chooses a port outside of the kernel's
+// range. The lock between test processes is an abstract Unix socket, which belongs to the same
+// network namespace as the port and is released when its process exits.
 func Port(t testing.TB) int {
 	t.Helper()
 	low, high := 10_000, 65_000
@@ -30,12 +29,12 @@ func Port(t testing.TB) int {
 		port := low + rand.IntN(high-low)
 		lock, err := net.Listen("unix", fmt.Sprintf("@brig-test-port-%d", port))
 		if err != nil {
-			continue // another test has it
+			continue // another test has reserved the port
 		}
 		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			lock.Close()
-			continue // another program listens on it
+			continue // another program listens on the port
 		}
 		ln.Close()
 		t.Cleanup(func() { lock.Close() })

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestPort checks that a port is given to one test at a time, is not one that the
-// kernel gives to connections, and can be used.
+// TestPort verifies that a port is given to one test at a time, is outside the range from which
+// the kernel assigns ports, and can be used.
 func TestPort(t *testing.T) {
 	given := map[int]bool{}
 	for range 200 {

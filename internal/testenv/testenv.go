@@ -76,12 +76,12 @@ func Size(small, full int) int {
 // list in a run at small size. The suite sets it from the ISO week.
 const Rotation = "BRIG_ROTATION"
 
-// Share returns the cases of a list for this run: all at full size, otherwise
-// about most of them. The selection changes with the rotation, so that
-// consecutive rotations cover all cases. Share logs its selection.
-func Share[T any](t testing.TB, all []T, most int) []T {
+// Share returns the cases of a list for this run: all cases at full size, and otherwise about
+// limit cases. The selection changes with the rotation, so that consecutive rotations cover all
+// cases. Share logs its selection.
+func Share[T any](t testing.TB, all []T, limit int) []T {
 	t.Helper()
-	turns := (len(all) + most - 1) / most
+	turns := (len(all) + limit - 1) / limit
 	if Full() || turns < 2 {
 		return all
 	}

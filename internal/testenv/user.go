@@ -11,10 +11,9 @@ import (
 // OtherUser is the ID of a user that owns no file and no process of the tests.
 const OtherUser = 61_111
 
-// AsUser calls f with the permissions of another user: the system calls that f
-// makes itself have the user's ID, for example to listen on a socket or to
-// connect. Those of other goroutines have not. It skips a test that does not
-// run as root.
+// AsUser calls f with the permissions of another user. Only the system calls that f makes
+// itself, for example to listen on a socket or to connect, use the user's ID. System calls of
+// other goroutines do not. AsUser skips a test that does not run as root.
 func AsUser(t testing.TB, uid int, f func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -23,7 +22,7 @@ func AsUser(t testing.TB, uid int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		// The function of package syscall would change all threads.
+		// The function of package syscall would change the user of all threads.
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			result <- fmt.Errorf("become user %d: %w", uid, errno)
 			return
@@ -33,8 +32,8 @@ func AsUser(t testing.TB, uid int, f func() error) error {
 	return <-result
 }
 
-// OpenDir returns a temporary directory that every user can enter. The
-// directories above a test's own one may be closed to other users.
+// OpenDir returns a temporary directory that every user can enter. The parent directories of
+// t.TempDir may be closed to other users.
 func OpenDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brig-open-")

@@ -1,9 +1,8 @@
 //go:build !race
 
-// Package threads makes a system call on every thread of the process. Go's own
-// function does not support programs with cgo, which the race detector
-// requires. Programs with cgo use libpsx instead, so that the agent and the
-// shim can run with the race detector.
+// Package threads makes a system call on every thread of the process. Go's own function does
+// not support programs with cgo, which the race detector requires. In such programs, the
+// package uses libpsx instead, so that the agent and the shim can run with the race detector.
 package threads
 
 import "syscall"

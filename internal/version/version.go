@@ -1,5 +1,5 @@
-// Package version is the version of this build. The command line, the APIs, the
-// metrics and the user agents all use it.
+// Package version provides the version of this build to the command line, the APIs, the metrics
+// and the user agents.
 package version
 
 import (

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOf checks the precedence of the sources of the version.
-func TestOf(t *testing.T) {
+// TestVersionOf checks the precedence of the sources of the version.
+func TestVersionOf(t *testing.T) {
 	revision := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}
 	for _, c := range []struct {
 		name, linked string

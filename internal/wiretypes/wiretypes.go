@@ -14,7 +14,7 @@ import (
 
 const schemaPrefix = "#/components/schemas/"
 
-// document is the part of an OpenAPI document that has types.
+// document is the part of an OpenAPI document that defines types.
 type document struct {
 	Paths      map[string]map[string]operation
 	Components struct {
@@ -45,7 +45,7 @@ type schema struct {
 	WriteOnly            bool
 }
 
-// oneOrMore is a list that can be written as its only element.
+// oneOrMore is a list that may be written as a single element without the list.
 type oneOrMore []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -58,7 +58,8 @@ func (o *oneOrMore) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(o))
 }
 
-// additional is a schema of further properties, or whether there are any.
+// additional is either the schema of additional properties or a boolean that reports whether
+// they are allowed.
 type additional struct {
 	allowed bool
 	schema  *schema
@@ -73,8 +74,8 @@ func (a *additional) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &a.schema)
 }
 
-// definition is a named type: an object with fields and those of its base, or a
-// union of other types.
+// definition is a named type. It is either an object, with its own fields and those of its
+// base, or a union of other types.
 type definition struct {
 	name, doc string
 	base      string
@@ -113,9 +114,9 @@ const (
 	isRef     kind = "ref"
 )
 
-// parse returns the types of a document, sorted by name. A schema of requests
-// and responses that has a text form in requests only becomes two types. That of
-// requests has the suffix Request.
+// parse returns the types of a document, sorted by name. A schema becomes two types if it is
+// used in both requests and responses and has a text form that only requests may use. The type
+// for requests has the suffix Request.
 func parse(b []byte) ([]definition, error) {
 	var d document
 	if err := json.Unmarshal(b, &d); err != nil {
@@ -162,8 +163,8 @@ func parse(b []byte) ([]definition, error) {
 	return out, nil
 }
 
-// reader converts schemas. requests and responses are the names of the schemas
-// that each direction uses, and text those of schemas with a text form.
+// reader converts schemas. requests and responses hold the names of the schemas that each
+// direction uses, and text holds the names of the schemas with a text form.
 type reader struct {
 	schemas                   map[string]*schema
 	requests, responses, text map[string]bool
@@ -203,7 +204,7 @@ func parts(s *schema) []*schema {
 	return out
 }
 
-// hasText reports whether a value in s has a form that only requests can have.
+// hasText reports whether s contains a value with a form that is allowed only in requests.
 func hasText(s *schema) bool { return s.WriteOnly || slices.ContainsFunc(parts(s), hasText) }
 
 // differs reports whether a schema becomes one type for each direction.

@@ -9,8 +9,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the types of the clients")
 
-// TestClientTypes checks that the types of the console, the TypeScript package and
-// the Python package match docs/openapi.json, and so the types of the server.
+// TestClientTypes verifies that the types of the console, the TypeScript package and the Python
+// package match docs/openapi.json, and therefore the types of the server.
 func TestClientTypes(t *testing.T) {
 	openapi, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {
@@ -37,8 +37,8 @@ func TestClientTypes(t *testing.T) {
 	}
 }
 
-// boxes is a document with a schema for each construct. Limits is in requests and
-// in responses, and a request can write memory as text.
+// boxes is a document with a schema for each construct. The schema Limits is used in requests
+// and in responses, and a request may write memory as text.
 const boxes = `{
 	"paths": {"/boxes": {"post": {
 		"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Spec"}}}},

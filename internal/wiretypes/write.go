@@ -93,8 +93,8 @@ func join(of []expression, separator string, write func(expression) string) stri
 // pythonKeywords are the keywords of Python that may be the name of a JSON field.
 var pythonKeywords = regexp.MustCompile(`^(?:and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$`)
 
-// Python returns a module with the types of an OpenAPI document. Only type
-// checkers need NotRequired, which Python has since 3.11.
+// Python returns a module with the types of an OpenAPI document. The module needs NotRequired,
+// which Python has since 3.11, only for type checkers.
 func Python(openapi []byte) ([]byte, error) {
 	defs, err := parse(openapi)
 	if err != nil {
@@ -110,7 +110,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
 `)
-	// Python evaluates the bases of classes, and unions.
+	// Python evaluates base classes and unions at run time, so their operands must be defined
+	// first.
 	slices.SortStableFunc(defs, func(x, y definition) int { return cmp.Compare(pythonOrder(x), pythonOrder(y)) })
 	for _, d := range defs {
 		if d.union != nil {

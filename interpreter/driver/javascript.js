@@ -17,8 +17,8 @@ const Module = require('module');
 const { pathToFileURL } = require('url');
 const { createRequire, isBuiltin } = Module;
 
-// References of the driver, so that programs that replace the originals do not
-// affect it.
+// The driver keeps its own references, so that it is not affected if a program replaces the
+// originals.
 const { openSync, closeSync, readSync, writeSync, readdirSync, mkdirSync, rmdirSync } = fs;
 const { O_RDONLY, O_WRONLY } = fs.constants;
 const { parse, stringify } = JSON;
@@ -31,12 +31,12 @@ const methodOf = (name, f = Array.prototype[name]) => (array, ...args) => apply(
 const [push, shift, splice, map, filter, some, findIndex, join, includes] =
   ['push', 'shift', 'splice', 'map', 'filter', 'some', 'findIndex', 'join', 'includes'].map((name) => methodOf(name));
 const exitNow = process.reallyExit.bind(process);
-// Handles an error as uncaught: it calls the program's listeners, or emits the event
-// exit and returns false. The second argument is whether a promise was rejected.
+// Handles an error as uncaught: it calls the program's listeners, or emits the event exit and
+// returns false. The second argument specifies whether the error is a promise's rejection.
 const fatal = process._fatalException.bind(process);
 const later = setImmediate;
 
-let channel = 3; // of requests
+let channel = 3; // the descriptor for requests
 let messages = 3;
 const artifacts = '/workspace/artifacts';
 const driverPrefix = path.join(__dirname, 'javascript'); // the prefix of the driver's file names
@@ -57,35 +57,35 @@ let nonce = '';
 let acks = false;
 let shown = 0;
 let acked = 0;
-const ackPause = 0.1; // milliseconds between two looks for an acknowledgement
-// How long displays wait for acknowledgements, in milliseconds. The engine kills an
+const ackPause = 0.1; // milliseconds between two checks for an acknowledgement
+// The maximum time that displays wait for acknowledgements, in milliseconds. The engine kills an
 // interpreter that does not handle an interrupt within five seconds.
 const ackLimit = 2000;
 let missed = false; // whether the host did not acknowledge a display of the cell in time
-let waited = 0; // how long displays have waited since the event loop has run
-let handlesInterrupts = false; // whether code runs that SIGINT ends at once
+let waited = 0; // the time that displays have waited since the event loop last ran
+let handlesInterrupts = false; // whether SIGINT immediately ends the running code
 const now = performance.now.bind(performance);
-let early = false; // whether a request was received while a display waited
-let requestLater; // keeps these requests
+let early = false; // whether requests arrived while a display waited
+let requestLater; // stores these requests for later
 
-// sendDisplay sends a display, and waits until the host has received it. Otherwise the
-// host could not distinguish the output before it from the output after it. It waits for
-// a limited time, and not longer than until the host sends something else. If the host
-// does not acknowledge in time, the rest of the cell does not wait either.
+// sendDisplay sends a display, and waits until the host has received it. Otherwise the host could
+// not distinguish the output before it from the output after it. The wait ends after a limited
+// time, or when the host sends anything else. If the host does not acknowledge in time, later
+// displays of the cell do not wait.
 function sendDisplay(data) {
   if (!acks || early || missed || waited >= ackLimit) return send({ type: 'display', data });
   send({ type: 'display', ack: ++shown, data });
   const begin = now();
   missed = !awaitAck(begin + ackLimit - waited);
   if (handlesInterrupts) return;
-  // Only the event loop handles an interrupt. Until it runs again, all displays together
-  // wait for this time.
+  // Only the event loop handles interrupts. The limit applies to the total wait of all displays
+  // until the event loop runs again.
   if (waited === 0) later(() => void (waited = 0));
   waited += now() - begin;
 }
 
-// awaitAck waits for the acknowledgement of the last display, and returns whether the
-// host is there until the end.
+// awaitAck waits for the acknowledgement of the last display. It returns false if the time end
+// has passed.
 function awaitAck(end) {
   const chunk = Buffer.allocUnsafe(1 << 12);
   while (acked < shown) {
@@ -209,8 +209,8 @@ function handleControl(request) {
   }
 }
 
-// park replaces the host's descriptors, which cannot be saved, by the pipes in a
-// folder, and calls close for the channel. Without the pipes it changes nothing.
+// park replaces the host's descriptors, which cannot be saved, with the pipes in a folder, and
+// calls close for the channel. If the pipes are missing, it does nothing.
 function park(folder, close) {
   const pipes = [];
   const open = (name, flags) => pipes.push(openSync(folder + '/' + name, flags));
@@ -226,7 +226,7 @@ function park(folder, close) {
   [channel, messages] = pipes;
   for (const [fd, name] of ['/dev/null', folder + '/stdout', folder + '/stderr'].entries()) {
     closeSync(fd);
-    // The lowest descriptor that is free. Another thread may have taken it.
+    // A file is opened at the lowest free descriptor, unless another thread has taken that one.
     if (openSync(name, fd === 0 ? O_RDONLY : O_WRONLY) !== fd) exitNow(1);
   }
   closeSync(pipes[2]);
@@ -248,8 +248,8 @@ function enter(request) {
   };
 }
 
-// Write all output before the exit, because Node.js does not wait for pipes
-// when a program exits.
+// blocking makes a stream write synchronously, because Node.js does not flush pipes when a
+// program exits.
 function blocking(name) {
   const original = Object.getOwnPropertyDescriptor(process, name);
   if (!original || !original.get || !original.configurable) return;
@@ -285,7 +285,7 @@ function program(request) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
   let returned, failure, uncaught, warning, artifactsDir, tracker, file;
-  let unsettled; // the promise of the module or of main, for which the end of the program waits
+  let unsettled; // the pending promise of the module or of main
 
   const note = (err) => {
     failure = describe(err);
@@ -296,7 +296,7 @@ function program(request) {
     if (process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()) uncaught = undefined;
   });
   onExit((pass) => (tracker ? tracker.emit(pass) : pass()), {
-    // Node.js exits with 13 if a module has not settled when nothing can settle it any more.
+    // Node.js exits with code 13 if a module's promise is pending and can no longer settle.
     begin(drained) {
       if (!unsettled || !drained || process.exitCode !== undefined) return;
       process.exitCode = 13;
@@ -362,8 +362,7 @@ function program(request) {
     module.path = path.dirname(name);
     module.paths = Module._nodeModulePaths(module.path);
     const require = createRequire(name);
-    // Scripts that check whether they are the main program are it, unless the
-    // driver calls their main.
+    // The script is the main module, unless the driver calls its function main.
     if (!given) process.mainModule = require.main = module;
     const found = apply(body, module.exports, [module.exports, require, module, name, module.path]);
     const out = module.exports;
@@ -379,7 +378,7 @@ function program(request) {
       const m = await import(pathToFileURL(file.path).href);
       return m.__brig_main || (typeof m.default === 'function' ? m.default : undefined);
     } catch (err) {
-      // If it is not a module either, the first error is the right one.
+      // If the code is not a valid module either, report the first error.
       if (err instanceof SyntaxError && !/\b(import|export|await)\b/.test(String(cause.message))) throw cause;
       throw err;
     } finally {
@@ -387,8 +386,8 @@ function program(request) {
     }
   }
 
-  // call calls main. If its promise is rejected, nothing handles that, as if the
-  // program had called it.
+  // call calls main. A rejection of its promise stays unhandled, as if the program had called
+  // main.
   function call(main, argument) {
     const value = main(argument);
     if (!value || typeof value.then !== 'function') return finish(value);
@@ -434,9 +433,10 @@ function closeOutput(fd) {
   }
 }
 
-// onExit calls exit.begin before all exit listeners, with whether the program ends because
-// the event loop is empty, and exit.end after them, with the exit code and whether a listener
-// ended the program. It calls idle with a function that calls the listeners of beforeExit.
+// onExit calls exit.begin before all exit listeners; its argument is whether the program ends
+// because the event loop is empty. It calls exit.end after the listeners, with the exit code and
+// whether a listener ended the program. It calls idle with a function that calls the listeners of
+// beforeExit.
 function onExit(idle, exit) {
   const { emit, exit: leave, reallyExit } = process;
   const define = (name, value) => Object.defineProperty(process, name, { value, writable: true, configurable: true, enumerable: name !== 'emit' });
@@ -470,8 +470,8 @@ function onExit(idle, exit) {
     called = true;
     return apply(leave, this, arguments);
   });
-  // process.exit calls this one, also in an exit listener. Node.js does not print the error
-  // of the program then.
+  // process.exit calls reallyExit, even in an exit listener. In that case Node.js does not print
+  // the program's error.
   define('reallyExit', function (code) {
     end(code || 0, true);
     return apply(reallyExit, process, arguments);
@@ -541,7 +541,7 @@ function removeIfEmpty(folder) {
   }
 }
 
-// writeOut writes a complete text to a descriptor, unless its reader is gone.
+// writeOut writes a complete text to a descriptor, unless the read side is closed.
 function writeOut(fd, text) {
   let data = toBuffer(text);
   while (data.length > 0) {
@@ -581,8 +581,8 @@ function interrupt() {
   if (running) running.reject(new KeyboardInterrupt());
 }
 
-// cells executes requests until the channel ends, beginning with those that were
-// already received.
+// cells executes requests until the channel ends. It begins with the given requests, which have
+// already been received.
 function cells(requests) {
   util = require('util');
   inspect = util.inspect;
@@ -643,8 +643,8 @@ function cells(requests) {
   advance();
 }
 
-// noInput replaces standard input with an empty one, because the host never
-// closes its own. This also applies to child processes of cells.
+// noInput replaces standard input with an empty one, for cells and their child processes, because
+// the host never closes its end.
 function noInput() {
   try {
     fs.closeSync(0);
@@ -654,9 +654,9 @@ function noInput() {
   }
 }
 
-// post sends a message to the inspector. Node.js serializes it with toJSON if a cell has
-// defined that for all objects. So toJSON is hidden during the call or, if the message runs code,
-// until the message itself has been looked at.
+// post sends a message to the inspector. Node.js would serialize it with a toJSON method that a
+// cell has defined for all objects. So toJSON is hidden during the call or, if the message runs
+// code, until the message has been serialized.
 function post(method, params, callback, runsCode) {
   const given = getOwnPropertyDescriptor(prototype, 'toJSON');
   if (!given || !given.configurable) return session.post(method, params, callback);
@@ -694,8 +694,8 @@ function remoteValue(remote) {
 const { exit, kill } = process;
 
 function prepareGlobals() {
-  // With a session, the global console keeps its arguments in memory. A
-  // console of our own does not.
+  // With an inspector session, the global console keeps its arguments in memory. A separate
+  // console does not.
   const { Console } = require('console');
   const plain = new Console({ stdout: process.stdout, stderr: process.stderr });
   for (const [key, f] of Object.entries(plain)) {
@@ -706,8 +706,8 @@ function prepareGlobals() {
     if (running) running.reject(err);
     throw err;
   };
-  // While code runs, our listener is removed. Node.js prepares its exit before
-  // it sends a signal without a listener, and the session would be gone.
+  // While code runs, the driver's listener is removed. Before Node.js sends a signal that has no
+  // listener, it prepares its exit, which would end the session.
   process.kill = (pid, signal) => {
     if (Number(pid) !== process.pid || !/^(?:SIGINT|2)$/.test(signal)) return apply(kill, process, [pid, signal]);
     interrupt();
@@ -750,7 +750,7 @@ function inDir(f) {
   };
 }
 
-// report sends an error that belongs to no cell.
+// report sends an error that does not belong to a cell.
 function report(err) {
   if (err instanceof SystemExit || err instanceof KeyboardInterrupt) return;
   writeOut(2, 'Uncaught ' + explain(err).traceback + '\n');
@@ -763,8 +763,8 @@ async function cell(request) {
   let restore = () => {};
   const state = { waits: [], result: undefined, reject: undefined };
   try {
-    // Code that removed our listener wanted the default action of a signal,
-    // which a cell may not choose.
+    // Code that removed the driver's listener requested the signal's default action, which a cell
+    // may not choose.
     if (!includes(process.listeners('SIGINT'), interrupt)) process.on('SIGINT', interrupt);
     restore = enter(request);
     const { value } = await evaluate(String(request.code || ''), name, state);
@@ -803,8 +803,8 @@ function evaluate(code, name, state) {
     running = state;
     state.answered = (err, answer) => {
       if (state.promise) unsettled.delete(state.promise);
-      if (running !== state) return; // it was interrupted and has ended
-      if (err) return later(() => reject(err)); // it may be due to an interrupt
+      if (running !== state) return; // the cell was interrupted and has ended
+      if (err) return later(() => reject(err)); // the error may be due to an interrupt
       const value = remoteValue(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
       if (answer.exceptionDetails) awaitInterrupt(value);
       if (answer.exceptionDetails) return reject(withPosition(value, answer.exceptionDetails, source));
@@ -812,7 +812,7 @@ function evaluate(code, name, state) {
       apply(then, value, [(value) => resolve({ value }), reject]);
     };
   });
-  ended.catch(() => {}); // it may reject before a handler is attached
+  ended.catch(() => {}); // the promise may be rejected before a handler is attached
   const request = { expression: source.code + '\n//# sourceURL=' + name, replMode: true, objectGroup: 'cell' };
   globalThis.__brig = () => {
     delete globalThis.__brig;
@@ -822,7 +822,7 @@ function evaluate(code, name, state) {
     });
     post('Runtime.evaluate', request, state.answered, true);
     stop();
-    // Code after an await that is already resolved can be interrupted, too.
+    // This makes the code after an already resolved await interruptible, too.
     if (typeof process._tickCallback === 'function') process._tickCallback();
   };
   evalScript = evalScript || new vm.Script('__brig()', { filename: boundary });
@@ -859,7 +859,7 @@ function withPosition(err, details, source) {
     const lines = source.original.split('\n');
     let { lineNumber: line, columnNumber: column } = details;
     if (line === 0) column -= source.shift;
-    // An error at the end belongs before the line that we added.
+    // Move an error at the end before the line that the driver added.
     if (line >= lines.length) [line, column] = [lines.length - 1, lines[lines.length - 1].length];
     positions.set(err, { line, column, text: lines[line] });
   }
@@ -916,7 +916,7 @@ function stackOf(err, sites) {
   return join([head, ...frames(sites, (site) => String(site.getFileName()))], '\n    at ');
 }
 
-// The end of a cell in TypeScript, whose imports may be only types.
+// Marks the end of a TypeScript cell, whose imports may refer only to types.
 const typesErased = '\n// types erased';
 
 // scriptOf converts a cell to a script.
@@ -1095,7 +1095,7 @@ async function imported(name, options, needed) {
       try {
         target = pathToFileURL(createRequire(path.join(process.cwd(), 'cell.js')).resolve(target)).href;
       } catch {
-        // The name as written gives a better error.
+        // The original name gives a better error message.
       }
     }
     try {
@@ -1284,7 +1284,7 @@ function importStatement(code, tokens, i, replace, typed) {
   return last;
 }
 
-// An exported declaration of a cell is an ordinary declaration.
+// exportStatement turns an exported declaration of a cell into an ordinary declaration.
 function exportStatement(code, tokens, i, replace) {
   const next = tokens[i + 1];
   const blank = (end) => code.slice(tokens[i].start, end).replace(/[^\n]/g, ' ');

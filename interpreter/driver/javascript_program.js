@@ -22,9 +22,8 @@ const activeResources = process.getActiveResourcesInfo ? process.getActiveResour
 // process.argv or from the module, which are watched.
 const naming = /__filename|import\.meta|argv|\bmain\.[cm]?[jt]s\b|mainModule/;
 
-// File is the file of a program, main.js in the directory in which the program
-// started. Most programs never use it, so it is written when something asks for
-// its name.
+// File is the file of a program, main.js in the directory in which the program started. Most
+// programs never use it, so it is written only when code reads its name.
 class File {
   constructor(source, send) {
     this.source = source;
@@ -45,11 +44,10 @@ class File {
     return this.path;
   }
 
-  // asModule writes the file as a module with a tail, and returns a function
-  // to call when the module has been loaded. When the evaluation begins, the
-  // file has the source as its content if the program can name it; otherwise it
-  // is removed. So a program that exits in its evaluation leaves no file with
-  // the tail.
+  // asModule writes the file as a module with a tail, and returns a function to call when the
+  // module has been loaded. When the evaluation begins, the file is replaced with the original
+  // source if the program can name it, and removed otherwise. So a program that exits during its
+  // evaluation leaves no file with the tail.
   asModule(tail) {
     const event = `brig-module-${process.pid}`;
     const text = this.source + tail.trimEnd() + `import "data:text/javascript,process.emit('${event}')";\n`;
@@ -77,8 +75,8 @@ class File {
     }
   }
 
-  // place creates the file with a name that is free, unless a file has this
-  // content, and returns whether there is one now.
+  // place creates the file under an unused name, unless a file with this content already exists.
+  // It returns whether the file exists now.
   place(extension, text) {
     for (const folder of [this.folder, `/tmp/.brig-program-${process.pid}`]) {
       try {
@@ -174,8 +172,8 @@ class MainTracker {
     process.once('worker', note);
   }
 
-  // callWhenDue calls f if the program has not entered main when it would end. If
-  // no code can call main any more, that is now.
+  // callWhenDue arranges for f to be called if the program has not entered main before its end.
+  // If no other code can call main, it calls f immediately.
   callWhenDue(main, f) {
     this.main = main;
     if (this.entered()) return;
@@ -190,16 +188,15 @@ class MainTracker {
     timer.unref();
   }
 
-  // takePending returns the function that calls main at the end, once, if it has to be
-  // called.
+  // takePending returns the function that calls main at the end, if main must still be called. It
+  // returns the function only once.
   takePending() {
     const f = this.waiting;
     this.waiting = undefined;
     return f && !this.entered() && !this.elsewhere && !childrenEnded() ? f : undefined;
   }
 
-  // emit passes on the event beforeExit. If the program has nothing left to do,
-  // it calls main.
+  // emit passes on the event beforeExit. If the program has no work left, it calls main.
   emit(pass) {
     const before = activeResources().length;
     const any = pass();
@@ -261,9 +258,9 @@ function entered(f, source) {
   return compiled && !eager ? true : isCovered(text, source);
 }
 
-// isCompiled returns undefined if V8 does not report it. It finds the bit of the
-// status by comparison, because it differs between versions. V8 aborts the process
-// for a function without a source.
+// isCompiled returns undefined if V8 does not report the status. It determines the status bit by
+// comparison, because the bit differs between versions. V8 aborts the process for a function
+// without a source.
 function isCompiled(f) {
   try {
     setFlagsFromString('--allow-natives-syntax');
@@ -296,7 +293,7 @@ function isCovered(text, source) {
   return count > 0;
 }
 
-// childrenEnded reports whether child processes have used processor time.
+// childrenEnded reports whether child processes have used CPU time.
 function childrenEnded() {
   try {
     const fields = readFileSync('/proc/self/stat', 'latin1').split(') ').pop().split(' ');

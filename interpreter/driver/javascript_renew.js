@@ -13,7 +13,7 @@ const pool = Buffer.allocUnsafeSlow(8192);
 let used = pool.length;
 let urandom;
 
-// urandomBytes returns n bytes of the kernel's generator, which the next call overwrites.
+// urandomBytes returns n bytes of the kernel's random generator. The next call overwrites them.
 function urandomBytes(n) {
   if (used + n > pool.length) {
     for (let read = 0; read < pool.length; ) read += readSync(urandom, pool, read, pool.length - read, null);

@@ -19,9 +19,8 @@ POLL_INTERVAL = 0.1
 START_TIMEOUT = 60
 # Seconds that a display waits for the host.
 ACK_TIMEOUT = 2
-# The maximum number of representations and of members of metadata, the maximum
-# length of their names, and of the JSON of metadata. The host ends a driver that
-# sends too many.
+# The maximum number of representations and of metadata members, and the maximum lengths of their
+# names and of the metadata as JSON. The host ends a driver that sends more.
 MAX_MEMBERS = 256
 MAX_NAME = 1024
 MAX_METADATA = 64 << 10
@@ -91,7 +90,7 @@ class Host:
                 yield request
 
     def read(self):
-        """Read requests and acknowledgements. Return whether the host is there."""
+        """Read requests and acknowledgements. Return whether the host is connected."""
         part = os.read(CHANNEL, 1 << 16)
         *lines, self.unread = (self.unread + part).split(b"\n")
         for line in lines:
@@ -109,10 +108,11 @@ class Host:
             data = data[os.write(CHANNEL, data):]
 
     def show(self, kernel, kind, **message):
-        """Send a display or its removal, and wait until the host has received it. Otherwise the host
-        could not distinguish the output before it from the output after it. An interrupt is
-        passed to the kernel meanwhile. After it, and if the host does not acknowledge in
-        time, the rest of the cell does not wait."""
+        """Send a display or its removal, and wait until the host has received
+        it. Otherwise the host could not distinguish the output before it from
+        the output after it. Meanwhile, an interrupt is passed to the kernel.
+        After an interrupt, or if the host does not acknowledge in time, later
+        displays of the cell do not wait."""
         if not self.acks:
             return self.send(kind, **message)
         self.shown += 1
@@ -148,9 +148,8 @@ class Kernel:
 
     def run(self, code, silent=False):
         """Run code, and yield the kernel's messages about it until its end."""
-        # After an error, a kernel briefly rejects requests that it considers
-        # queued. None is queued here, because cells are sent one after the
-        # other.
+        # After an error, a kernel briefly rejects requests that it considers queued. This driver
+        # never queues requests, because it sends one cell at a time.
         request = self.client.execute(
             code, silent=silent, store_history=not silent, allow_stdin=False, stop_on_error=False
         )
@@ -326,8 +325,8 @@ def kernel_for(wanted):
 # Modules that are imported from now on must not find the files of this
 # directory.
 sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
-# Otherwise ipykernel's debugger prints irrelevant warnings, even if it is only
-# searched for.
+# Without this variable, ipykernel's debugger prints irrelevant warnings, even if ipykernel is
+# only looked up.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 if sys.argv[1:] == ["--list"]:
     print(json.dumps(kernels()))

@@ -245,7 +245,8 @@ class Channel:
         return bool(body)
 
     def settle(self):
-        """Wait until no thread waits for the host. No other one begins between cells."""
+        """Wait until no thread waits for the host. Between cells, no other
+        thread begins to wait."""
         with self.showing:
             pass
 
@@ -272,7 +273,7 @@ class Channel:
 
 
 def ignore_sigint(signum, frame):
-    """Handle SIGINT without an effect. Child processes would inherit SIG_IGN."""
+    """Ignore SIGINT. SIG_IGN is not used, because child processes would inherit it."""
 
 
 def set_sigint_handler(handler):
@@ -322,7 +323,7 @@ def resend_interrupt(unraisable, others=sys.unraisablehook):
 
 
 def ignore_interrupts():
-    """Ignore SIGINT from now on, including a pending one."""
+    """Ignore SIGINT from now on, including a pending signal."""
     while True:
         try:
             return set_sigint_handler(ignore_sigint)
@@ -552,7 +553,7 @@ def register_module(name, kind=type(sys)):
     return module
 
 
-# The directory of a program, which the warm-up determines. The first system calls of a
+# The directory of a program. The warm-up determines it, because the first system calls of a
 # program are slow.
 working_directory = None
 
@@ -583,9 +584,9 @@ def set_search_path(env):
 
 
 class Shadows:
-    """The program's modules with names of the standard library. The program must get
-    them, as with the plain interpreter, although the driver has loaded the others. The
-    driver continues with those."""
+    """The program's modules with names of the standard library. The program
+    must get them, as with the plain interpreter, although the driver has loaded
+    the originals, which it continues to use."""
 
     at_start = frozenset(sys.modules)  # the plain interpreter has loaded these, too
     library = frozenset(getattr(sys, "stdlib_module_names", ()) or PRELOAD)
@@ -702,7 +703,8 @@ def run_program(request, channel):
     except BaseException as exc:
         error = exc
     if error is not None:
-        # Not in the handler: there, the exception would be the context of others.
+        # This is not in the except block, where the exception would become the context of later
+        # exceptions.
         code = report_failure(error, answer)
     error = None
     finalize(module)
@@ -800,7 +802,7 @@ def call_hook(hook, exc):
     """Call the program's function for uncaught exceptions."""
     sys.last_exc = sys.last_value = exc
     sys.last_type, sys.last_traceback = type(exc), exc.__traceback__
-    # The interpreter's own function, which a hook may call, reads lines from the file.
+    # sys.__excepthook__, which a hook may call, reads source lines from the file.
     ignore_errors(load_sibling("python_program").Program.file.write)
     hook(type(exc), exc, exc.__traceback__)
 
@@ -856,7 +858,7 @@ class Libraries:
             import ctypes
 
             library = ctypes.CDLL(None)
-            # Not fflush(NULL): it would wait for a thread that reads from another stream.
+            # fflush(NULL) would wait for a thread that reads from another stream.
             stdout = ctypes.c_void_p.in_dll(library, "stdout")
             cls.flush_stdout = lambda: library.fflush(stdout)
         cls.flush_stdout()
@@ -864,7 +866,7 @@ class Libraries:
     @staticmethod
     def foreign(module):
         try:
-            # Not getattr, which would load a lazy module.
+            # getattr would load a lazy module.
             file = object.__getattribute__(module, "__dict__").get("__file__")
         except Exception:
             return False
@@ -889,7 +891,8 @@ class Cells:
     @classmethod
     def load(cls, channel):
         if cls.shell is None:
-            # Before the directory of cells is searched for modules with these names.
+            # Load these before the directory of the cells is searched for modules with the same
+            # names.
             for name in ("json", "linecache", "tokenize", "traceback"):
                 own_module(name)
             channel.select = own_module("select")
@@ -929,8 +932,8 @@ def warm_up(request, channel):
     warm_up_programs()
     import gc
 
-    # Existing objects live as long as the process. The garbage collector need
-    # not examine them again.
+    # Existing objects live as long as the process, so the garbage collector need not examine them
+    # again.
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-# Cells are executed in one name space, which lives as long as the interpreter.
+# Cells are executed in one namespace, which lives as long as the interpreter.
 # The driver loads this file with the first cell; `driver` is the module
 # python.py.
 import __future__ as future
@@ -78,9 +78,9 @@ class Flusher:
 
 
 def open_streams():
-    """Replace Python's streams with ours, and standard input with an empty
-    one. The host's standard input never ends, also for child processes of
-    cells."""
+    """Replace Python's output streams with the driver's, and standard input
+    with an empty one, even for child processes of cells, because the host's
+    standard input never ends."""
     for name in ("stdout", "stderr"):
         old = getattr(sys, name)
         old.flush()
@@ -94,8 +94,8 @@ def open_streams():
     os.close(nothing)
     sys.stdin = NoInput()
     os.register_at_fork(after_in_child=Flusher.reset)
-    # Python 3.12 warns if a process with threads forks. The only thread here
-    # is ours.
+    # Python 3.12 warns if a process with threads forks. The only other thread here is the
+    # driver's.
     warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)
 
 
@@ -336,7 +336,7 @@ class Shell:
         return handle
 
     def clear_output(self, wait=False):
-        """Tell the host that the output so far is no longer of use."""
+        """Report to the host that the previous output is obsolete."""
         if self.running:
             flush()
             self.channel.show({"type": "clear", "wait": bool(wait)})
@@ -345,7 +345,7 @@ class Shell:
         if not self.running:
             return  # a thread displays a value while no cell runs
         flush()
-        # The end of the cell follows a result. Both are sent together.
+        # A result is immediately followed by the end of the cell, so both are sent together.
         send = self.channel.buffer if kind == "result" else self.channel.show
         message = {"type": kind, "data": self.rich.encode_bundle(forms)}
         metadata = self.rich.encode_metadata(metadata)

@@ -54,15 +54,14 @@ SIMPLE = (int, float, bool, complex, str, bytes)
 
 
 class Formatter(DisplayFormatter):
-    """IPython's MIME bundles with our own entries: data frames, charts, JSON."""
+    """IPython's MIME bundles with additional entries: data frames, charts, JSON."""
 
     special = Any()
 
     def format(self, value, include=None, exclude=None):
         kind = type(value)
         if kind in SIMPLE and not include and not exclude and not self.registered(kind):
-            # Asking a dozen formatters would take half the time of a short
-            # cell.
+            # Calling a dozen formatters would take half the time of a short cell.
             return {"text/plain": self.formatters["text/plain"](value)}, {}
         data, metadata = super().format(value, include, exclude)
         try:
@@ -176,7 +175,7 @@ def open_shell(channel, base):
         def execute(self, source):
             shell = self.ipython
             shell.forms, shell.forms_metadata, shell.trace = None, None, ""
-            # As in Jupyter, an uncounted cell uses the next number, and leaves it free.
+            # As in Jupyter, an uncounted cell uses the next number without consuming it.
             shell.execution_count = self.count + self.uncounted
             if "\0" in source:
                 compile(source, "<cell>", "exec")  # IPython would leave a coroutine that warns later

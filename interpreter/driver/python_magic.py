@@ -331,7 +331,7 @@ def pip_words(command):
 
 
 def requirements(words):
-    """Return the packages that pip was asked to install, and the reason why
+    """Return the packages that the pip command installs, and the reason why
     the next step cannot get them."""
     if words[:1] != ["install"]:
         return [], None

@@ -21,14 +21,14 @@ NAMES = ["main.py"] + ["main-%d.py" % n for n in range(1, 10)]
 
 
 def names_file(source):
-    """Report whether the code of a program may ask for its own file."""
+    """Report whether the code of a program may use its own file."""
     return any(word in source for word in NAMING)
 
 
 class File:
     """The file of a program, main.py in the directory in which it started. Most
     programs never use it, and a file costs more than a short program, so it is
-    written when something asks for its name."""
+    written only when code reads its name."""
 
     written = announced = False
     lock = _thread.allocate_lock()
@@ -48,8 +48,8 @@ class File:
         return self.path
 
     def announce(self):
-        """Tell the host where a forked process would write the file, because the
-        process cannot tell the host itself."""
+        """Report to the host where a forked process would write the file,
+        because that process cannot report it."""
         if self.written or self.announced:
             return
         self.announced = True
@@ -225,7 +225,7 @@ class MainTracker:
             import atexit
 
             atexit._run_exitfuncs()
-        # Another process of the program may have entered it.
+        # Another process of the program may have entered main.
         elsewhere = len(forks) > self.forks or children_time() > self.children
         return not self.mark.entered and not (referred and elsewhere)
 
@@ -254,7 +254,7 @@ def has_busy_threads(threading):
 
 
 def children_time():
-    """Return the processor time of the child processes that have ended."""
+    """Return the CPU time of the child processes that have ended."""
     resource = driver.own_module("resource")
     if resource is None:
         return sum(os.times()[2:4])

@@ -61,7 +61,7 @@ def forms(value):
 def call_method(value, method):
     """Return the result of a display method, or None if no method works."""
     try:
-        # Some objects have every attribute.
+        # Some objects provide any attribute on request.
         if getattr(value, "_brig_no_such_method_", None) is not None:
             return None
         made = getattr(value, method, None)
@@ -102,7 +102,7 @@ def encode_bundle(found):
 
 def encode_metadata(metadata):
     """Return the metadata of a MIME bundle as JSON, or nothing if it is empty,
-    large or no JSON."""
+    too large or not valid JSON."""
     try:
         metadata = dict(metadata) if metadata else {}
         text = dumps(metadata) if len(metadata) <= MAX_MEMBERS else ""

@@ -22,7 +22,7 @@ import (
 
 const keyID, secret = "LTAI5tDouble", "a secret that is never sent"
 
-// world is a provider and the service double that it calls.
+// world is a provider together with the service double that it calls.
 type world struct {
 	*agentrun.Provider
 	double *agentruntest.Double
@@ -70,7 +70,8 @@ func open(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *w
 
 func python(code string) brig.Program { return brig.Program{Language: brig.Python, Code: code} }
 
-// Programs have the same outcome as with other providers.
+// TestPrograms verifies that programs have the same outcome as with other
+// providers.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"python3", "node"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -94,8 +95,9 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The calls of a run have a fixed order. The second run finds the template.
-func TestSteps(t *testing.T) {
+// TestCallOrder verifies the order of the calls of a run. The second run reuses
+// the template.
+func TestCallOrder(t *testing.T) {
 	w := open(t, nil)
 	steps := func() []string {
 		t.Helper()
@@ -119,8 +121,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// A refusal of the service has the right kind of error, and does not leave a
-// sandbox behind.
+// TestRefusals verifies that a refusal by the service results in the right
+// kind of error, and leaves no sandbox behind.
 func TestRefusals(t *testing.T) {
 	limited := agentruntest.Failure{Status: 429, Code: "Throttling.User", Header: map[string]string{"Retry-After": "0", "X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "0"}}
 	for _, c := range []struct {
@@ -153,8 +155,8 @@ func TestRefusals(t *testing.T) {
 			if brig.KindOf(err) != c.kind || (brig.RetryOf(err) == brig.RetryContained) != c.began {
 				t.Errorf("Run = %v (%s, began: %v), want %s (began: %v)", err, brig.KindOf(err), (brig.RetryOf(err) == brig.RetryContained), c.kind, c.began)
 			}
-			if told := brig.AsError(err); told.Hint == "" || c.fail[0].Status != 0 && !strings.Contains(told.Message, c.fail[0].Code) || strings.Contains(told.Error(), secret) {
-				t.Errorf("it is told as %q with the hint %q", told.Message, told.Hint)
+			if got := brig.AsError(err); got.Hint == "" || c.fail[0].Status != 0 && !strings.Contains(got.Message, c.fail[0].Code) || strings.Contains(got.Error(), secret) {
+				t.Errorf("it is told as %q with the hint %q", got.Message, got.Hint)
 			}
 		})
 	}
@@ -168,12 +170,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A timeout is an outcome, regardless of the side that enforces it. A caller
-// that disconnects leaves no sandbox behind.
-func TestTime(t *testing.T) {
+// TestTimeoutAndDisconnect verifies that a timeout is an outcome, regardless of the side that
+// enforces it. A caller that disconnects leaves no sandbox behind.
+func TestTimeoutAndDisconnect(t *testing.T) {
 	w := open(t, nil)
 	p := python("import time\nprint('begun', flush=True)\ntime.sleep(60)")
-	p.Timeout = 4 * time.Second // on a busy host the program starts about a second late
+	p.Timeout = 4 * time.Second // on a busy host, the program starts about a second late
 	begin := time.Now()
 	o, err := w.Run(t.Context(), "x", p, brig.IO{})
 	if err != nil || !o.TimedOut || o.ExitCode != 124 || o.Error == nil || o.Error.Code != brig.Timeout.Code() || string(o.Stdout.Head) != "begun\n" {
@@ -189,9 +191,9 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// A program whose interpreter dies has an error. Its output cannot forge the
-// report of its end.
-func TestHostilePrograms(t *testing.T) {
+// TestProgramCannotForgeReport verifies that a program whose interpreter dies has an
+// error, and that its output cannot forge the report of its end.
+func TestProgramCannotForgeReport(t *testing.T) {
 	w := open(t, nil)
 	o, err := w.Run(t.Context(), "x", python("import os\nprint('x', flush=True)\nos._exit(9)"), brig.IO{})
 	if err != nil || o.ExitCode == 0 || o.Error == nil || o.Value != nil || string(o.Stdout.Head) != "x\n" {
@@ -204,7 +206,7 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// Output is returned unchanged up to the limit.
+// TestOutput verifies that output is returned unchanged, up to the limit.
 func TestOutput(t *testing.T) {
 	w := open(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
 	p := python("import os, sys\nprint('a\\n\\nb', end='')\nsys.stdout.flush()\nos.system('echo from a child')\nos.write(1, b'\\xff\\x00')\n")
@@ -217,16 +219,17 @@ func TestOutput(t *testing.T) {
 		{Language: brig.JavaScript, Code: "process.stderr.write('x'.repeat(3000000) + 'end');"},
 	} {
 		p.Limits.Output = 1 << 10
-		var heard bytes.Buffer
-		o, err := w.Run(t.Context(), "x", p, brig.IO{Stderr: &heard})
-		if err != nil || o.Stderr.Total != 3000003 || len(o.Stderr.Head) != 512 || len(o.Stderr.Tail) != 512 || !strings.HasSuffix(string(o.Stderr.Tail), "xend") || heard.Len() != 1024 {
-			t.Errorf("%s: stderr is %d bytes, kept %d and %d, heard %d: %v", p.Language, o.Stderr.Total, len(o.Stderr.Head), len(o.Stderr.Tail), heard.Len(), err)
+		var stderr bytes.Buffer
+		o, err := w.Run(t.Context(), "x", p, brig.IO{Stderr: &stderr})
+		if err != nil || o.Stderr.Total != 3000003 || len(o.Stderr.Head) != 512 || len(o.Stderr.Tail) != 512 || !strings.HasSuffix(string(o.Stderr.Tail), "xend") || stderr.Len() != 1024 {
+			t.Errorf("%s: stderr is %d bytes, kept %d and %d, heard %d: %v", p.Language, o.Stderr.Total, len(o.Stderr.Head), len(o.Stderr.Tail), stderr.Len(), err)
 		}
 	}
 }
 
-// A program that the service cannot run is refused, with the name of the field.
-func TestFits(t *testing.T) {
+// TestUnsupportedProgramIsRejected verifies that a program that the service cannot run is rejected, and
+// that the error names the field.
+func TestUnsupportedProgramIsRejected(t *testing.T) {
 	w := open(t, nil)
 	for field, p := range map[string]brig.Program{
 		"command":   {Command: []string{"ls"}},
@@ -240,8 +243,8 @@ func TestFits(t *testing.T) {
 		"user":      {Language: brig.Python, Code: "1", User: "root"},
 	} {
 		_, err := w.Run(t.Context(), "x", p, brig.IO{})
-		if told := brig.AsError(err); told == nil || told.Kind != brig.FailedPrecondition || told.Field != field || told.Hint == "" {
-			t.Errorf("%s: %+v", field, told)
+		if got := brig.AsError(err); got == nil || got.Kind != brig.FailedPrecondition || got.Field != field || got.Hint == "" {
+			t.Errorf("%s: %+v", field, got)
 		}
 	}
 	if calls := w.double.Calls(); len(calls) != 0 {
@@ -252,8 +255,9 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// The double rejects a wrong signature. The other tests are its control.
-func TestWrongSecret(t *testing.T) {
+// TestWrongSecretIsRejected verifies that the double rejects a wrong signature. The
+// other tests are the control.
+func TestWrongSecretIsRejected(t *testing.T) {
 	w := open(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.AccessKeySecret = "another" })
 	if err := w.Check(t.Context()); brig.KindOf(err) != brig.ConnectionFailed || !strings.Contains(err.Error(), "SignatureDoesNotMatch") || !strings.Contains(brig.AsError(err).Hint, "agentrun:ListTemplates") {
 		t.Errorf("Check: %v", err)

@@ -1,7 +1,7 @@
 // Package agentrun runs programs in the Code Interpreter of Aliyun's AgentRun.
 // Its control plane manages templates. Its data plane creates a sandbox from a
-// template, runs code in it and ends it. The provider supports only programs
-// and no sandboxes.
+// template, runs code in the sandbox and ends the sandbox. The provider
+// supports only programs and no sandboxes.
 package agentrun
 
 import (
@@ -22,7 +22,7 @@ const Name = "aliyun_codeinterpreter"
 // Title is the display name.
 const Title = "Aliyun Code Interpreter"
 
-// maxTimeout is the maximum time in seconds for which the service runs code.
+// maxTimeout is the maximum execution time of the service, in seconds.
 const maxTimeout = 30
 
 // Config is the configuration.
@@ -43,9 +43,9 @@ type Config struct {
 // regions lists the regions in which the service is available.
 var regions = []string{"cn-hangzhou", "cn-beijing", "cn-shanghai", "cn-shenzhen", "cn-guangzhou"}
 
-// defaults returns the values of an empty configuration. They come from the
-// process's environment. If a value has several variables, the first one that
-// is set counts.
+// defaults returns the default values of a configuration, which come from the
+// process's environment. If a value has several variables, the first variable
+// that is set takes precedence.
 func defaults(getenv func(string) string) Config {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -67,9 +67,9 @@ func defaults(getenv func(string) string) Config {
 	}
 }
 
-// WrongPrefix returns a hint with the correct names of misnamed variables that
-// are set, or "" if there are none.
-func WrongPrefix(getenv func(string) string) string {
+// MisnamedVariablesHint returns a hint with the correct names of misnamed variables in
+// the environment, or "" if there are none.
+func MisnamedVariablesHint(getenv func(string) string) string {
 	var out []string
 	for _, n := range []string{"ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SECURITY_TOKEN", "ACCOUNT_ID", "REGION", "CONTROL_ENDPOINT", "DATA_ENDPOINT"} {
 		if getenv("ALIYUN_"+n) != "" && getenv("AGENTRUN_"+n) == "" {
@@ -116,8 +116,8 @@ func (c *Config) control() (*brig.Endpoint, error) {
 	return brig.ParseEndpoint("control_endpoint", cmp.Or(c.ControlEndpoint, "https://agentrun."+c.Region+".aliyuncs.com"), c.AllowPrivate)
 }
 
-// data returns the endpoint of the data plane. With a signing key, it differs
-// from the host that the console shows.
+// data returns the endpoint of the data plane. With a signing key, the
+// endpoint differs from the host that the console shows.
 func (c *Config) data() (*brig.Endpoint, error) {
 	e, err := brig.ParseEndpoint("data_endpoint", cmp.Or(c.DataEndpoint, "https://"+c.AccountID+".agentrun-data."+c.Region+".aliyuncs.com"), c.AllowPrivate)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Config) data() (*brig.Endpoint, error) {
 // environment.
 func Driver(getenv func(string) string) brig.Driver {
 	doc := "Aliyun's AgentRun: programs run in a cloud's sandboxes, for 30 seconds at most."
-	if wrong := WrongPrefix(getenv); wrong != "" {
+	if wrong := MisnamedVariablesHint(getenv); wrong != "" {
 		doc += " " + wrong + "."
 	}
 	return brig.NewDriver(brig.Driver{
@@ -142,7 +142,7 @@ func Driver(getenv func(string) string) brig.Driver {
 		Tags:      []string{"saas", "cloud", "scalable", "aliyun"},
 		Languages: languages,
 	}, defaults(getenv), func(ctx context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
-		if wrong := WrongPrefix(getenv); wrong != "" {
+		if wrong := MisnamedVariablesHint(getenv); wrong != "" {
 			env.Log.WarnContext(ctx, "agentrun: "+wrong)
 		}
 		return Open(env, *c)

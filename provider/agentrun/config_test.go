@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-func TestRules(t *testing.T) {
+func TestConfigRules(t *testing.T) {
 	good := defaults(func(string) string { return "" })
 	good.AccessKeyID, good.AccessKeySecret, good.AccountID = "LTAI1", "s", "123"
 	if wrong := good.Wrong(); len(wrong) != 0 {
@@ -40,9 +40,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The first variable that is set counts, and the variable names of other
-// software result in a hint.
-func TestEnvironment(t *testing.T) {
+// TestConfigFromEnvironment verifies that the first variable that is set takes
+// precedence, and that variable names of other software result in a hint.
+func TestConfigFromEnvironment(t *testing.T) {
 	vars := map[string]string{
 		"AGENTRUN_ACCESS_KEY_ID": "LTAIone", "ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAItwo", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "from the environment",
 		"FC_ACCOUNT_ID": "42", "FC_REGION": "cn-shanghai", "ALIYUN_REGION": "cn-beijing", "ALIYUN_ACCESS_KEY_ID": "LTAIthree",
@@ -82,7 +82,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// With a signing key the host differs from the one that the console shows.
+// TestEndpoints verifies that with a signing key, the host differs from the
+// host that the console shows.
 func TestEndpoints(t *testing.T) {
 	c := Config{AccountID: "123", Region: "cn-hangzhou"}
 	for in, want := range map[string]string{

@@ -13,7 +13,8 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// Any report of a guest about its end results in an outcome within the limits.
+// FuzzEnding verifies that any report of a guest about its end results in an
+// outcome within the limits.
 func FuzzEnding(f *testing.F) {
 	for _, seed := range []string{
 		`{"code":0,"value":{"a":1},"stdout":["YQ==","",1],"stderr":["","",0],"dir":"/x","artifacts":[]}`,
@@ -28,11 +29,11 @@ func FuzzEnding(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, before string) {
 		w := wrapped{mark: "brig:X", kept: "/tmp/brig-none"}
-		said := []event{{Type: "stdout", Text: before + w.mark + ":" + base64.StdEncoding.EncodeToString([]byte(text)) + ";"}}
+		results := []event{{Type: "stdout", Text: before + w.mark + ":" + base64.StdEncoding.EncodeToString([]byte(text)) + ";"}}
 		o := &brig.Outcome{}
 		o.Started, o.Duration = time.Now(), time.Second
 		prog := brig.Program{Language: brig.Python, Limits: brig.Limits{Output: 64}}
-		p.fillOutcome(t.Context(), "box", w, o, prog, said, time.Minute)
+		p.fillOutcome(t.Context(), "box", w, o, prog, results, time.Minute)
 		remote.Bound(o, prog)
 		if o.ExitCode < 0 || o.ExitCode > 255 || o.Error != nil && (o.Value != nil || o.ExitCode == 0 || strings.HasPrefix(o.Error.Code, "SB")) {
 			t.Errorf("it ended with %d, %s, %+v", o.ExitCode, o.Value, o.Error)

@@ -10,12 +10,12 @@ import (
 	"github.com/brig-run/brig/provider/agentrun/agentruntest"
 )
 
-// The double accepts the requests of Alibaba Cloud's own client library,
-// including query and token. It rejects them if they are signed with another
-// secret. This proves that the provider is tested against the service's
-// protocol, and not against our interpretation of it. The library is in a
-// separate module, tools/agentrun.
-func TestOfficialClient(t *testing.T) {
+// TestDoubleAcceptsOfficialClient verifies that the double accepts the requests of Alibaba
+// Cloud's own client library, including query and token, and rejects requests
+// that are signed with another secret. The other tests therefore use the
+// service's protocol, and not our interpretation of the protocol. The library
+// is in a separate module, tools/agentrun.
+func TestDoubleAcceptsOfficialClient(t *testing.T) {
 	binary := testenv.Bin(t, "test/agentrun-client")
 	w := open(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
 	at := strings.TrimPrefix(w.url, "http://")

@@ -27,8 +27,9 @@ var (
 )
 
 // wrapped is a program embedded in code that runs it and reports how it ended.
-// The report follows a random mark, so that no output is mistaken for it.
-// Output, and a long report, are in files whose names begin with kept.
+// The report follows a random mark, so that no output can be mistaken for the
+// report. The output, and a report that is too long, are in files whose names
+// begin with kept.
 type wrapped struct{ code, mark, kept string }
 
 // event is one result of executed code: output, a value or an error.
@@ -61,7 +62,7 @@ func (n *names) UnmarshalJSON(b []byte) (err error) {
 
 const maxNames = 10_000
 
-// ending is the report of a wrapped program, which follows the mark.
+// ending is the report of a wrapped program.
 type ending struct {
 	Code      int             `json:"code"`
 	Value     json.RawMessage `json:"value"` // nil for no value
@@ -112,21 +113,21 @@ func extensions() []string {
 
 // fillOutcome turns the events of an execution into the outcome of its program.
 // It returns the program's report, if it sent one.
-func (p *Provider) fillOutcome(ctx context.Context, box string, w wrapped, o *brig.Outcome, prog brig.Program, said []event, limit time.Duration) *ending {
-	var stdout, stderr, complaint []byte
-	late := o.Duration >= limit
-	for _, e := range said {
+func (p *Provider) fillOutcome(ctx context.Context, box string, w wrapped, o *brig.Outcome, prog brig.Program, results []event, limit time.Duration) *ending {
+	var stdout, stderr, errorText []byte
+	timedOut := o.Duration >= limit
+	for _, e := range results {
 		switch e.Type {
 		case "stdout":
 			stdout = append(stdout, e.Text...)
 		case "stderr":
 			stderr = append(stderr, e.Text...)
 		case "error":
-			complaint = append(complaint, e.Text...)
+			errorText = append(errorText, e.Text...)
 			lower := strings.ToLower(e.Text)
-			late = late || strings.Contains(lower, "timed out") || strings.Contains(lower, "timeout")
+			timedOut = timedOut || strings.Contains(lower, "timed out") || strings.Contains(lower, "timeout")
 		case "endOfExecution":
-			late = late || e.Status == "timeout"
+			timedOut = timedOut || e.Status == "timeout"
 		}
 	}
 	end := w.findReport(stdout)
@@ -144,23 +145,23 @@ func (p *Provider) fillOutcome(ctx context.Context, box string, w wrapped, o *br
 	// The files contain the whole output, and the service's response only a
 	// part of it.
 	stdout, stderr = p.readLeftover(ctx, box, w.kept+"-out", stdout), p.readLeftover(ctx, box, w.kept+"-err", stderr)
-	if late {
+	if timedOut {
 		took := o.Duration
 		remote.TimedOut(o, limit.String())
 		o.Duration = took
 	} else {
 		o.ExitCode = 1
-		if o.Error = remote.Exception(prog.Language, string(complaint)); o.Error == nil {
-			o.Error = &brig.ProgramError{Name: "Lost", Message: "the interpreter ended without a word", Traceback: brig.Clip(string(complaint), 4000)}
+		if o.Error = remote.Exception(prog.Language, string(errorText)); o.Error == nil {
+			o.Error = &brig.ProgramError{Name: "Lost", Message: "the interpreter ended without a word", Traceback: brig.Clip(string(errorText), 4000)}
 		}
-		stderr = append(stderr, complaint...)
+		stderr = append(stderr, errorText...)
 	}
 	o.Stdout, o.Stderr = remote.Output(stdout, prog.Limits.Output), remote.Output(stderr, prog.Limits.Output)
 	return nil
 }
 
 // readLeftover reads an output file of a program that did not report its end.
-// It returns otherwise if the file cannot be read.
+// If the file cannot be read, it returns the value of otherwise.
 func (p *Provider) readLeftover(ctx context.Context, box, file string, otherwise []byte) []byte {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerSlack)
 	defer cancel()
@@ -178,9 +179,9 @@ func (w wrapped) findReport(stdout []byte) *ending {
 	if from < 0 {
 		return nil
 	}
-	rest, _, whole := bytes.Cut(stdout[from+len(mark):], []byte(";"))
+	rest, _, complete := bytes.Cut(stdout[from+len(mark):], []byte(";"))
 	text, err := base64.StdEncoding.DecodeString(string(rest))
-	if !whole || err != nil {
+	if !complete || err != nil {
 		return nil
 	}
 	return parseEnding(text)
@@ -200,13 +201,13 @@ func (p *Provider) collect(ctx context.Context, box string, o *brig.Outcome, end
 	if end == nil {
 		return
 	}
-	asked := 0 // counts attempts, because the program chose the names and the files may not exist
+	attempts := 0 // counts attempts, because the program chose the names and the files may not exist
 	for _, name := range end.Artifacts {
-		if asked == brig.MaxArtifacts || !brig.ArtifactName(name) {
+		if attempts == brig.MaxArtifacts || !brig.ArtifactName(name) {
 			o.Skipped = append(o.Skipped, name)
 			continue
 		}
-		asked++
+		attempts++
 		a, err := p.download(ctx, box, path.Join(end.Dir, name))
 		if err != nil || len(a) > brig.MaxArtifactSize {
 			p.env.Log.WarnContext(ctx, "failed to fetch an artifact", "there", box, "bytes", len(a), "err", err)

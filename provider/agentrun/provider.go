@@ -14,18 +14,20 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// languages are the supported languages of programs.
+// languages lists the languages that the service's interpreters support.
 var languages = []brig.Language{brig.Python, brig.JavaScript}
 
 const (
-	// idleSeconds is the time after which the service ends an unused sandbox,
-	// for example one whose deletion was lost.
+	// idleSeconds is the time after which the service ends an idle sandbox,
+	// for example after a lost delete request.
 	idleSeconds = 600
-	// answerSlack is how much longer a response may take than the program.
+	// answerSlack is the additional time for a response after the program's
+	// timeout.
 	answerSlack = 5 * time.Second
-	// deleteTimeout is how long the deletion of a sandbox may take.
+	// deleteTimeout is the maximum duration of the deletion of a sandbox.
 	deleteTimeout = 15 * time.Second
-	// retries is how often a call is repeated if the program has not started.
+	// retries is the maximum number of retries of a call, as long as the
+	// program has not started.
 	retries = 2
 	// workDir is the working directory of a context.
 	workDir = "/home/user"
@@ -97,8 +99,8 @@ func (p *Provider) Recover(_ context.Context, id brig.ID, _ brig.Handle) (brig.I
 // Sweep implements brig.Provider.
 func (p *Provider) Sweep(context.Context, map[brig.ID]bool) (int, error) { return 0, nil }
 
-// Check implements brig.Checker: it lists templates, which needs the control
-// plane and valid credentials and is free of charge.
+// Check implements brig.Checker. It lists templates, a request that needs the
+// control plane and valid credentials and is free of charge.
 func (p *Provider) Check(ctx context.Context) error {
 	return p.service.onControl(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
 }
@@ -118,7 +120,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		return nil, err
 	}
 	defer p.end(ctx, id, box)
-	within, err := p.context(ctx, box, prog.Language)
+	contextID, err := p.context(ctx, box, prog.Language)
 	if err != nil {
 		return nil, err
 	}
@@ -131,15 +133,15 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		limit = min(limit, prog.Timeout)
 	}
 	o := remote.Begin(prog, sio)
-	said, err := p.execute(ctx, box, limit, map[string]any{"code": w.code, "language": string(prog.Language), "contextId": within, "timeout": seconds})
+	results, err := p.execute(ctx, box, limit, map[string]any{"code": w.code, "language": string(prog.Language), "contextId": contextID, "timeout": seconds})
 	o.Duration = time.Since(o.Started)
 	if errors.Is(err, errOutOfTime) {
-		said, err = nil, nil // only the program's files have output
+		results, err = nil, nil // only the program's files have output
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.collect(ctx, box, o, p.fillOutcome(ctx, box, w, o, prog, said, limit))
+	p.collect(ctx, box, o, p.fillOutcome(ctx, box, w, o, prog, results, limit))
 	o.Done = true
 	remote.Bound(o, prog)
 	return o, writeOutput(o, sio)
@@ -163,7 +165,7 @@ func writeOutput(o *brig.Outcome, sio brig.IO) error {
 	return nil
 }
 
-// make creates a sandbox and waits until it is ready.
+// make creates a sandbox and waits until the sandbox is ready.
 func (p *Provider) make(ctx context.Context, language brig.Language) (string, error) {
 	name := p.templateNameFor(language)
 	if err := p.ensure(ctx, name); err != nil {
@@ -214,22 +216,22 @@ func (p *Provider) context(ctx context.Context, box string, language brig.Langua
 // errOutOfTime ends a call whose program exceeded its timeout.
 var errOutOfTime = errors.New("the program's time is over")
 
-// execute runs code. It is never repeated.
+// execute runs code. It never retries, because the code may already have run.
 func (p *Provider) execute(ctx context.Context, box string, limit time.Duration, order map[string]any) ([]event, error) {
 	runCtx, cancel := context.WithTimeoutCause(ctx, limit+answerSlack, errOutOfTime)
 	defer cancel()
-	var said struct {
+	var response struct {
 		Results events `json:"results"`
 	}
-	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &said, true)
+	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &response, true)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("execute: %w", context.Cause(ctx))
 	}
-	return said.Results, err
+	return response.Results, err
 }
 
 // end deletes a sandbox, even if its program failed or the caller disconnected.
-// If the deletion fails, the service ends the sandbox when it is idle.
+// If the deletion fails, the service ends the idle sandbox after idleSeconds.
 func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ const (
 	createFailed = "CREATE_FAILED"
 )
 
-// envelope wraps every response of both planes. If the service refuses a
+// envelope wraps every response of both planes. If the service rejects a
 // request, the envelope contains the error.
 type envelope struct {
 	Code      string          `json:"code"`
@@ -48,10 +48,10 @@ type template struct {
 type service struct {
 	creds         *credentials
 	data, control *remote.Client
-	patience      time.Duration // time limit of one call; 0 means the default
+	timeout       time.Duration // timeout of one call; 0 means callTimeout
 }
 
-// callTimeout is how long a call may take if its caller sets no other limit.
+// callTimeout is the default timeout of a call.
 const callTimeout = time.Minute
 
 // maxAnswer is the maximum size of a response without a program's data, in
@@ -101,10 +101,10 @@ func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Reque
 	if r.Body != nil {
 		r.Header = http.Header{"Content-Type": {"application/json"}}
 	}
-	within, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, callTimeout))
+	callCtx, cancel := context.WithTimeout(ctx, cmp.Or(s.timeout, callTimeout))
 	defer cancel()
-	a, err := c.Do(within, r)
-	if err != nil && ctx.Err() == nil && within.Err() != nil {
+	a, err := c.Do(callCtx, r)
+	if err != nil && ctx.Err() == nil && callCtx.Err() != nil {
 		return nil, brig.Errorf(brig.Unavailable, "the service does not answer %s in time", r.Operation).
 			WithHint("try again in a moment, or route to another provider").Because(err)
 	}
@@ -143,8 +143,8 @@ func unexpectedAnswer(operation string, err error) error {
 		WithHint("have an operator look at the provider's endpoints").Because(err), brig.RetryContained)
 }
 
-// permission returns the permission that a RAM user lacks: each operation of
-// the control plane has an action of the same name.
+// permission returns the permission that a RAM user needs for an operation.
+// Each operation of the control plane has an action of the same name.
 func permission(operation string) string {
 	if strings.HasSuffix(operation, "Template") || strings.HasSuffix(operation, "Templates") {
 		return "agentrun:" + operation
@@ -161,32 +161,32 @@ func refusal(operation string, a *remote.Answer) error {
 	for _, h := range []string{"X-Acs-Request-Id", "X-Agentrun-Request-Id", "X-Request-Id", "X-Fc-Request-Id"} {
 		number = cmp.Or(number, a.Header.Get(h))
 	}
-	said := fmt.Errorf("HTTP %d: %s: %s (request %s)", a.Status, brig.Clip(e.Code, 100), brig.Clip(e.Message, 500), brig.Clip(number, 100))
+	cause := fmt.Errorf("HTTP %d: %s: %s (request %s)", a.Status, brig.Clip(e.Code, 100), brig.Clip(e.Message, 500), brig.Clip(number, 100))
 	code := brig.Clip(cmp.Or(e.Code, "HTTP "+strconv.Itoa(a.Status)), 100)
-	told := func(k brig.Kind, message, hint string) *brig.Error {
-		return brig.Errorf(k, "%s: %s (%s, request %s)", operation, message, code, brig.Clip(cmp.Or(number, "unknown"), 100)).WithHint("%s", hint).Because(said)
+	newError := func(k brig.Kind, message, hint string) *brig.Error {
+		return brig.Errorf(k, "%s: %s (%s, request %s)", operation, message, code, brig.Clip(cmp.Or(number, "unknown"), 100)).WithHint("%s", hint).Because(cause)
 	}
 	switch {
 	case a.Status == http.StatusTooManyRequests || strings.HasPrefix(e.Code, "Throttling"):
-		limited := told(brig.RateLimited, "the service takes no more requests for now", "try again in a moment")
+		limited := newError(brig.RateLimited, "the service takes no more requests for now", "try again in a moment")
 		limited.RetryAfter = time.Second
 		if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && n >= 0 && n < 3600 {
 			limited.RetryAfter = time.Duration(n) * time.Second
 		}
 		return limited
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
-		return told(brig.ConnectionFailed, "the service refuses the credentials",
+		return newError(brig.ConnectionFailed, "the service refuses the credentials",
 			"have an operator look at the access key, and whether its RAM user is allowed "+permission(operation)+" (the policy AliyunAgentRunFullAccess has all that is needed)")
 	case a.Status == http.StatusNotFound:
-		return told(brig.NotFound, "the service knows no such thing", "it may have ended")
+		return newError(brig.NotFound, "the service knows no such thing", "it may have ended")
 	case a.Status == http.StatusConflict:
-		return told(brig.AlreadyExists, "the service has it already", "try again")
+		return newError(brig.AlreadyExists, "the service has it already", "try again")
 	case a.Status < 500 && a.Status >= 400:
-		return told(brig.InvalidArgument, "the service refuses the request", "give less code and smaller arguments, or look at the provider's configuration")
+		return newError(brig.InvalidArgument, "the service refuses the request", "give less code and smaller arguments, or look at the provider's configuration")
 	case a.Status == http.StatusServiceUnavailable:
-		return told(brig.Unavailable, "the service is unavailable", "try again in a moment")
+		return newError(brig.Unavailable, "the service is unavailable", "try again in a moment")
 	case a.Status >= 500:
-		return brig.WithRetry(told(brig.Unavailable, "the service failed", "try again in a moment"), brig.RetryContained)
+		return brig.WithRetry(newError(brig.Unavailable, "the service failed", "try again in a moment"), brig.RetryContained)
 	}
-	return told(brig.ConnectionFailed, "what answers is not the service", "have an operator look at the provider's endpoints")
+	return newError(brig.ConnectionFailed, "what answers is not the service", "have an operator look at the provider's endpoints")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// openAt opens a provider whose service is one handler.
+// openAt opens a provider whose service is the given handler.
 func openAt(t *testing.T, h http.HandlerFunc) *Provider {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -27,12 +27,13 @@ func openAt(t *testing.T, h http.HandlerFunc) *Provider {
 	return p
 }
 
-// A call ends even if the service accepts a request and never responds.
+// TestSilentService verifies that a call ends even if the service accepts a
+// request and never responds.
 func TestSilentService(t *testing.T) {
 	released := make(chan struct{})
 	p := openAt(t, func(http.ResponseWriter, *http.Request) { <-released })
 	t.Cleanup(func() { close(released) })
-	p.service.patience = 50 * time.Millisecond
+	p.service.timeout = 50 * time.Millisecond
 	p.templates["brig-python-default"] = true
 	failed := make(chan error, 1)
 	go func() {
@@ -49,12 +50,12 @@ func TestSilentService(t *testing.T) {
 	}
 }
 
-// The provider fetches no more artifacts than the limit, regardless of how many
-// a program claims.
+// TestArtifactCountIsLimited verifies that the provider fetches at most as many
+// artifacts as the limit, regardless of the number that a program reports.
 func TestArtifactCountIsLimited(t *testing.T) {
-	var asked atomic.Int32
+	var downloads atomic.Int32
 	p := openAt(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		downloads.Add(1)
 		http.Error(w, "there is no such file", http.StatusNotFound)
 	})
 	end, o := &ending{Dir: "/x"}, &brig.Outcome{}
@@ -62,7 +63,7 @@ func TestArtifactCountIsLimited(t *testing.T) {
 		end.Artifacts = append(end.Artifacts, fmt.Sprintf("%d.png", i))
 	}
 	p.collect(t.Context(), "box", o, end)
-	if n := asked.Load(); n != brig.MaxArtifacts || len(o.Artifacts) != 0 || len(o.Skipped) != len(end.Artifacts) {
+	if n := downloads.Load(); n != brig.MaxArtifacts || len(o.Artifacts) != 0 || len(o.Skipped) != len(end.Artifacts) {
 		t.Errorf("%d were asked for, %d skipped", n, len(o.Skipped))
 	}
 }

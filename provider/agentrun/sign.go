@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The two signature methods: the data plane's and the control plane's.
+// Signature methods of the data plane and of the control plane.
 const (
 	dataAlgorithm    = "AGENTRUN4-HMAC-SHA256"
 	controlAlgorithm = "ACS3-HMAC-SHA256"

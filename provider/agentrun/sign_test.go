@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The vectors come from the service's own client.
+// TestDataSignature uses test vectors from the service's own client.
 func TestDataSignature(t *testing.T) {
 	c := credentials{
 		id: "LTAI5t5opp3xMWk2B3a4gZVq", secret: "secret", region: "cn-hangzhou",

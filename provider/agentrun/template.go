@@ -27,12 +27,12 @@ func (p *Provider) templateNameFor(language brig.Language) string {
 }
 
 // ensure makes sure that a template exists and is ready. It does not create a
-// template that the operator named.
+// template that the operator has configured.
 func (p *Provider) ensure(ctx context.Context, name string) error {
 	p.mu.Lock()
-	known := p.templates[name]
+	cached := p.templates[name]
 	p.mu.Unlock()
-	if known {
+	if cached {
 		return nil
 	}
 	err := p.retry(ctx, "template", func() error { return p.lookupTemplate(ctx, name) })
@@ -44,7 +44,8 @@ func (p *Provider) ensure(ctx context.Context, name string) error {
 	return err
 }
 
-// forget makes the next run look a template up again.
+// forget removes a template from the cache, so that the next run looks it up
+// again.
 func (p *Provider) forget(name string) {
 	p.mu.Lock()
 	delete(p.templates, name)
@@ -104,8 +105,8 @@ func (p *Provider) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// notStarted returns an error that lets another provider try, for a call that
-// failed before the program's start.
+// notStarted marks an error as retryable with another provider, because the
+// call failed before the program's start.
 func notStarted(err error) error {
 	if brig.RetryOf(err) != brig.RetryContained {
 		return err

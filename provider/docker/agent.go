@@ -16,10 +16,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// populateVolume makes sure that the engine has a volume with the agent. If the
-// volume exists, it compares the agent in it, because an earlier server may
-// have died while it wrote the agent. One call does this, and others wait for it, each
-// until its context ends.
+// populateVolume makes sure that the engine has a volume with the agent. If the volume
+// exists, it compares the agent's content, because an earlier server may have died
+// while it was writing the agent. Concurrent calls wait for the first call, each until
+// its context ends.
 func (p *Provider) populateVolume(ctx context.Context, image string) (err error) {
 	if p.populated.Load() {
 		return nil
@@ -36,7 +36,7 @@ func (p *Provider) populateVolume(ctx context.Context, image string) (err error)
 	if _, err := p.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: p.volume, Labels: map[string]string{labelInstance: ""}}); err != nil {
 		return creationError(fmt.Errorf("make the agent's volume: %w", err))
 	}
-	// This container never runs. It only gives access to the volume.
+	// This container never runs. It only provides access to the volume.
 	made, err := p.api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name:   p.Prefix + "-fill-" + strings.ToLower(rand.Text()),
 		Config: &container.Config{Image: image, Entrypoint: []string{"/none"}, NetworkDisabled: true, Labels: map[string]string{labelInstance: p.Instance}},
@@ -49,9 +49,9 @@ func (p *Provider) populateVolume(ctx context.Context, image string) (err error)
 		return creationError(fmt.Errorf("reach the agent's volume: %w", err))
 	}
 	defer func() {
-		_, gone := p.api.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if gone != nil {
-			p.Log.WarnContext(ctx, "failed to remove the container that filled a volume", "container", made.ID, "err", gone)
+		_, removeErr := p.api.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if removeErr != nil {
+			p.Log.WarnContext(ctx, "failed to remove the container that filled a volume", "container", made.ID, "err", removeErr)
 		}
 	}()
 	if has, err := p.hasAgent(ctx, made.ID); err != nil {

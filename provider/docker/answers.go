@@ -20,9 +20,9 @@ import (
 	"github.com/brig-run/brig/internal/version"
 )
 
-// Limits of an engine's responses. A decoded list of small items takes a
-// hundred times the memory of its text, so the number of values is limited as
-// well as the number of bytes.
+// Limits of an engine's responses. The number of values is limited in addition
+// to the number of bytes, because a decoded list of small items takes a
+// hundred times the memory of its text.
 const (
 	maxHeader   = 256 << 10
 	maxAnswer   = 8 << 20 // bytes of one response, or of one item of a stream
@@ -32,13 +32,14 @@ const (
 	maxListItem = 4096
 )
 
-// responseTimeout is how long the body of a response that is not a stream may take.
+// responseTimeout is the maximum time for reading the body of a response that is
+// not a stream.
 var responseTimeout = 2 * time.Minute
 
 // errAnswer is the error for a response that exceeds the limits.
 var errAnswer = errors.New("the engine's answer is larger than any engine's")
 
-// transport sends requests to an engine and limits the responses. It opens the
+// transport sends requests to an engine and limits the responses. It opens all
 // connections itself, even with TLS, so that it can check each address.
 type transport struct{ base *http.Transport }
 
@@ -52,7 +53,7 @@ func newTransport(host string, files TLS) (*transport, error) {
 	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
 	if proto == "tcp" {
 		addr, _, _ = strings.Cut(addr, "/")
-		dial = outbound.Dial(net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}, brig.JudgeConfigured)
+		dial = outbound.Dial(net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}, brig.CheckConfiguredAddr)
 	}
 	var config *tls.Config
 	if files != (TLS{}) {
@@ -100,7 +101,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		last := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 		switch {
 		case r.Method == http.MethodGet && (last == "archive" || last == "logs"):
-			return resp, nil // the reader of this stream limits each item
+			return resp, nil // the reader of this stream limits each item itself
 		case last == "events", strings.HasSuffix(r.URL.Path, "/images/create"):
 			b.stream, timed = true, false
 		case last == "wait":
@@ -137,7 +138,7 @@ func (t *transport) attach(ctx context.Context, api *client.Client, exec string)
 	return stream, nil
 }
 
-// boundedBody is the JSON body of a response. A read returns errAnswer when the
+// boundedBody is the JSON body of a response. Read returns errAnswer when the
 // body exceeds the limits. In a stream of values, each value is counted
 // separately.
 type boundedBody struct {
@@ -167,8 +168,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countValues counts the values in a part of the response. It only has to
-// recognize the ends of JSON strings and the nesting depth.
+// countValues counts the values in a part of the response. It tracks only JSON
+// strings and the nesting depth.
 func (b *boundedBody) countValues(p []byte) bool {
 	for _, c := range p {
 		b.read++

@@ -21,8 +21,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// hostile is an engine that answers one path with write, and all others like a
-// real engine. It stops when its client disconnects, or after most bytes.
+// hostile is an engine that responds to one path with write, and to all other
+// paths like a real engine. It stops when its client disconnects, or after
+// most bytes.
 type hostile struct {
 	suffix string
 	write  func(w io.Writer) error
@@ -85,8 +86,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// repeated returns a function that writes first once, and then again
-// repeatedly.
+// repeated returns a function that writes first once, and then again in an
+// endless loop.
 func repeated(first, again string) func(io.Writer) error {
 	var once sync.Once
 	block := []byte(strings.Repeat(again, max(1, 32<<10/len(again))))
@@ -99,10 +100,10 @@ func repeated(first, again string) func(io.Writer) error {
 	}
 }
 
-// A response that is endless or has very many values is rejected with a limited
-// amount of memory, in every call. The control has no limits and accepts the
-// same response.
-func TestHostileEngine(t *testing.T) {
+// TestHostileEngineMemoryIsLimited verifies for every call that a response that is endless or
+// has very many values is rejected, and that this takes a limited amount of
+// memory. The control has no limits and accepts the same response.
+func TestHostileEngineMemoryIsLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	const bound = 96 << 20
@@ -186,8 +187,9 @@ func TestHostileEngine(t *testing.T) {
 	}
 }
 
-// A stream of complete values may be endless, and a response may be as large as
-// those of real engines.
+// TestLargeEngineResponsesAreAccepted verifies that a stream of complete values
+// may be endless, and that a response may be as large as the responses of real
+// engines.
 func TestLargeEngineResponsesAreAccepted(t *testing.T) {
 	p := hostile{suffix: "/events", write: repeated("", `{"Type":"container","Action":"oom","Actor":{"ID":"a","Attributes":{"quoted":"\"}]\\"}}}`+"\n")}.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -223,7 +225,8 @@ func TestLargeEngineResponsesAreAccepted(t *testing.T) {
 	}
 }
 
-// A response that arrives one byte at a time is aborted after responseTimeout.
+// TestSlowResponseIsAborted verifies that a response that arrives one byte at
+// a time is aborted after responseTimeout.
 func TestSlowResponseIsAborted(t *testing.T) {
 	before := responseTimeout
 	responseTimeout = 300 * time.Millisecond

@@ -7,7 +7,8 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-// All errors of a configuration are reported, each under its field.
+// TestConfig verifies that all errors of a configuration are reported, each
+// under its field.
 func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		name, json string

@@ -32,26 +32,28 @@ const (
 )
 
 // agentCaps returns the capabilities of the agent over the processes and files of
-// its own sandbox. It empties its bounding set before it starts a process, so
-// that no process that it starts has any of them, regardless of its user.
+// its own sandbox. The agent empties its bounding set before it starts a process.
+// Its child processes therefore have no capabilities, regardless of their user.
 func (p *Provider) agentCaps() []string {
 	caps := []string{"SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETPCAP"}
 	if p.gvisor {
-		// In gVisor's kernel, to set the host name and the limits of other
-		// processes.
+		// In gVisor's kernel, the agent sets the hostname and the limits of
+		// other processes.
 		caps = append(caps, "SYS_ADMIN", "SYS_RESOURCE")
 	}
 	return caps
 }
 
 // agentTasks is the number of processes and threads that the agent and one exec
-// of the engine need: the host's kernel counts them together with the guest's.
+// of the engine need. The host's kernel counts these together with the guest's
+// processes.
 const agentTasks = 64
 
 // agentFiles is the number of files that the agent must be able to open.
 const agentFiles = 256
 
-// leaseSlack is how much later than the server the agent ends an expired lease.
+// leaseSlack is the delay after which the agent ends an expired sandbox if the
+// server has not ended it.
 const leaseSlack = 2 * time.Second
 
 // shmSize is the size of /dev/shm, in bytes.
@@ -80,7 +82,8 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 		Config: &container.Config{
 			Image: img.ID, Hostname: o.Hostname, User: "0:0", WorkingDir: "/",
 			Entrypoint: []string{agentPath}, Cmd: args,
-			// The image's environment is for its programs, not for the agent.
+			// Do not pass the image's environment to the agent, because it is
+			// meant for the image's programs.
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=none", "GOMEMLIMIT="},
 			Healthcheck:     &container.HealthConfig{Test: []string{"NONE"}},
 			NetworkDisabled: !o.Uplink && !p.disabled("network"), // if it has no network, the engine writes no resolv.conf
@@ -107,8 +110,9 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	files := int64(l.OpenFiles)
 	if p.gvisor {
 		files = 16 << 10
-		// The sentry crashes when it reaches the host's limit, so that limit is
-		// larger, and gVisor's kernel enforces the requested one.
+		// The sentry crashes when it reaches the host's limit. The host's limit
+		// is therefore larger, and gVisor's kernel enforces the requested
+		// limit.
 		pids = int64(4*l.Processes + 512)
 	}
 	h := &container.HostConfig{
@@ -136,7 +140,7 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 		for dir, m := range tmpfsSizes(l) {
 			h.Tmpfs[dir] = m
 		}
-		h.Tmpfs[path.Dir(wire.ProgramsDir)] = "nosuid,nodev,noexec,size=64k,mode=755" // for the link named python
+		h.Tmpfs[path.Dir(wire.ProgramsDir)] = "nosuid,nodev,noexec,size=64k,mode=755" // contains the symbolic link named python
 	} else {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
 	}
@@ -167,9 +171,9 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	return h
 }
 
-// tmpfsSizes returns the memory file systems to which a sandbox writes instead
-// of a disk. Their total size is at most the sandbox's disk limit and half of
-// its memory.
+// tmpfsSizes returns the mount points and sizes of the tmpfs mounts to which a
+// sandbox writes instead of a disk. Their total size is at most the sandbox's
+// disk limit and half of its memory limit.
 func tmpfsSizes(l brig.Limits) map[string]string {
 	all := min(l.Disk, l.Memory/2)
 	small := max(all/16, 64*brig.KiB)

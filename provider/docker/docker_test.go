@@ -29,8 +29,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// The engine and the server determine why a sandbox ended. The exit code comes
-// from the guest, and is used only if it is plausible.
+// TestExitReason verifies that the engine and the server determine why a
+// sandbox ended. The exit code comes from the guest, and is used only if it is
+// plausible.
 func TestExitReason(t *testing.T) {
 	now := time.Now()
 	over, later := order{Lease: now.Add(-time.Second)}, order{Lease: now.Add(time.Hour)}
@@ -68,8 +69,9 @@ func TestExitReason(t *testing.T) {
 	}
 }
 
-// A sandbox does not end because a command could not be started in it: an
-// engine that does not respond for a moment must not end the sandbox.
+// TestFailedExecKeepsSandbox verifies that a sandbox does not end if a command
+// could not be started. An engine that does not respond for a moment must not
+// end the sandbox.
 func TestFailedExecKeepsSandbox(t *testing.T) {
 	api, err := client.New(client.WithHost("unix://" + t.TempDir() + "/none"))
 	if err != nil {
@@ -90,9 +92,9 @@ func TestFailedExecKeepsSandbox(t *testing.T) {
 	}
 }
 
-// A container that the engine creates after its caller has disconnected is
-// removed.
-func TestCreateCanceled(t *testing.T) {
+// TestCanceledCreateRemovesContainer verifies that a container that the engine creates after
+// its caller has disconnected is removed.
+func TestCanceledCreateRemovesContainer(t *testing.T) {
 	endRequest, removed := make(chan struct{}), make(chan struct{})
 	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -135,8 +137,9 @@ func TestCreateCanceled(t *testing.T) {
 	}
 }
 
-// The memory file systems fit into both limits, even if these are small.
-func TestMemoryFileSystemsFit(t *testing.T) {
+// TestTmpfsSizesFitLimits verifies that the tmpfs mounts fit into both the
+// disk limit and the memory limit, even if the limits are small.
+func TestTmpfsSizesFitLimits(t *testing.T) {
 	for _, l := range []brig.Limits{
 		{Memory: 32 * brig.MiB, Disk: brig.GiB}, {Memory: brig.GiB, Disk: 8 * brig.MiB}, {Memory: 512 * brig.MiB, Disk: brig.GiB}, {Memory: 64 * brig.GiB, Disk: 3 * brig.MiB},
 	} {
@@ -159,8 +162,8 @@ func TestMemoryFileSystemsFit(t *testing.T) {
 	}
 }
 
-// Each deviation of a container lowers the reported enforcement of its area,
-// and of no other area.
+// TestDeviationsLowerEnforcement verifies that each deviation of a container
+// lowers the reported enforcement of its area, and of no other area.
 func TestDeviationsLowerEnforcement(t *testing.T) {
 	p := &Provider{info: system.Info{MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
 	p.Storage, p.Host = storageMemory, "unix:///x"
@@ -176,9 +179,9 @@ func TestDeviationsLowerEnforcement(t *testing.T) {
 	linked := o
 	linked.Uplink = true
 	for _, o := range []order{o, linked} {
-		is := fine()
-		is.HostConfig = p.hardened(o)
-		for a, e := range p.inspectEnforcement(is, o) {
+		deviating := fine()
+		deviating.HostConfig = p.hardened(o)
+		for a, e := range p.inspectEnforcement(deviating, o) {
 			if e.Level != p.enforcement[a].Level {
 				t.Errorf("%s of a container as it ought to be is %s: %v", a, e.Level, e.Gaps)
 			}
@@ -202,9 +205,9 @@ func TestDeviationsLowerEnforcement(t *testing.T) {
 		"root":                {brig.AreaDisk, func(c *container.InspectResponse) { c.HostConfig.ReadonlyRootfs = false }},
 		"network":             {brig.AreaEgress, func(c *container.InspectResponse) { c.HostConfig.NetworkMode = "bridge" }},
 	} {
-		is := fine()
-		c.change(&is)
-		if got := level(is, c.area); got != brig.LevelNone {
+		deviating := fine()
+		c.change(&deviating)
+		if got := level(deviating, c.area); got != brig.LevelNone {
 			t.Errorf("%s: %s is %s", name, c.area, got)
 		}
 	}
@@ -221,8 +224,8 @@ func TestDeviationsLowerEnforcement(t *testing.T) {
 	}
 }
 
-// Only a sandbox that may need a network link has the device and the capability
-// for it.
+// TestLinkDevice verifies that only a sandbox that may need a network link has
+// the device and the capability for the link.
 func TestLinkDevice(t *testing.T) {
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "example.com"}}}
 	for name, c := range map[string]struct {
@@ -248,7 +251,8 @@ func TestLinkDevice(t *testing.T) {
 	}
 }
 
-// The certificates of an image are copied unchanged, up to the size limit.
+// TestParseTrust verifies that the certificates of an image are copied
+// unchanged, up to the size limit.
 func TestParseTrust(t *testing.T) {
 	pack := func(all ...tar.Header) *tar.Reader {
 		var b bytes.Buffer
@@ -317,20 +321,22 @@ func TestAccountOf(t *testing.T) {
 	}
 }
 
-// FuzzRelayed checks that the reader returns no more data than an engine sent.
+// FuzzRelayed checks that the reader of an exec's stream never returns more
+// data than the engine sent.
 func FuzzRelayed(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 2, 0, 0, 0, 0, 0, 0, 1, '!', 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		said := 0
-		c := &execStream{r: bufio.NewReader(bytes.NewReader(b)), onMessage: func(s string) { said += len(s) }}
+		messageBytes := 0
+		c := &execStream{r: bufio.NewReader(bytes.NewReader(b)), onMessage: func(s string) { messageBytes += len(s) }}
 		n, _ := io.Copy(io.Discard, c)
-		if int(n)+said > len(b) {
-			t.Errorf("%d bytes came of %d", int(n)+said, len(b))
+		if int(n)+messageBytes > len(b) {
+			t.Errorf("%d bytes came of %d", int(n)+messageBytes, len(b))
 		}
 	})
 }
 
-// FuzzEntry checks the same for the reader of the engine's log.
+// FuzzEntry checks that the reader of the engine's log never returns more data
+// than the engine sent.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x232026-11-21T23:00:00.123456789Z line\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

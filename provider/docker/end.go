@@ -43,8 +43,7 @@ func (p *Provider) unregister(i *instance) {
 
 // watchMemory receives the engine's out-of-memory events. With runc, the kernel
 // kills only one process. The provider then ends the whole sandbox, as other
-// providers do: the rest of it would be useless, and clients could not detect
-// that it is incomplete.
+// providers do, because clients could not detect that a process is missing.
 func (p *Provider) watchMemory(ctx context.Context) {
 	for ctx.Err() == nil {
 		got := p.api.Events(ctx, client.EventsListOptions{
@@ -88,14 +87,14 @@ func (i *instance) outOfMemory() {
 	}
 }
 
-// oomEventTimeout is how long the engine may take to send an out-of-memory event
-// after the kernel's counter shows a shortage. On a busy host it needed more
-// than three seconds.
+// oomEventTimeout is the maximum delay of the engine's out-of-memory event after
+// the kernel's counter shows a shortage. Delays of more than three seconds were
+// observed on a busy host.
 const oomEventTimeout = 10 * time.Second
 
 // killedForMemory reports whether a process was killed because memory ran out.
-// This is false for a program that killed itself, and in a container that never
-// reached its limit.
+// It returns false for a program that killed itself, and in a container that
+// never reached its limit.
 func (i *instance) killedForMemory(ctx context.Context) bool {
 	select {
 	case <-i.oom:
@@ -109,7 +108,7 @@ func (i *instance) killedForMemory(ctx context.Context) bool {
 	case <-i.oom:
 		return true
 	case <-i.done:
-		return true // the sandbox's exit will show whether memory ran out
+		return true // the sandbox's exit will show the reason
 	case <-time.After(oomEventTimeout):
 		return false
 	}
@@ -118,7 +117,8 @@ func (i *instance) killedForMemory(ctx context.Context) bool {
 // neverNearLimit reports whether a container has always used far less than its
 // memory limit. On cgroup v2, the engine's failure counter is oom in
 // memory.events. On v1, it is memory.failcnt, which is always 0 with Linux
-// 6.18. But v1 has the maximum usage, which equals the limit if memory ran out.
+// 6.18. However, v1 reports the maximum usage, which equals the limit if memory
+// ran out.
 func neverNearLimit(m container.MemoryStats) bool {
 	return m.Limit > 0 && m.Failcnt == 0 && m.MaxUsage < m.Limit-m.Limit/8
 }
@@ -126,15 +126,15 @@ func neverNearLimit(m container.MemoryStats) bool {
 // ending is the stored record of how a sandbox ended.
 type ending brig.Exit
 
-// endRequest is the reason for which a server ends a sandbox, and the exit code
+// endRequest contains the reason why a server ends a sandbox, and the exit code
 // of a main program that ended before its sandbox.
 type endRequest struct {
 	Reason brig.ExitReason
 	Code   *int `json:",omitempty"`
 }
 
-// writeEndRequest stores why a sandbox is ended. It never replaces an earlier
-// reason.
+// writeEndRequest stores the reason why a sandbox is ended. It never replaces
+// an earlier reason.
 func (f folder) writeEndRequest(a endRequest) error {
 	if _, err := os.Lstat(f.path(endRequestFile)); err == nil {
 		return nil
@@ -163,7 +163,7 @@ func (i *instance) watchEnd(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause): // an engine that has restarted has the same containers
+		case <-time.After(pause): // reconnect: containers survive a restart of the engine
 		}
 	}
 }
@@ -208,16 +208,16 @@ func (i *instance) readExit(ctx context.Context) ending {
 	e.OOMKilled = e.OOMKilled || i.outOfMemorySeen
 	i.mu.Unlock()
 	var a endRequest
-	wanted, _ := i.f.read(endRequestFile, &a)
-	if !wanted {
+	requested, _ := i.f.read(endRequestFile, &a)
+	if !requested {
 		return e.exitReason(i.currentOrder(), known, nil)
 	}
 	return e.exitReason(i.currentOrder(), known, &a)
 }
 
-// exitReason determines the reason of an end. The exit code comes from the
-// agent, so its claim that the lease is over is accepted only if the lease is
-// over.
+// exitReason determines why a sandbox ended. The exit code comes from the
+// untrusted agent, so an exit code for an expired lease is accepted only if
+// the lease has expired.
 func (e ending) exitReason(o order, known bool, a *endRequest) ending {
 	e.Reason = brig.Crashed
 	switch {

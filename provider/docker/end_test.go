@@ -35,8 +35,9 @@ func TestEndIsNotOutOfMemoryBelowLimit(t *testing.T) {
 	}
 }
 
-// A server finds the notes of an earlier version, and that one those of this version.
-func TestNoteFiles(t *testing.T) {
+// TestNoteFileCompatibility verifies that the format of notes is compatible with earlier
+// versions, in both directions.
+func TestNoteFileCompatibility(t *testing.T) {
 	f := folder{t.TempDir()}
 	if err := f.notebook().Put("ex/1", []byte("note")); err != nil {
 		t.Fatal(err)
@@ -56,8 +57,9 @@ func TestNoteFiles(t *testing.T) {
 	}
 }
 
-// A server reads the record of an earlier version.
-func TestEndingFile(t *testing.T) {
+// TestEndingFileCompatibility verifies that a server can read the ending record of an
+// earlier version.
+func TestEndingFileCompatibility(t *testing.T) {
 	e := ending{Code: 3, Reason: brig.Exited, At: time.Unix(5, 0).UTC()}
 	const want = `{"Code":3,"Reason":"exited","OOMKilled":false,"At":"1970-01-01T00:00:05Z"}`
 	if b, err := json.Marshal(e); string(b) != want || err != nil {

@@ -164,8 +164,8 @@ func (p *Provider) inspectEnforcement(c container.InspectResponse, o order) map[
 	return out
 }
 
-// hasOnlyVolume reports whether the only mounts are the agent, read-only, and
-// memory file systems.
+// hasOnlyVolume reports whether the only mounts are the agent's volume,
+// mounted read-only, and tmpfs mounts.
 func hasOnlyVolume(c container.InspectResponse) bool {
 	for _, m := range c.Mounts {
 		if m.Type == "tmpfs" || m.Type == "volume" && m.Destination == agentDir && !m.RW {

@@ -22,14 +22,14 @@ const foldersDir = "docker"
 // folder is the server's directory of one sandbox.
 type folder struct{ dir string }
 
-// The files in a sandbox's directory.
+// Files in a sandbox's directory.
 const (
 	orderFile      = "order.json"
-	endRequestFile = "asked.json" // why a server ends the sandbox
+	endRequestFile = "asked.json" // the endRequest of the sandbox
 	endingFile     = "ending.json"
-	logFile        = "log"  // the output of its programs, a journal
+	logFile        = "log"  // journal with the output of the main program
 	seenFile       = "seen" // position in the engine's log up to which it was copied
-	keptDir        = "kept" // notes of processes
+	keptDir        = "kept" // notes of kept processes
 )
 
 func (p *Provider) folder(id brig.ID) folder {
@@ -38,7 +38,7 @@ func (p *Provider) folder(id brig.ID) folder {
 
 func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
 
-// orderVersion is the version of order and of the handle.
+// orderVersion is the version of the order and handle formats.
 const orderVersion = 1
 
 // order is the configuration with which a sandbox was created or bound.
@@ -98,7 +98,7 @@ func (f folder) notebook() *guest.Notebook {
 	}
 }
 
-// serverNameOf returns the server name of a data directory, and creates one if
+// serverNameOf returns the server name of a data folder, and creates one if
 // none exists.
 func serverNameOf(dir string) (string, error) {
 	name := filepath.Join(dir, "docker.instance")

@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-// Image looks up an image at the engine by name or digest. It makes the engine
-// pull the image if the options require it. The returned digest is the value
-// for Spec.Image. It implements brig.Imager.
+// Image implements brig.Imager. It looks up an image at the engine by name or
+// digest, and makes the engine pull the image if the options require this. The
+// returned digest is the value for Spec.Image.
 func (p *Provider) Image(ctx context.Context, name string) (*brig.Image, error) {
 	if name == brig.HostImage {
 		if p.Options.Image == "" {
@@ -56,11 +56,11 @@ func (p *Provider) pull(ctx context.Context, named reference.Named) error {
 	}
 	canonical, ok := named.(reference.Canonical)
 	if !ok {
-		is, err := p.api.DistributionInspect(ctx, named.String(), client.DistributionInspectOptions{EncodedRegistryAuth: auth})
+		inspected, err := p.api.DistributionInspect(ctx, named.String(), client.DistributionInspectOptions{EncodedRegistryAuth: auth})
 		if err != nil {
 			return pullError(err, named)
 		}
-		if canonical, err = reference.WithDigest(reference.TrimNamed(named), is.Descriptor.Digest); err != nil {
+		if canonical, err = reference.WithDigest(reference.TrimNamed(named), inspected.Descriptor.Digest); err != nil {
 			return pullError(err, named)
 		}
 	}
@@ -108,13 +108,13 @@ func (notFoundError) NotFound()     {}
 
 // inspect returns the description of an image that the engine has.
 func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error) {
-	is, err := p.api.ImageInspect(ctx, name)
+	inspected, err := p.api.ImageInspect(ctx, name)
 	if err != nil {
 		return nil, imageError(err, name)
 	}
 	raw, err := json.Marshal(map[string]any{
-		"os": is.Os, "architecture": is.Architecture, "variant": is.Variant, "config": is.Config,
-		"rootfs": map[string]any{"type": "layers", "diff_ids": is.RootFS.Layers},
+		"os": inspected.Os, "architecture": inspected.Architecture, "variant": inspected.Variant, "config": inspected.Config,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": inspected.RootFS.Layers},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read an image's configuration: %w", err)
@@ -124,17 +124,17 @@ func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error
 		return nil, err
 	}
 	out := &brig.Image{
-		Digest: is.ID, Names: is.RepoTags, Size: is.Size, Source: "engine", Config: config, Notes: notes,
+		Digest: inspected.ID, Names: inspected.RepoTags, Size: inspected.Size, Source: "engine", Config: config, Notes: notes,
 	}
-	if is.Config != nil {
-		out.Config.User, out.Config.Account = accountOf(is.Config.User)
-		if len(is.Config.Volumes) > 0 && len(volumesOf(is.InspectResponse)) > 0 {
+	if inspected.Config != nil {
+		out.Config.User, out.Config.Account = accountOf(inspected.Config.User)
+		if len(inspected.Config.Volumes) > 0 && len(volumesOf(inspected.InspectResponse)) > 0 {
 			out.Notes = append(out.Notes, "its volumes are empty and read-only")
 		}
 	}
-	out.Created, _ = time.Parse(time.RFC3339Nano, is.Created)
-	if len(is.RepoDigests) > 0 {
-		if _, d, ok := strings.Cut(is.RepoDigests[0], "@"); ok {
+	out.Created, _ = time.Parse(time.RFC3339Nano, inspected.Created)
+	if len(inspected.RepoDigests) > 0 {
+		if _, d, ok := strings.Cut(inspected.RepoDigests[0], "@"); ok {
 			out.Manifest = d
 		}
 	}
@@ -143,8 +143,8 @@ func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error
 
 // accountOf maps the USER of an image's configuration to the name of a
 // sandbox's user. For a numeric USER that is neither root nor reserved, it also
-// returns the account "uid:gid". A user name can only be resolved with the
-// image's own files.
+// returns the account "uid:gid". It returns no account for a user name, which
+// can only be resolved with the image's own files.
 func accountOf(user string) (name, account string) {
 	uid, gid, _ := strings.Cut(user, ":")
 	switch uid {

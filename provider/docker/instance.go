@@ -23,8 +23,8 @@ import (
 
 // instance is one sandbox, as used by a server. It implements brig.Instance.
 type instance struct {
-	guest.Guest   // its processes, files and trees
-	guest.LogFile // the output of its main program
+	guest.Guest   // processes, files and trees of the sandbox
+	guest.LogFile // output of the main program
 
 	p         *Provider
 	f         folder
@@ -101,10 +101,11 @@ func (i *instance) attach(runs bool) {
 	go i.watchEnd(i.p.life)
 }
 
-// agentLimits returns the limits that the agent sets. With runc, it sets no
-// limits on processes and open files: the host's kernel counts a user's
-// processes in all containers together, and no process can raise a limit again.
-// The container has these limits instead, and they include the agent.
+// agentLimits returns the limits that the agent sets. With runc, the agent sets
+// no limits on processes and open files, because the host's kernel counts a
+// user's processes across all containers, and no process can raise a limit
+// again. Instead, these limits apply to the whole container, including the
+// agent.
 func (p *Provider) agentLimits(l brig.Limits) brig.Limits {
 	if !p.gvisor {
 		l.Processes, l.OpenFiles = 0, 0
@@ -121,7 +122,7 @@ func (p *Provider) checkLimits(l brig.Limits) error {
 	return nil
 }
 
-// startTimeout is how long an agent may take to respond for the first time.
+// startTimeout is the maximum time until the first response of an agent.
 const startTimeout = 60 * time.Second
 
 // launch waits until the agent responds, and makes it run the main program.
@@ -155,8 +156,8 @@ func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 	return creationError(err)
 }
 
-// StartMain implements brig.Instance. Only this server has the held program: if
-// the server dies before it starts the program, the program is lost.
+// StartMain implements brig.Instance. The held program exists only in this
+// server's memory. If the server dies before the start, the program is lost.
 func (i *instance) StartMain(ctx context.Context, linger bool) error {
 	i.mu.Lock()
 	main := i.held
@@ -182,7 +183,8 @@ func (i *instance) WaitMain(ctx context.Context) error {
 	})
 }
 
-// logRelay logs a message from a session's relay, or from the engine about it.
+// logRelay logs a message from a session's relay, or from the engine about the
+// relay.
 func (i *instance) logRelay(text string) {
 	i.p.Log.Warn("message of a sandbox's session", "sandbox", i.id, "message", brig.Clip(text, 400))
 }
@@ -289,7 +291,8 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 			}
 			o.Hostname = spec.Name
 		} else {
-			// Only the host's root could change it, and no engine does.
+			// Only root on the host could change the hostname, and the engine
+			// has no request for this.
 			o.Notes = append(slices.Clone(o.Notes), "its host name is what it was before it was claimed")
 		}
 	}
@@ -374,7 +377,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, false)
 }
 
-// stopTimeout is how long the engine may take to end a container.
+// stopTimeout is the maximum time for the engine to end a container.
 const stopTimeout = 10 * time.Second
 
 // expire ends a sandbox whose lease has expired.
@@ -401,7 +404,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 		return err
 	}
 	if grace > 0 {
-		// Ignore the error: remaining processes are killed.
+		// Ignore the error, because remaining processes are killed below.
 		_ = i.Guest.Terminate(ctx, grace)
 	}
 	return i.kill(ctx)
@@ -424,7 +427,7 @@ func (i *instance) mainCode(ctx context.Context) *int {
 // recorded.
 func (i *instance) kill(ctx context.Context) error {
 	_, err := i.p.api.ContainerKill(ctx, i.container, client.ContainerKillOptions{Signal: "SIGKILL"})
-	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has already ended
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // already ended
 		err = nil
 	}
 	select {
@@ -441,7 +444,7 @@ func (i *instance) kill(ctx context.Context) error {
 // remove makes the engine remove the container.
 func (i *instance) remove(ctx context.Context) error {
 	_, err := i.p.api.ContainerRemove(ctx, i.container, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err == nil || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has been removed, or is being removed
+	if err == nil || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // already removed, or being removed
 		return nil
 	}
 	return engineError(err)

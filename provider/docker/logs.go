@@ -18,12 +18,14 @@ import (
 )
 
 // copyLog copies the main program's output from the engine's log into the
-// journal. It continues where this or an earlier server has stopped.
+// journal. It continues at the position that this or an earlier server has
+// stored.
 func (i *instance) copyLog(ctx context.Context, follow bool) {
 	for {
 		err := i.copyLogOnce(ctx, follow)
 		if err == nil && follow {
-			// The engine may end a followed log before its last lines.
+			// Read the rest without following, because the engine may end a
+			// followed log before its last lines.
 			err, follow = i.copyLogOnce(ctx, false), false
 		}
 		if err == nil || isNotFound(err) || !follow {
@@ -44,13 +46,13 @@ func (i *instance) copyLog(ctx context.Context, follow bool) {
 }
 
 func (i *instance) copyLogOnce(ctx context.Context, follow bool) error {
-	seen, err := os.OpenFile(i.f.path(seenFile), os.O_RDWR|os.O_CREATE, 0o600)
+	position, err := os.OpenFile(i.f.path(seenFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open what was seen of a log: %w", err)
 	}
-	defer seen.Close()
+	defer position.Close()
 	o := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow}
-	b, err := io.ReadAll(io.LimitReader(seen, 100))
+	b, err := io.ReadAll(io.LimitReader(position, 100))
 	if err != nil {
 		return fmt.Errorf("read what was seen of a log: %w", err)
 	}
@@ -79,9 +81,9 @@ func (i *instance) copyLogOnce(ctx context.Context, follow bool) error {
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
-		// The text always has the same length, so that one write replaces the
-		// previous one.
-		if _, err := seen.WriteAt([]byte(at.UTC().Format("2006-01-02T15:04:05.000000000Z\n")), 0); err != nil {
+		// The text always has the same length, so that each write replaces the
+		// previous text completely.
+		if _, err := position.WriteAt([]byte(at.UTC().Format("2006-01-02T15:04:05.000000000Z\n")), 0); err != nil {
 			return err
 		}
 	}

@@ -26,38 +26,38 @@ const Name = "docker"
 
 // Options configure a Provider.
 type Options struct {
-	// Host is the engine's address: "unix:///run/docker.sock" (the default),
-	// "tcp://host:2376".
+	// Host is the engine's address, such as "unix:///run/docker.sock" (the
+	// default) or "tcp://host:2376".
 	Host string
-	// TLS names the files with which the engine and this server authenticate
-	// each other.
+	// TLS contains the paths of the files with which the engine and this
+	// server authenticate each other.
 	TLS TLS
 	// Runtime is the engine's name of the runtime: "runc", "runsc", or a name
 	// from its configuration. Default: the engine's default runtime.
 	Runtime string
-	// Storage selects where a sandbox writes. The default "memory" means memory
-	// file systems within both limits, over a read-only image. With "layer", it
-	// is the container's layer, for engines whose storage driver can limit its
-	// size.
+	// Storage selects where a sandbox writes. The default "memory" uses tmpfs
+	// mounts within the disk and memory limits, and a read-only image. "layer"
+	// uses the container's layer, for engines whose storage driver can limit
+	// the layer's size.
 	Storage string
 	// Pull selects when an image is pulled: "missing" (the default), "always"
 	// or "never".
 	Pull string
-	// Image is the image for brig.HostImage, which is used if a caller names no
-	// image.
+	// Image is the image for brig.HostImage, the default of callers that
+	// specify no image.
 	Image string
-	// Logins are the accounts by registry, such as "registry.example:5000" or
-	// "docker.io".
+	// Logins maps registries to accounts. Keys are, for example,
+	// "registry.example:5000" or "docker.io".
 	Logins map[string]Login
-	// DataDir is the directory with a directory for each sandbox, which
-	// contains its configuration and its log.
+	// DataDir contains a directory for each sandbox, with the sandbox's
+	// configuration and log.
 	DataDir string
 	// Prefix is the prefix of container names. The default is "brig".
 	Prefix string
 	// Instance distinguishes this server's containers from those of other
-	// servers at the same engine. The default is stored in the data directory.
+	// servers at the same engine. The default is stored in DataDir.
 	Instance string
-	// Agent is the program of a sandbox's init, for the engine's host.
+	// Agent is the binary of a sandbox's init, built for the engine's host.
 	Agent []byte
 	Log   *slog.Logger
 	// Disabled lists protections to turn off, for tests that verify their
@@ -65,7 +65,7 @@ type Options struct {
 	Disabled []string
 }
 
-// TLS has the paths of files in PEM format.
+// TLS contains the paths of files in PEM format.
 type TLS struct{ CA, Cert, Key string }
 
 // Login is an account at a registry.
@@ -81,11 +81,11 @@ type Provider struct {
 	gvisor      bool
 	volume      string // the volume with the agent
 	enforcement map[brig.Area]brig.Enforcement
-	life        context.Context // ends with Close
+	life        context.Context // canceled by Close
 	stop        context.CancelFunc
 
 	populating chan struct{} // holds a value while a call fills the volume
-	populated  atomic.Bool   // the volume has the agent
+	populated  atomic.Bool   // whether the volume contains the agent
 
 	trusting   sync.Mutex               // guards the field below
 	trustCache map[string][]trustedFile // by image
@@ -100,7 +100,7 @@ var (
 	_ brig.Checker  = (*Provider)(nil)
 )
 
-// dialTimeout is how long a connection to a remote engine may take.
+// dialTimeout is the maximum time for connecting to a remote engine.
 const dialTimeout = 30 * time.Second
 
 // Open connects to an engine, and determines its capabilities.
@@ -133,7 +133,7 @@ func Open(ctx context.Context, o Options) (*Provider, error) {
 }
 
 // Close disconnects from the engine. Sandboxes continue to run, except for
-// those that are tied to this process.
+// sandboxes that are tethered to this process.
 func (p *Provider) Close() error {
 	p.stop()
 	p.mu.Lock()
@@ -152,7 +152,7 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// check refuses invalid options.
+// check returns an error if an option is invalid.
 func (o Options) check() error {
 	for _, c := range []struct {
 		field, value string
@@ -161,11 +161,11 @@ func (o Options) check() error {
 		{"storage", o.Storage, []string{"", storageMemory, storageLayer}},
 		{"pull", o.Pull, []string{"", pullMissing, pullAlways, pullNever}},
 	} {
-		known := false
+		valid := false
 		for _, v := range c.one {
-			known = known || v == c.value
+			valid = valid || v == c.value
 		}
-		if !known {
+		if !valid {
 			return brig.InvalidField(c.field, "%q is not a valid value", brig.Clip(c.value, 40)).WithHint("use one of: %v", c.one[1:])
 		}
 	}
@@ -178,7 +178,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// The values of Options.Storage and Options.Pull.
+// Values of Options.Storage and Options.Pull.
 const (
 	storageMemory = "memory"
 	storageLayer  = "layer"
@@ -284,8 +284,8 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 }
 
 // createContainer creates a container and returns its ID. It does not stop when
-// its caller's context ends, so that the ID of a container that has to be
-// removed is always known.
+// ctx ends, so that the ID of a container that has to be removed is always
+// known.
 func (p *Provider) createContainer(ctx context.Context, c client.ContainerCreateOptions) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
@@ -323,7 +323,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig
 		return nil, unknown
 	}
 	i := newInstance(p, id, o)
-	// If a container has ended, its end is recorded before Recover returns.
+	// If the container has ended, record its end before Recover returns.
 	look, err := p.api.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
 	switch {
 	case cerrdefs.IsNotFound(err):

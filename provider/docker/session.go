@@ -21,7 +21,7 @@ import (
 // streams and the container's init. Each server has a separate session to each
 // sandbox, and opens a new one when a session is lost.
 
-// dial implements guest.Guest's Dial. It waits for an engine that is stuck until ctx ends.
+// dial implements guest.Guest's Dial. If the engine is stuck, dial waits until ctx ends.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	i.sessions.Lock()
 	m := i.session
@@ -43,8 +43,8 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	return m.Open()
 }
 
-// replaceSession opens a session in the place of one that is unusable, unless another
-// call has replaced it.
+// replaceSession replaces an unusable session, unless another call has already
+// replaced it.
 func (i *instance) replaceSession(ctx context.Context, of *wire.Mux) (*wire.Mux, error) {
 	i.sessions.Lock()
 	if i.session != of {
@@ -74,7 +74,8 @@ func (i *instance) replaceSession(ctx context.Context, of *wire.Mux) (*wire.Mux,
 	return m, nil
 }
 
-// errDisconnected is the error of a call that met the end of the sessions.
+// errDisconnected is the error of calls after the instance has been
+// disconnected.
 var errDisconnected = errors.New("the session has ended")
 
 // connect opens a session.
@@ -87,7 +88,7 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
-	// Once open, the connection does not end with ctx.
+	// Once it is open, the connection outlives ctx.
 	got, err := i.p.transport.attach(ctx, api, made.ID)
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)

@@ -11,19 +11,19 @@ import (
 	"github.com/brig-run/brig/guest"
 )
 
-// A call does not wait longer than its context for an engine that is stuck, even if other
-// calls wait for it, too.
-func TestStuckEngine(t *testing.T) {
-	release, asked := make(chan struct{}), make(chan struct{}, 10)
+// TestStuckEngineDoesNotBlockCallers verifies that a call does not wait longer than its context for a stuck
+// engine, even if other calls are waiting as well.
+func TestStuckEngineDoesNotBlockCallers(t *testing.T) {
+	release, requests := make(chan struct{}), make(chan struct{}, 10)
 	h := hostile{suffix: "/exec", write: func(io.Writer) error {
-		asked <- struct{}{}
+		requests <- struct{}{}
 		<-release
 		return errors.New("it was stuck")
 	}}
 	i := newInstance(h.start(t), "x", order{Container: "made"})
 	i.Guest = guest.Guest{Dial: i.dial}
 	long := make(chan error, 1)
-	t.Cleanup(func() { // before the engine closes, which waits for its requests
+	t.Cleanup(func() { // runs before the engine closes, because Close waits for open requests
 		close(release)
 		if err := <-long; err == nil {
 			t.Error("the call has a session")
@@ -33,11 +33,11 @@ func TestStuckEngine(t *testing.T) {
 		_, err := i.dial(t.Context())
 		long <- err
 	}()
-	<-asked
+	<-requests
 	for name, call := range map[string]func(context.Context) error{
 		"dial": func(ctx context.Context) error { _, err := i.dial(ctx); return err },
 		"volume": func(ctx context.Context) error {
-			i.p.populating <- struct{}{} // another call fills it
+			i.p.populating <- struct{}{} // simulates another call that fills the volume
 			defer func() { <-i.p.populating }()
 			return i.p.populateVolume(ctx, "image")
 		},

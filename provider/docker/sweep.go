@@ -14,7 +14,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxCreationAge is the age up to which an unknown container may still be in creation.
+// maxCreationAge is the maximum age of an unknown container that may still be in
+// creation.
 const maxCreationAge = 2 * time.Minute
 
 // Sweep implements brig.Provider. It ignores containers without this server's
@@ -28,11 +29,11 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	}
 	var errs []error
 	n := 0
-	there := map[brig.ID]bool{}
+	existing := map[brig.ID]bool{}
 	for _, c := range list.Items {
 		id := brig.ID(c.Labels[labelSandbox])
 		if c.Labels[labelInstance] != p.Instance || id != "" && (known[id] || p.isTethered(id, c)) {
-			there[id] = true
+			existing[id] = true
 			continue
 		}
 		if id == "" && time.Since(time.Unix(c.Created, 0)) < maxCreationAge {
@@ -46,15 +47,16 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		if err == nil {
 			n++
 		}
-		there[id] = true
+		existing[id] = true
 		errs = append(errs, err)
 	}
-	gone, err := p.sweepFolders(known, there)
-	return n + gone, errors.Join(append(errs, err)...)
+	removed, err := p.sweepFolders(known, existing)
+	return n + removed, errors.Join(append(errs, err)...)
 }
 
-// isTethered reports whether a container is tied to a process that still
-// exists. If that process had exited, the container would have ended.
+// isTethered reports whether a container is tethered to a process. Such a
+// process still exists, because the container would have ended with the
+// process.
 func (p *Provider) isTethered(id brig.ID, c container.Summary) bool {
 	if c.State != container.StateRunning && c.State != container.StatePaused || c.Labels[labelEphemeral] != "true" {
 		return false
@@ -64,7 +66,7 @@ func (p *Provider) isTethered(id brig.ID, c container.Summary) bool {
 }
 
 // sweepFolders removes the directories of containers that no longer exist.
-func (p *Provider) sweepFolders(known, there map[brig.ID]bool) (int, error) {
+func (p *Provider) sweepFolders(known, existing map[brig.ID]bool) (int, error) {
 	dir := filepath.Join(p.DataDir, foldersDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -74,7 +76,7 @@ func (p *Provider) sweepFolders(known, there map[brig.ID]bool) (int, error) {
 	n := 0
 	for _, e := range entries {
 		id := brig.ID(e.Name())
-		if known[id] || there[id] {
+		if known[id] || existing[id] {
 			continue
 		}
 		if _, ok, err := p.folder(id).readOrder(); err == nil && !ok {

@@ -17,15 +17,15 @@ import (
 
 // The CA certificates that a program trusts are in a directory of its image.
 // The CA of a network link has to be added to that directory. If the image is
-// read-only, the directory is a memory file system, and the image's own files
-// are copied into it.
+// read-only, the directory is a tmpfs into which the image's own files are
+// copied.
 
 // trustDir is the directory with the trusted CA certificates.
 const trustDir = "/etc/ssl/certs"
 
 // trustOptions are the mount options of the directory's file system. maxTrust
-// is the maximum size of an image's files in it, in bytes: three copies of them
-// exist while a CA is added.
+// is the maximum total size of an image's files in that directory, in bytes. It
+// allows for three copies, which exist while a CA is added.
 const (
 	trustOptions = "nosuid,nodev,mode=0755,size=16m"
 	maxTrust     = 4 << 20
@@ -34,7 +34,7 @@ const (
 // errTrust is the error for files that exceed maxTrust.
 var errTrust = fmt.Errorf("%s has more than %d bytes", trustDir, maxTrust)
 
-// maxTrusts is the number of images whose files are cached.
+// maxTrusts is the maximum number of images whose files are cached.
 const maxTrusts = 16
 
 // trustedFile is one file or link in the certificate directory.
@@ -43,7 +43,8 @@ type trustedFile struct {
 	data []byte
 }
 
-// trustOf reads an image's files in the directory, through a container of it.
+// trustOf reads an image's files in the directory through a container of the
+// image.
 func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trustedFile, error) {
 	p.trusting.Lock()
 	t, ok := p.trustCache[image]
@@ -51,8 +52,8 @@ func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trus
 	if ok {
 		return t, nil
 	}
-	// Several callers may read the files at the same time, so that none waits
-	// for another's image.
+	// Several callers may read the files concurrently, so that no caller waits
+	// for the image of another caller.
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	t, err := p.readTrust(ctx, container)

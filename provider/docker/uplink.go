@@ -14,10 +14,10 @@ import (
 
 // Like all other containers, the container of a sandbox with a network link is
 // not attached to a network of the engine. The agent creates an interface in
-// the container and carries its packets over the session. It needs a device and
-// a capability for that, which no program that it starts has. With runc, both
-// belong to the host's kernel, so only containers that may need a network link
-// have them.
+// the container and carries its packets over the session. For this, the agent
+// needs a device and a capability that its child processes do not have. With
+// runc, both belong to the host's kernel, so only containers that may need a
+// network link have them.
 
 // tunDevice is the device that creates interfaces.
 const tunDevice = "/dev/net/tun"
@@ -25,9 +25,9 @@ const tunDevice = "/dev/net/tun"
 // linkCap is the capability to create an interface.
 const linkCap = "NET_ADMIN"
 
-// mayLink reports whether a sandbox may have a network link: it has rules, or
-// may get some later. With gVisor it is always allowed, because it is not a
-// risk for the host.
+// mayLink reports whether a sandbox may have a network link, because it has
+// rules or may get some later. With gVisor a link is always allowed, because
+// it is not a risk for the host.
 func (p *Provider) mayLink(spec brig.Spec) bool {
 	return p.gvisor || spec.Blank || len(spec.Egress.Rules) > 0
 }
@@ -48,8 +48,8 @@ func (p *Provider) link(h *container.HostConfig) {
 	if !p.gvisor { // gVisor's kernel provides its own device
 		h.Devices = []container.DeviceMapping{{PathOnHost: tunDevice, PathInContainer: tunDevice, CgroupPermissions: "rw"}}
 	}
-	// The engine writes this to the container's resolv.conf, which is read-only
-	// afterwards if the image is.
+	// The engine writes these settings to the container's resolv.conf. If the
+	// image is read-only, the file cannot be changed later.
 	h.DNS, h.DNSSearch = []netip.Addr{brig.UplinkGateway}, []string{"."}
 	for line := range strings.Lines(wire.ResolverFile(brig.UplinkGateway.String())) {
 		if options, ok := strings.CutPrefix(line, "options "); ok {
@@ -61,8 +61,8 @@ func (p *Provider) link(h *container.HostConfig) {
 	}
 }
 
-// hasOnlyLink reports whether the container has no device except that of a
-// network link.
+// hasOnlyLink reports whether the container has no devices other than the
+// device of a network link.
 func (p *Provider) hasOnlyLink(h *container.HostConfig, may bool) bool {
 	return !slices.ContainsFunc(h.Devices, func(d container.DeviceMapping) bool {
 		return !may || p.gvisor || d.PathOnHost != tunDevice || d.PathInContainer != tunDevice

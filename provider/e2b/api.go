@@ -34,10 +34,10 @@ type api struct {
 	config *Config
 	http   *http.Client
 	called func(brig.Call)
-	pause  time.Duration // before the first retry; 0 is the default
+	pause  time.Duration // delay before the first retry; 0 means the default
 }
 
-// errPin is the error for a service whose certificate is not the pinned one.
+// errPin is the error for a service whose certificate does not match the pin.
 var errPin = errors.New("the service's certificate is not the pinned one")
 
 func newAPI(c *Config, called func(brig.Call)) *api {
@@ -48,8 +48,9 @@ func newAPI(c *Config, called func(brig.Call)) *api {
 	}}
 }
 
-// transport connects to the control plane and to sandboxes, at the addresses
-// that the configuration allows. If roots is nil, it trusts the system's CAs.
+// transport returns the transport for connections to the control plane and to
+// sandboxes, restricted to the addresses that the configuration allows. If
+// roots is nil, it trusts the system's CAs.
 func transport(c *Config, roots *x509.CertPool) *outbound.Transport {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 32,
@@ -74,7 +75,8 @@ func transport(c *Config, roots *x509.CertPool) *outbound.Transport {
 	})
 }
 
-// checkPin runs in addition to the usual checks of TLS.
+// checkPin checks a certificate chain against a pin, in addition to the usual
+// TLS verification.
 func checkPin(pin []byte, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errPin
@@ -100,14 +102,14 @@ const (
 type request struct {
 	op, method, path string
 	body             any
-	// safe is true if the request may be repeated.
+	// safe reports whether the request may be repeated.
 	safe bool
 	// maxSize is the maximum size of the response, in bytes. The default is
 	// maxAnswer.
 	maxSize int64
 }
 
-// do makes a call, repeats it if that is allowed, and decodes the response.
+// do makes a call, retries it if this is allowed, and decodes the response.
 func (a *api) do(ctx context.Context, r request, out any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.config.Timeout)*time.Second)
 	defer cancel()
@@ -135,8 +137,8 @@ func (a *api) do(ctx context.Context, r request, out any) (http.Header, error) {
 	}
 }
 
-// isRetryable reports whether a failed call may be repeated: either it was not
-// executed, or it is safe to repeat.
+// isRetryable reports whether a failed call may be retried, because either the
+// call was not executed or a repetition is safe.
 func (a *api) isRetryable(r request, err error) bool {
 	switch brig.KindOf(err) {
 	case brig.RateLimited:
@@ -147,8 +149,9 @@ func (a *api) isRetryable(r request, err error) bool {
 	return false
 }
 
-// wait returns the delay before the next attempt: random, with a limit that
-// doubles, and no less than the service's Retry-After.
+// wait returns the delay before the next attempt. The delay is random, its
+// maximum doubles with each attempt, and its minimum is the service's
+// Retry-After.
 func (a *api) wait(attempt int, err error) time.Duration {
 	most := a.pause
 	if most == 0 {
@@ -256,11 +259,11 @@ func unreachable(err error) error {
 
 // failure returns the error for an unsuccessful response.
 func failure(resp *http.Response, body []byte) error {
-	var told struct {
+	var detail struct {
 		Message string `json:"message"`
 	}
-	_ = json.Unmarshal(body, &told) // a proxy may answer in another format
-	message := brig.Clip(strings.ToValidUTF8(told.Message, "?"), 300)
+	_ = json.Unmarshal(body, &detail) // ignore the error: a proxy may respond in another format
+	message := brig.Clip(strings.ToValidUTF8(detail.Message, "?"), 300)
 	cause := fmt.Errorf("status %d: %s", resp.StatusCode, brig.Clip(string(body), 300))
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
@@ -286,7 +289,7 @@ func failure(resp *http.Response, body []byte) error {
 	}
 }
 
-// longestWait is the longest Retry-After of a service that is accepted.
+// longestWait is the maximum accepted Retry-After of a service.
 const longestWait = time.Hour
 
 func retryAfter(h http.Header) time.Duration {
@@ -316,7 +319,8 @@ type metadata struct {
 	Ephemeral string `json:"brig_ephemeral"`
 }
 
-// check rejects a sandbox whose identifiers an E2B service would not use.
+// check returns an error if the sandbox's identifiers do not have the format
+// of an E2B service.
 func (s *sandbox) check() error {
 	if !sandboxID.MatchString(s.SandboxID) || len(s.EnvdAccessToken) > maxToken {
 		return brig.Errorf(brig.ConnectionFailed, "the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(s.SandboxID, 60)).
@@ -325,7 +329,7 @@ func (s *sandbox) check() error {
 	return nil
 }
 
-// The keys of a sandbox's metadata.
+// Keys of a sandbox's metadata.
 const (
 	metaSite      = "brig_site"
 	metaID        = "brig_id"
@@ -371,23 +375,23 @@ func (a *api) kill(ctx context.Context, id string) error {
 	return err
 }
 
-// The limits of a list.
+// Limits of a list.
 const (
 	pageSize = 100
 	maxPages = 100
 )
 
-// list lists the sandboxes with the given metadata. The service is not trusted:
-// a page may have no more sandboxes than requested, and the number of pages is
-// limited.
+// list lists the sandboxes with the given metadata. Because the service is
+// untrusted, list rejects pages with more sandboxes than requested, and limits
+// the number of pages.
 func (a *api) list(ctx context.Context, metadata url.Values) ([]sandbox, error) {
 	var all []sandbox
-	odd := func(what string) error {
+	invalid := func(what string) error {
 		return brig.Errorf(brig.ConnectionFailed, "the E2B service's list of sandboxes %s", what).WithHint("check that api_url is the address of an E2B control plane")
 	}
 	for next, pages := "", 0; ; pages++ {
 		if pages == maxPages {
-			return nil, odd("has no end")
+			return nil, invalid("has no end")
 		}
 		q := url.Values{"metadata": {metadata.Encode()}, "state": {"running"}, "limit": {strconv.Itoa(pageSize)}}
 		if next != "" {
@@ -404,7 +408,7 @@ func (a *api) list(ctx context.Context, metadata url.Values) ([]sandbox, error) 
 		case token == "":
 			return all, nil
 		case token == next, len(token) > maxToken:
-			return nil, odd("has no end")
+			return nil, invalid("has no end")
 		}
 		next = token
 	}
@@ -426,7 +430,7 @@ func (p *page) UnmarshalJSON(b []byte) error {
 // maxMetrics is the maximum number of samples in a response.
 const maxMetrics = 20_000
 
-// metric is the usage of a sandbox at one time.
+// metric is a sample of a sandbox's usage.
 type metric struct {
 	TimestampUnix int64   `json:"timestampUnix"`
 	CPUUsedPct    float64 `json:"cpuUsedPct"`
@@ -446,7 +450,7 @@ func (a *api) metrics(ctx context.Context, id string) ([]metric, error) {
 	return list, nil
 }
 
-// template resolves a template's name.
+// template resolves a template's name to its ID.
 func (a *api) template(ctx context.Context, name string) (string, error) {
 	var t struct {
 		TemplateID string `json:"templateID"`

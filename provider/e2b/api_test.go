@@ -88,8 +88,9 @@ func (c *cloud) requests() int {
 	return len(c.seen)
 }
 
-// Each status gives the expected kind of error and number of attempts.
-func TestFailures(t *testing.T) {
+// TestErrorKindByStatus verifies that each status leads to the expected kind of error
+// and number of attempts.
+func TestErrorKindByStatus(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		statuses []int
@@ -150,21 +151,21 @@ func TestUnreachable(t *testing.T) {
 	if len(s.calls) != tries || s.calls[0].Status != 0 {
 		t.Errorf("told of %+v", s.calls)
 	}
-	// No other host receives a key.
-	var told string
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = r.Header.Get("X-API-Key") }))
+	// The client does not send its key to another host.
+	var leakedKey string
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { leakedKey = r.Header.Get("X-API-Key") }))
 	t.Cleanup(elsewhere.Close)
 	lure := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(lure.Close)
 	config := *a.config
 	config.APIURL = lure.URL
-	if err := newAPI(&config, func(brig.Call) {}).get(t.Context(), "i1"); brig.KindOf(err) != brig.InvalidConfig || told != "" {
-		t.Errorf("%v, and the key was told to another: %q", err, told)
+	if err := newAPI(&config, func(brig.Call) {}).get(t.Context(), "i1"); brig.KindOf(err) != brig.InvalidConfig || leakedKey != "" {
+		t.Errorf("%v, and the key was told to another: %q", err, leakedKey)
 	}
 }
 
-// The client refuses a service with another key than the pinned one, even if
-// its certificate is valid.
+// TestPin verifies that the client rejects a service whose key does not match
+// the pin, even if its certificate is valid.
 func TestPin(t *testing.T) {
 	s := newCloud(t, true)
 	sum := sha256.Sum256(s.Certificate().RawSubjectPublicKeyInfo)
@@ -213,9 +214,9 @@ func TestConfigRules(t *testing.T) {
 	}
 }
 
-// A template is found by the digest that it was assigned, even by the next
-// server.
-func TestImages(t *testing.T) {
+// TestTemplateIsFoundByDigest verifies that a template can be found by its assigned digest,
+// even after a restart of the server.
+func TestTemplateIsFoundByDigest(t *testing.T) {
 	s := newCloud(t, false)
 	dir := t.TempDir()
 	agent := filepath.Join(dir, "agent")
@@ -245,8 +246,9 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// A list with endless pages is an error.
-func TestEndlessList(t *testing.T) {
+// TestEndlessListIsRejected verifies that a list with an endless number of pages results
+// in an error.
+func TestEndlessListIsRejected(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Next-Token", "again")
 		_, _ = io.WriteString(w, `[]`)

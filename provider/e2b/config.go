@@ -99,11 +99,12 @@ func (c *Config) api() string {
 	return "https://api." + c.domain()
 }
 
-// envdPort is the port of a sandbox's own services.
+// envdPort is the port of the services inside a sandbox.
 const envdPort = "49983"
 
-// The syntax of the service's identifiers. They are parts of a host name, so
-// they must not contain characters with which they could name another host.
+// Patterns of the service's identifiers. The identifiers become parts of a
+// host name, and must not contain characters that could make it refer to
+// another host.
 var (
 	sandboxID  = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,54}[A-Za-z0-9])?$`)
 	domainName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180}[A-Za-z0-9])?(?::[0-9]{1,5})?$`)
@@ -111,15 +112,15 @@ var (
 
 func validDomain(s string) bool { return domainName.MatchString(s) && !strings.Contains(s, "..") }
 
-// sandboxAddress returns the address of a sandbox's services. The service
-// returns the domain of each sandbox, which must be the configured one or one
-// below it.
+// sandboxAddress returns the address of a sandbox's services. The domain that
+// the service returns for a sandbox must be the configured domain or one of
+// its subdomains.
 func (c *Config) sandboxAddress(id, domain string) (string, error) {
-	odd := func(format string, args ...any) *brig.Error {
+	invalid := func(format string, args ...any) *brig.Error {
 		return brig.Errorf(brig.ConnectionFailed, format, args...)
 	}
 	if !sandboxID.MatchString(id) {
-		return "", odd("the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(id, 60)).
+		return "", invalid("the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(id, 60)).
 			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	if c.SandboxURL != "" {
@@ -128,8 +129,8 @@ func (c *Config) sandboxAddress(id, domain string) (string, error) {
 	if domain == "" {
 		domain = c.domain()
 	}
-	if own := c.domain(); !validDomain(domain) || !strings.EqualFold(domain, own) && !strings.HasSuffix(strings.ToLower(domain), "."+strings.ToLower(own)) {
-		e := odd("the E2B service has the sandbox in the domain %q, which is not in %s", brig.Clip(domain, 100), own).
+	if configured := c.domain(); !validDomain(domain) || !strings.EqualFold(domain, configured) && !strings.HasSuffix(strings.ToLower(domain), "."+strings.ToLower(configured)) {
+		e := invalid("the E2B service has the sandbox in the domain %q, which is not in %s", brig.Clip(domain, 100), configured).
 			WithHint("if sandboxes are meant to be there, set domain to it, and api_url to the control plane")
 		e.Field = "domain"
 		return "", e

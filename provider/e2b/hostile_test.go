@@ -14,8 +14,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The ids and domains that a service returns are parts of a host name. Those
-// that lead to another host are rejected. The controls are E2B's formats.
+// TestSandboxAddressStaysInDomain verifies that IDs and domains from a service
+// are rejected if the resulting host name refers to another host. The controls
+// use E2B's formats.
 func TestSandboxAddressStaysInDomain(t *testing.T) {
 	c := Driver().Config().(*Config)
 	for _, good := range []struct{ id, domain, at string }{
@@ -49,9 +50,10 @@ func TestSandboxAddressStaysInDomain(t *testing.T) {
 	}
 }
 
-// The client does not connect to a name in the configured domain that resolves
-// to this host, a private network or a cloud's metadata service. The control
-// connects with allow_private.
+// TestForbiddenAddressesAreRefused verifies that the client does not connect
+// to a name in the configured domain that resolves to this host, a private
+// network or a cloud's metadata service. The control connects with
+// allow_private.
 func TestForbiddenAddressesAreRefused(t *testing.T) {
 	served := new(atomic.Int64)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -102,9 +104,9 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// The pages of a service use a limited amount of memory, regardless of their
-// content.
-func TestHostileList(t *testing.T) {
+// TestListMemoryIsLimited verifies that the pages of a service use a limited amount of
+// memory, regardless of their content.
+func TestListMemoryIsLimited(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter, n int64){
 		"many empty objects": func(w http.ResponseWriter, n int64) {
 			w.Header().Set("X-Next-Token", fmt.Sprint(n))
@@ -152,8 +154,9 @@ func TestHostileList(t *testing.T) {
 	}
 }
 
-// A response that is larger than any of E2B's is rejected.
-func TestAnswerSizeIsLimited(t *testing.T) {
+// TestResponseSizeIsLimited verifies that a response above the size limit is
+// rejected.
+func TestResponseSizeIsLimited(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"sandboxID":"i1","x":"`+strings.Repeat("x", 1<<20)+`"}`)
 	}))

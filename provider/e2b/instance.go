@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/guest"
 )
 
-// instance is one sandbox in the cloud, in which a supervisor runs the
-// instance. It implements brig.Instance.
+// instance is one sandbox in the cloud, managed by a supervisor inside the
+// sandbox. It implements brig.Instance.
 type instance struct {
 	*guest.SupervisedInstance
 	p          *Provider
@@ -60,9 +60,10 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 
 // Destroy implements brig.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	// The agent inside reports how the sandbox ended, if it still can.
-	within, cancel := context.WithTimeout(ctx, agentExitTimeout)
-	_ = i.SupervisedInstance.Destroy(within)
+	// First let the agent inside the sandbox report how the sandbox ended, if
+	// possible.
+	shortCtx, cancel := context.WithTimeout(ctx, agentExitTimeout)
+	_ = i.SupervisedInstance.Destroy(shortCtx)
 	cancel()
 	if err := i.destroySandbox(ctx); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// agentExitTimeout is how long the agent in the sandbox may take to exit.
+// agentExitTimeout is the maximum time for the agent in the sandbox to exit.
 const agentExitTimeout = 3 * time.Second
 
 // destroySandbox ends the sandbox and closes the connection to it.
@@ -113,17 +114,18 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	return guest.Observed(enforces()), nil
 }
 
-// enforces returns the enforcement of a remote cloud: the cloud's own claims,
-// with gaps because Brig cannot verify them.
+// enforces returns the enforcement levels of a remote cloud. They are based on
+// the cloud's own claims, which Brig cannot verify, and are therefore
+// incomplete.
 func enforces() map[brig.Area]brig.Enforcement {
 	out := guest.ProcessEnforcement("the cloud's sandbox")
-	said := func(a brig.Area, how string) {
+	claim := func(a brig.Area, how string) {
 		e := brig.Enforcement{Level: brig.LevelBoundary, How: how, Help: "use a provider of your own"}
 		e.Lower(brig.LevelGaps, "it is what the service says, and cannot be seen from here")
 		out[a] = e
 	}
-	said(brig.AreaIsolation, "the service makes a machine of its own for each sandbox")
-	said(brig.AreaTime, "the server's clock ends an execution; the service's timeout a sandbox, after the supervisor in it")
+	claim(brig.AreaIsolation, "the service makes a machine of its own for each sandbox")
+	claim(brig.AreaTime, "the server's clock ends an execution; the service's timeout a sandbox, after the supervisor in it")
 	for a, what := range map[brig.Area]string{brig.AreaMemory: "memory", brig.AreaCPUs: "processors", brig.AreaDisk: "disk"} {
 		e := brig.Enforcement{Level: brig.LevelNone, How: "nothing", Help: "choose a template with less"}
 		e.Lower(brig.LevelNone, "a sandbox has the %s of its template, whatever is asked for", what)

@@ -55,8 +55,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Check implements brig.Checker. It uses a request that the provider needs in
-// any case.
+// Check implements brig.Checker. It sends a request that normal operation
+// needs as well.
 func (p *Provider) Check(ctx context.Context) error {
 	_, err := p.api.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?limit=1", safe: true}, nil)
 	return err
@@ -69,7 +69,7 @@ func (p *Provider) Image(ctx context.Context, ref string) (*brig.Image, error) {
 		name = p.config.Template
 	}
 	if known, err := p.templateOf(ref); err == nil {
-		name = known // the caller named its digest
+		name = known // the caller specified the digest
 	}
 	id, err := p.api.template(ctx, name)
 	if brig.KindOf(err) == brig.NotFound {
@@ -94,8 +94,8 @@ const (
 	maxTemplateID = 256 // bytes
 )
 
-// storeTemplate stores the template of a digest, because a Spec has only
-// digests.
+// storeTemplate stores the template of a digest, because a Spec contains only
+// the digest.
 func (p *Provider) storeTemplate(digest, id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,8 +133,9 @@ func (p *Provider) templateOf(digest string) (string, error) {
 	return "", e
 }
 
-// leaseMargin is how much longer the cloud keeps a sandbox than its lease: the
-// agent inside ends first, reports the reason, and its log remains readable.
+// leaseMargin is the time for which the cloud keeps a sandbox after its lease.
+// During this time, the agent inside ends and reports the reason, and its log
+// remains readable.
 const leaseMargin = time.Minute
 
 func seconds(lease time.Time) int64 {
@@ -161,9 +162,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	i := &instance{p: p, id: id, sandbox: s.SandboxID}
 	defer func() {
 		if err != nil {
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			cleanupCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
-			err = errors.Join(err, i.destroySandbox(within))
+			err = errors.Join(err, i.destroySandbox(cleanupCtx))
 		}
 	}()
 	b, err := p.api.newBox(s)
@@ -193,9 +194,9 @@ func (p *Provider) createError(err error) error {
 
 // forget kills the sandbox of a create call whose response was lost.
 func (p *Provider) forget(ctx context.Context, id brig.ID) error {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.config.Timeout)*time.Second)
+	createCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.config.Timeout)*time.Second)
 	defer cancel()
-	made, err := p.api.list(within, url.Values{metaSite: {p.serverMark}, metaID: {string(id)}})
+	made, err := p.api.list(createCtx, url.Values{metaSite: {p.serverMark}, metaID: {string(id)}})
 	if err != nil {
 		return nil // the list is unavailable: the sandbox ends by its timeout
 	}
@@ -204,7 +205,7 @@ func (p *Provider) forget(ctx context.Context, id brig.ID) error {
 		if s.Metadata.Site != p.serverMark || s.Metadata.ID != string(id) {
 			continue
 		}
-		errs = append(errs, p.api.kill(within, s.SandboxID))
+		errs = append(errs, p.api.kill(createCtx, s.SandboxID))
 	}
 	return errors.Join(errs...)
 }

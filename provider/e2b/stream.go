@@ -21,7 +21,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// box is a client of a sandbox's own services.
+// box is a client of the services inside a sandbox.
 type box struct {
 	api     *api
 	url     string
@@ -59,7 +59,7 @@ func (b *box) Do(r *http.Request) (*http.Response, error) {
 	return b.api.send(op, r)
 }
 
-// The paths of the agent and of its supervisor's directory in a sandbox.
+// Paths of the agent and of its supervisor's directory in a sandbox.
 const (
 	agentDir      = "/tmp/.brig"
 	agentPath     = agentDir + "/agent"
@@ -113,17 +113,17 @@ const script = `chmod 700 ` + agentDir + ` ` + agentPath + ` || exit 1
 [ -w /workspace ] || { sudo -n mkdir -p /workspace && sudo -n chown "$(id -u):$(id -g)" /workspace; } 2>/dev/null
 exec ` + agentPath + ` ` + wire.ConnectWord + ` ` + supervisorDir + ` 90`
 
-// maxEvent is the maximum size of one event of a process, in bytes: a hostile
-// sandbox controls the response.
+// maxEvent is the maximum size of one event of a process, in bytes. The size
+// must be limited, because a hostile sandbox controls the response.
 const maxEvent = 8 << 20
 
 // open starts the agent and returns its standard streams.
 func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
-	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	client := pb.NewProcessClient(b, b.url, connect.WithProtoJSON(), connect.WithReadMaxBytes(maxEvent))
 	yes := true
-	events, err := client.Start(within, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", script}}, Stdin: &yes})
+	events, err := client.Start(streamCtx, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", script}}, Stdin: &yes})
 	if err == nil && !events.Receive() {
 		err = errors.Join(events.Err(), io.ErrUnexpectedEOF)
 	}
@@ -139,13 +139,13 @@ func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 		cancel()
 		return nil, brig.Errorf(brig.ConnectionFailed, "the sandbox's services are not what E2B's are")
 	}
-	s := &stream{b: b, client: client, pid: start.GetPid(), events: events, ctx: within, cancel: cancel}
+	s := &stream{b: b, client: client, pid: start.GetPid(), events: events, ctx: streamCtx, cancel: cancel}
 	s.changed.L = &s.mu
 	go s.send()
 	return s, nil
 }
 
-// serviceError returns the error for a sandbox whose services fail.
+// serviceError converts an error of a sandbox's services.
 func (b *box) serviceError(err error) error {
 	var e *connect.Error
 	if !errors.As(err, &e) {
@@ -161,14 +161,15 @@ func (b *box) serviceError(err error) error {
 	}
 }
 
-// waiting limits the queued bytes, and atOnce the bytes that one call sends.
+// waiting is the maximum number of queued bytes, and atOnce the maximum number
+// of bytes per call.
 const (
 	waiting = 1 << 20
 	atOnce  = 512 << 10
 )
 
-// stream is the standard streams of a process in a sandbox. Output arrives as
-// events of one call. Each input is a separate call.
+// stream connects to the standard streams of a process in a sandbox. Output
+// arrives as events of one call. Each input is sent in a separate call.
 type stream struct {
 	b      *box
 	client pb.ProcessClient
@@ -252,7 +253,7 @@ func (s *stream) send() {
 		})
 		cancel()
 		if err != nil {
-			s.end(err) // it is unknown whether the data arrived, so later data could leave a gap
+			s.end(err) // the data may be lost, and sending more could leave a gap
 			return
 		}
 	}
@@ -268,7 +269,8 @@ func (s *stream) end(err error) {
 	s.cancel()
 }
 
-// Close implements io.Closer. The process detects the missing heartbeats.
+// Close implements io.Closer. The process exits because it receives no more
+// heartbeats.
 func (s *stream) Close() error {
 	s.end(io.ErrClosedPipe)
 	return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox's services are untrusted, because a program may have replaced them:
-// the client does not read an endless event to its end.
-func TestLargeEvent(t *testing.T) {
+// TestEndlessEventIsRejected verifies that the client stops reading an endless event. A
+// sandbox's services are untrusted, because a program may have replaced them.
+func TestEndlessEventIsRejected(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/connect+json")
 		for _, event := range []string{`{"start": {"pid": 1}}`, `{"data": {"stdout": "eWVz"}}`, `{"data": {"stdout": "` + strings.Repeat("AAAA", 4<<20) + `"}}`} {
@@ -35,11 +35,11 @@ func TestLargeEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	said := make([]byte, 3)
-	if _, err := io.ReadFull(s, said); err != nil || string(said) != "yes" {
-		t.Fatalf("%q, %v", said, err)
+	got := make([]byte, 3)
+	if _, err := io.ReadFull(s, got); err != nil || string(got) != "yes" {
+		t.Fatalf("%q, %v", got, err)
 	}
-	if n, err := s.Read(said); err == nil {
+	if n, err := s.Read(got); err == nil {
 		t.Errorf("%d bytes of it were taken", n)
 	}
 }

@@ -19,8 +19,8 @@ const Name = "self_managed"
 // Title is the display name.
 const Title = "Self-Managed"
 
-// Config is the configuration. The fields about the deployment describe how the
-// service was set up, and have no effect.
+// Config is the configuration. The fields about the deployment are purely
+// informational.
 type Config struct {
 	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
 	Timeout      int    `json:"timeout" title:"Timeout (seconds)" doc:"How long a program may take at most." min:"5" max:"300"`
@@ -40,8 +40,8 @@ type Config struct {
 	RunTimeout   string `json:"sandbox_timeout" title:"Timeout of the manager" form:"readonly"`
 }
 
-// defaults returns the values of an empty configuration. They come from the
-// manager's own variables: SANDBOX_*.
+// defaults returns the default values of a configuration, which come from the
+// manager's own SANDBOX_* variables.
 func defaults(getenv func(string) string) Config {
 	number := func(name string, or int) int {
 		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
@@ -52,7 +52,7 @@ func defaults(getenv func(string) string) Config {
 	yes, _ := strconv.ParseBool(getenv("SANDBOX_ENABLE_SECCOMP")) // an invalid value counts as false
 	return Config{
 		Timeout: 30, MaxRetries: 3, PoolSize: 10, MaxMemory: "256m",
-		// The service is normally the operator's own.
+		// The service is usually in the operator's own network.
 		AllowPrivate: true,
 
 		ManagerImage: cmp.Or(getenv("SANDBOX_EXECUTOR_MANAGER_IMAGE"), "infiniflow/sandbox-executor-manager:latest"),
@@ -69,13 +69,13 @@ func defaults(getenv func(string) string) Config {
 func (c *Config) Wrong() []brig.FieldError {
 	var out []brig.FieldError
 	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
-	told := func(err error) {
+	addError := func(err error) {
 		if e, ok := errors.AsType[*brig.Error](err); ok {
 			wrong(e.Field, e.Message+"; "+e.Hint)
 		}
 	}
 	_, err := brig.ParseEndpoint("endpoint", c.Endpoint, c.AllowPrivate)
-	told(err)
+	addError(err)
 	if c.Timeout < 1 || c.Timeout > 600 {
 		wrong("timeout", "Timeout must be between 1 and 600 seconds")
 	}
@@ -86,8 +86,8 @@ func (c *Config) Wrong() []brig.FieldError {
 		wrong("pool_size", "Pool size must be greater than 0")
 	}
 	_, err = remote.Pin("pin_sha256", c.PinSHA256)
-	told(err)
-	told(remote.CheckAuthority("authority", c.Authority))
+	addError(err)
+	addError(remote.CheckAuthority("authority", c.Authority))
 	return out
 }
 

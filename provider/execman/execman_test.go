@@ -34,8 +34,8 @@ func open(t *testing.T, url string, change func(*execman.Config), log io.Writer)
 	return p
 }
 
-// service answers each request with the next of the given responses, and
-// repeats the last one.
+// service starts a server that handles each request with the next of the given
+// handlers, and repeats the last one.
 func service(t *testing.T, answers ...func(w http.ResponseWriter, r *http.Request)) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	var calls atomic.Int64
@@ -66,7 +66,8 @@ var hello = brig.Program{SandboxName: "py-1", Language: brig.Python, Code: "def 
 
 const success = `{"status":"success","stdout":"out\n","stderr":"warn\n","exit_code":0,"artifacts":[{"name":"a.csv","mime_type":"text/csv","size":3,"content_b64":"YSxi"},{"name":"../b.csv","content_b64":"YQ=="},{"name":"c.exe","content_b64":"YQ=="}],"result":{"present":true,"value":{"n":12345678901234567890},"type":"json"}}`
 
-// Requests follow the protocol, and the response is passed on completely.
+// TestRequestAndResponse verifies that requests follow the protocol, and that
+// the response is passed on completely.
 func TestRequestAndResponse(t *testing.T) {
 	var got map[string]any
 	srv, _ := service(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +100,7 @@ func TestRequestAndResponse(t *testing.T) {
 	}
 }
 
-// Each test case is a row of the protocol's table.
+// TestOutcomes verifies the outcome of every result in the protocol's table.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -142,9 +143,9 @@ func TestOutcomes(t *testing.T) {
 
 const busy = `{"status":"program_runner_error","exit_code":-10,"detail":"no_available_container","stderr":"Container pool is busy"}`
 
-// A failure of the service is an error that shows whether another provider may
-// run the program.
-func TestErrors(t *testing.T) {
+// TestServiceErrors verifies that a failure of the service is an error, and that the
+// error indicates whether another provider may run the program.
+func TestServiceErrors(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		answer    func(http.ResponseWriter, *http.Request)
@@ -190,9 +191,10 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A response with very many artifacts is rejected before they use memory. The
-// control has at most maxArtifacts.
-func TestManyArtifacts(t *testing.T) {
+// TestTooManyArtifactsAreRejected verifies that a response with very many artifacts is
+// rejected before the artifacts use memory. The control has at most
+// maxArtifacts.
+func TestTooManyArtifactsAreRejected(t *testing.T) {
 	for n, want := range map[int]brig.Kind{1000: "", 1 << 20: brig.ConnectionFailed} {
 		srv, _ := service(t, respondWith(http.StatusOK, `{"status": "success", "result": {}, "artifacts": [{}`+strings.Repeat(",{}", n-1)+`]}`))
 		p := open(t, srv.URL, nil, io.Discard)
@@ -203,8 +205,8 @@ func TestManyArtifacts(t *testing.T) {
 	}
 }
 
-// The first two calls fail and the third succeeds. All three attempts are
-// logged.
+// TestRetries verifies retries: the first two calls fail, the third succeeds,
+// and all three attempts are logged.
 func TestRetries(t *testing.T) {
 	srv, calls := service(t, respondWith(503, ``), respondWith(200, busy), respondWith(200, success))
 	var log bytes.Buffer
@@ -223,9 +225,10 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A program that exceeds its time has the same outcome as with other providers.
-// If the caller disconnects, the call ends.
-func TestTime(t *testing.T) {
+// TestTimeoutAndDisconnect verifies that a program that exceeds its timeout has the same
+// outcome as with other providers, and that the call ends if the caller
+// disconnects.
+func TestTimeoutAndDisconnect(t *testing.T) {
 	stuck, _ := service(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body); <-r.Context().Done() })
 	p := hello
 	p.Timeout = 200 * time.Millisecond
@@ -249,7 +252,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Programs without a callable main function run as with other providers.
+// TestProgramsWithoutMain verifies that programs without a callable main
+// function run as with other providers.
 func TestProgramsWithoutMain(t *testing.T) {
 	for _, c := range []struct {
 		language     brig.Language
@@ -285,7 +289,7 @@ func TestProgramsWithoutMain(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
+func TestUnsupportedProgramIsRejected(t *testing.T) {
 	srv, calls := service(t, respondWith(200, success))
 	p := open(t, srv.URL, nil, io.Discard)
 	for field, prog := range map[string]brig.Program{
@@ -298,8 +302,8 @@ func TestFits(t *testing.T) {
 		"workspace": {Language: brig.Python, Code: "1", Workspace: brig.WorkspaceUse{Name: "w"}},
 	} {
 		_, err := p.Run(t.Context(), "x", prog, brig.IO{})
-		if told := brig.AsError(err); told == nil || told.Kind != brig.FailedPrecondition || told.Field != field || told.Hint == "" {
-			t.Errorf("%s: %+v", field, told)
+		if got := brig.AsError(err); got == nil || got.Kind != brig.FailedPrecondition || got.Field != field || got.Hint == "" {
+			t.Errorf("%s: %+v", field, got)
 		}
 	}
 	if _, err := p.Run(t.Context(), "x", hello, brig.IO{Stdin: strings.NewReader("")}); brig.AsError(err).Field != "stdin" {
@@ -317,7 +321,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
+func TestConfigRules(t *testing.T) {
 	good := execman.Config{Endpoint: "http://localhost:9385", Timeout: 30, MaxRetries: 3, PoolSize: 10, AllowPrivate: true}
 	if wrong := good.Wrong(); len(wrong) != 0 {
 		t.Errorf("a good one is wrong: %+v", wrong)
@@ -347,8 +351,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The form has the fields of RAGFlow's administration.
-func TestDriver(t *testing.T) {
+// TestDriverFormFields verifies that the form contains the fields of RAGFlow's
+// administration.
+func TestDriverFormFields(t *testing.T) {
 	vars := map[string]string{"SANDBOX_EXECUTOR_MANAGER_POOL_SIZE": "5", "SANDBOX_TIMEOUT": "90s", "SANDBOX_ENABLE_SECCOMP": "true"}
 	d := execman.Driver(func(name string) string { return vars[name] })
 	if d.Name != "self_managed" || d.Title != "Self-Managed" {

@@ -17,12 +17,12 @@ func resultError(r *v1.ExecmanResult) error {
 	if r.Status != v1.ExecmanRunner || ignoredTimeout(r) {
 		return nil
 	}
-	said := errors.New(brig.Clip(r.Detail+": "+r.Stderr, 500))
+	cause := errors.New(brig.Clip(r.Detail+": "+r.Stderr, 500))
 	switch {
 	case r.ExitCode == v1.ExecmanBusy || r.Detail == v1.ExecmanNoneFree:
-		return busyError("the executor manager has no sandbox free").Because(said)
+		return busyError("the executor manager has no sandbox free").Because(cause)
 	case r.ExitCode == v1.ExecmanTooMany:
-		return busyError("the executor manager takes no more requests for now").Because(said)
+		return busyError("the executor manager takes no more requests for now").Because(cause)
 	case r.Detail == v1.ExecmanUnsafe:
 		e := brig.Errorf(brig.PolicyBlocked, "Code is unsafe. %s", brig.Clip(strings.TrimSpace(r.Stderr), 1000)).
 			WithHint("omit it; the executor manager's own configuration defines the screening")
@@ -31,13 +31,14 @@ func resultError(r *v1.ExecmanResult) error {
 	}
 	// It is unknown whether the program ran.
 	return brig.WithRetry(brig.Errorf(brig.Unavailable, "the executor manager failed (%s)", brig.Clip(cmp.Or(r.Detail, "no reason given"), 100)).
-		WithHint("see its log").Because(said), brig.RetryContained)
+		WithHint("see its log").Because(cause), brig.RetryContained)
 }
 
-// ignoredTimeout reports whether a program did not end at its timeout, so that
-// the manager ended it. That is a failure of the program, not of the manager.
+// ignoredTimeout reports whether the manager had to kill a program that did
+// not end at its timeout. This is a failure of the program, not of the
+// manager.
 func ignoredTimeout(r *v1.ExecmanResult) bool {
-	return r.Status == v1.ExecmanRunner && r.ExitCode == v1.ExecmanInternalError && strings.TrimSpace(r.Stderr) == v1.ExecmanDeaf
+	return r.Status == v1.ExecmanRunner && r.ExitCode == v1.ExecmanInternalError && strings.TrimSpace(r.Stderr) == v1.ExecmanTimeoutStderr
 }
 
 // fillOutcome fills in the caller's outcome from a result.
@@ -67,7 +68,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 	return remote.Finish(o, prog, sio, []byte(r.Stdout), []byte(r.Stderr))
 }
 
-// settleExceeded sets the outcome of a program that exceeded a limit.
+// settleExceeded fills in the outcome of a program that exceeded a limit.
 func (p *Provider) settleExceeded(o *brig.Outcome, r *v1.ExecmanResult) {
 	switch {
 	case r.ExitCode == v1.ExecmanTimeout || clipOptional(r.Resource) == v1.ExecmanTime:
@@ -87,7 +88,7 @@ func clipOptional(s *string) string {
 	return brig.Clip(*s, 40)
 }
 
-// failedExitCode returns an exit code in the range of a failed program's.
+// failedExitCode maps an exit code to the valid range for a failed program.
 func failedExitCode(code int) int {
 	if code > 0 && code < 256 {
 		return code

@@ -10,17 +10,17 @@ import (
 	v1 "github.com/brig-run/brig/api/v1"
 )
 
-// source is a program in the form that the service runs: the service always
-// calls main.
+// source is a program converted for the service, which always calls main.
 type source struct {
 	request v1.ExecmanRequest
-	// values is true if the result is the program's own value. listed is true
-	// if that value is in a list, which is empty for JavaScript's undefined.
+	// values reports whether the result is the program's own value. listed
+	// reports whether that value is wrapped in a list, which is empty for
+	// JavaScript's undefined.
 	values, listed bool
 }
 
-// These lines are appended to programs without a callable main function, so
-// that they run as with other providers.
+// Lines that are appended to programs without a callable main function, so
+// that the programs run as with other providers.
 const (
 	pythonRest = "\n\n\ndef main():\n    return None\n"
 	// The return makes the code that the service appends unreachable.
@@ -40,18 +40,18 @@ var (
 // convertProgram converts a program to one that the service runs with the same
 // result.
 func convertProgram(p brig.Program) source {
-	code, given := p.Code, len(p.Arguments) > 0
+	code, hasArguments := p.Code, len(p.Arguments) > 0
 	s := source{values: true}
 	s.request.Arguments = json.RawMessage("{}")
-	if given {
+	if hasArguments {
 		s.request.Arguments = p.Arguments
 	}
 	if p.Language == brig.Python {
 		s.request.Language = v1.ExecmanPython
-		if !given && (!pythonMain.MatchString(code) || callsMain(code, pythonDef)) {
+		if !hasArguments && (!pythonMain.MatchString(code) || callsMain(code, pythonDef)) {
 			s.values = false
-			// The service imports the program, which checks whether it is the
-			// main module.
+			// The service imports the program, so the program's check for the
+			// main module would fail.
 			if strings.Contains(code, "__name__") && !strings.Contains(code, "from __future__") {
 				code = "__name__ = \"__main__\"\n" + code
 			}
@@ -59,7 +59,7 @@ func convertProgram(p brig.Program) source {
 		}
 	} else {
 		s.request.Language = v1.ExecmanNode
-		if !given && (!nodeMain.MatchString(code) || callsMain(code, nodeDef)) {
+		if !hasArguments && (!nodeMain.MatchString(code) || callsMain(code, nodeDef)) {
 			s.values = false
 			code += nodeRest
 		} else {

@@ -16,19 +16,19 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// languages are the supported languages of programs.
+// languages lists the languages that an executor manager supports.
 var languages = []brig.Language{brig.Python, brig.JavaScript}
 
-// queueTimeout is how long a program waits while the service already runs its
-// maximum number of programs.
+// queueTimeout is the maximum time for which a program waits while the service
+// already runs its maximum number of programs.
 const queueTimeout = 10 * time.Second
 
 // maxAnswer is the maximum size of a response, in bytes: artifacts in base64,
 // and the output.
 const maxAnswer = 320 << 20
 
-// maxArtifacts is the maximum number of artifacts in a response. Those beyond
-// brig.MaxArtifacts are reported as skipped.
+// maxArtifacts is the maximum number of artifacts in a response. Artifacts
+// beyond brig.MaxArtifacts are reported as skipped.
 const maxArtifacts = 1000
 
 // Provider runs programs on one executor manager.
@@ -94,13 +94,14 @@ func (p *Provider) Check(ctx context.Context) error {
 	if json.Unmarshal(a.Body, &health) != nil || health.Status != "ok" {
 		return unexpectedAnswerError()
 	}
-	if brig.CameBack(strings.Join(a.Header.Values("Via"), ", "), p.env.Server) {
+	if brig.IsForwardingLoop(strings.Join(a.Header.Values("Via"), ", "), p.env.Server) {
 		return loopError()
 	}
 	return nil
 }
 
-// loopError returns the error for an endpoint that is this server itself.
+// loopError returns the error for an endpoint that refers to this server
+// itself.
 func loopError() *brig.Error {
 	e := brig.Errorf(brig.InvalidConfig, "the endpoint is this server's own executor manager API, so programs would loop").
 		WithHint("give the address of another executor manager, or activate another provider")
@@ -136,17 +137,17 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		limit = min(limit, prog.Timeout)
 	}
 	o := remote.Begin(prog, sio)
-	var said *v1.ExecmanResult
+	var result *v1.ExecmanResult
 	err = remote.Retry(ctx, p.log(id), "run", p.config.MaxRetries, func() error {
 		o.Started = time.Now().UTC()
 		runCtx, cancel := context.WithTimeoutCause(ctx, limit, errOutOfTime)
 		defer cancel()
-		said, err = p.call(runCtx, body)
+		result, err = p.call(runCtx, body)
 		return err
 	})
 	switch {
 	case err == nil:
-		return o, p.fillOutcome(o, prog, source, sio, said)
+		return o, p.fillOutcome(o, prog, source, sio, result)
 	case ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, errOutOfTime) && brig.RetryOf(err) == brig.RetryContained:
@@ -182,8 +183,8 @@ func busyError(format string, args ...any) *brig.Error {
 	return e
 }
 
-// call makes one attempt. A failure of the service, not of the program, is an
-// error.
+// call makes one attempt. It returns an error only for a failure of the
+// service, not of the program.
 func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, error) {
 	a, err := p.client.Do(ctx, remote.Request{
 		Operation: "run", Method: http.MethodPost, Path: "/run", Body: body,
@@ -195,41 +196,41 @@ func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, er
 	if a.Status != http.StatusOK {
 		return nil, refusal(a)
 	}
-	var said struct {
+	var response struct {
 		v1.ExecmanResult
 		Artifacts json.RawMessage `json:"artifacts"`
 	}
-	err = json.Unmarshal(a.Body, &said)
-	if err == nil && len(said.Artifacts) > 0 {
-		said.ExecmanResult.Artifacts, err = remote.DecodeList[v1.ExecmanArtifact](said.Artifacts, maxArtifacts)
+	err = json.Unmarshal(a.Body, &response)
+	if err == nil && len(response.Artifacts) > 0 {
+		response.ExecmanResult.Artifacts, err = remote.DecodeList[v1.ExecmanArtifact](response.Artifacts, maxArtifacts)
 	}
-	if err != nil || said.Status == "" {
+	if err != nil || response.Status == "" {
 		return nil, brig.WithRetry(unexpectedAnswerError().Because(err), brig.RetryContained)
 	}
-	return &said.ExecmanResult, resultError(&said.ExecmanResult)
+	return &response.ExecmanResult, resultError(&response.ExecmanResult)
 }
 
 // refusal converts a response without a result to an error.
 func refusal(a *remote.Answer) error {
-	said := errors.New("HTTP " + strconv.Itoa(a.Status) + ": " + brig.Clip(string(a.Body), 500))
+	cause := errors.New("HTTP " + strconv.Itoa(a.Status) + ": " + brig.Clip(string(a.Body), 500))
 	switch {
 	case a.Status == http.StatusUnprocessableEntity || a.Status == http.StatusBadRequest || a.Status == http.StatusRequestEntityTooLarge:
 		return brig.Errorf(brig.InvalidArgument, "the executor manager refuses the request (HTTP %d)", a.Status).
-			WithHint("give less code and smaller arguments, or choose another provider").Because(said)
+			WithHint("give less code and smaller arguments, or choose another provider").Because(cause)
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
 		return brig.Errorf(brig.ConnectionFailed, "the executor manager does not let this server in (HTTP %d)", a.Status).
-			WithHint("have its operator add this server's address to its allowlist").Because(said)
+			WithHint("have its operator add this server's address to its allowlist").Because(cause)
 	case a.Status == http.StatusTooManyRequests:
-		e := busyError("the executor manager takes no more requests for now").Because(said)
+		e := busyError("the executor manager takes no more requests for now").Because(cause)
 		if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && n >= 0 && n < 3600 {
 			e.RetryAfter = time.Duration(n) * time.Second
 		}
 		return e
 	case a.Status == http.StatusServiceUnavailable:
-		return brig.Errorf(brig.Unavailable, "the executor manager is unavailable").WithHint("try again in a moment").Because(said)
+		return brig.Errorf(brig.Unavailable, "the executor manager is unavailable").WithHint("try again in a moment").Because(cause)
 	case a.Status >= 500:
 		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the executor manager failed (HTTP %d)", a.Status).
-			WithHint("see its log").Because(said), brig.RetryContained)
+			WithHint("see its log").Because(cause), brig.RetryContained)
 	}
-	return unexpectedAnswerError().Because(said)
+	return unexpectedAnswerError().Because(cause)
 }

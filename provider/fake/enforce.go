@@ -21,7 +21,7 @@ func (p *Provider) Capabilities() brig.Capabilities {
 	return c
 }
 
-// ownEnforcement returns the enforcement of instances that are goroutines.
+// ownEnforcement returns the default enforcement levels of fake instances.
 func ownEnforcement() map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {

@@ -1,7 +1,7 @@
 // Package fake creates instances from goroutines, for tests of the code above a
-// provider. Its commands are a small language (see run.go). Like real
-// instances, they survive a server: Recover finds them again. Commands are not
-// isolated, so it must never run other code.
+// provider. Commands use a small language (see run.go). Like real instances,
+// fake instances outlive a server: Recover finds them again. Commands are not
+// isolated, so the package must never run real code.
 package fake
 
 import (
@@ -23,19 +23,19 @@ import (
 // Name is the provider's name.
 const Name = "fake"
 
-// Provider creates fake instances. The zero value is ready to use. Fields must
-// be set before the first call.
+// Provider creates fake instances. The zero value is ready to use. Set the
+// fields before the first call.
 type Provider struct {
-	// CreateError, when set, is the error of Create.
+	// CreateError, if set, is the error that Create returns.
 	CreateError error
-	// OnCreate, when set, is called by Create before the instance exists.
+	// OnCreate, if set, is called by Create before the instance exists.
 	OnCreate func(brig.ID)
-	// OnInstall, when set, is called during the installation of packages for
+	// OnInstall, if set, is called during the installation of packages for
 	// tools.
 	OnInstall func()
-	// Enforces replaces the provider's claims, and Holds the results of
-	// attestation. NoUplink removes the network of all instances, and Ruled the
-	// network of instances without rules.
+	// Enforces overrides the provider's claims, and Holds the results of
+	// attestation. NoUplink disables the network of all instances, and Ruled
+	// the network of instances without rules.
 	Enforces, Holds map[brig.Area]brig.Enforcement
 	NoUplink, Ruled bool
 	// Refused is the initial Refusals of new instances; see Refuse.
@@ -46,7 +46,8 @@ type Provider struct {
 	// OnSave, if set, is called by Save. If it returns an error, Save returns
 	// that error.
 	OnSave func(brig.SaveID) error
-	// OnPack is the same for Pack.
+	// OnPack, if set, is called by Pack. If it returns an error, Pack returns
+	// that error.
 	OnPack func(context.Context, brig.SaveID) error
 	// OnUplink, if set, is called by Uplink. If it returns an error, Uplink returns
 	// that error.
@@ -74,7 +75,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, err
 	}
 	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), over: make(chan struct{}), files: map[string][]byte{}, refused: p.Refused}
-	in.mu.Lock() // the lease may end before it is stored
+	in.mu.Lock() // the lease may expire before the instance is stored
 	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
 	in.mu.Unlock()
 	p.mu.Lock()
@@ -119,7 +120,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return len(orphans), nil
 }
 
-// Machines lists the ids of the instances that were not destroyed.
+// Machines lists the IDs of the instances that were not destroyed.
 func (p *Provider) Machines() []brig.ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +152,7 @@ type instance struct {
 	kept    map[string]brig.Kept
 	carried map[string]brig.Kept // background commands of a pausable instance
 	link    *Link                // nil until Uplink is first called
-	begun   bool                 // the main program has started
+	begun   bool                 // whether the main program has started
 	code    int                  // its exit code
 }
 

@@ -17,7 +17,7 @@ import (
 
 // tree implements brig.Files with the files of an instance. An empty directory
 // is a name that ends with a slash. The other attributes of a file are stored
-// as JSON under its name and a NUL. Links do not exist.
+// as JSON under the file's name followed by a NUL. Links are not supported.
 type tree struct{ in *instance }
 
 // fileAttrs are the attributes of a file other than its content.
@@ -265,11 +265,11 @@ func (t tree) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reade
 			return err
 		}
 		k := fileAttrs{Mode: 0o644, Root: p.User == "root", Metadata: w.Metadata}
-		if there := t.entryAt(name); there != nil {
+		if existing := t.entryAt(name); existing != nil {
 			if _, err := t.requireEntry(name, false); err != nil {
 				return err
 			}
-			k.Mode, k.Root = there.Mode, there.Owner == "root"
+			k.Mode, k.Root = existing.Mode, existing.Owner == "root"
 		}
 		if w.Mode != 0 {
 			k.Mode = w.Mode

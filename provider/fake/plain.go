@@ -47,7 +47,7 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 	go func() {
 		defer close(p.done)
 		defer func() { _ = r.Close() }()
-		defer context.AfterFunc(ctx, func() { _ = w.Close() })() // a killed command has no reader
+		defer context.AfterFunc(ctx, func() { _ = w.Close() })() // a kill closes the command's input
 		go func() {
 			select {
 			case <-in.done:
@@ -65,7 +65,7 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 	return p
 }
 
-// attach returns another end of the command, for the next attachment.
+// attach returns a new handle of the command, for the next attachment.
 func (p *plainProcess) attach() *plainProcess {
 	return &plainProcess{
 		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, parts: p.parts, done: p.done,
@@ -73,7 +73,7 @@ func (p *plainProcess) attach() *plainProcess {
 	}
 }
 
-// outputWriter passes on a command's output.
+// outputWriter forwards a command's output to Receive.
 type outputWriter struct {
 	p    *plainProcess
 	from brig.From

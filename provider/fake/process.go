@@ -21,8 +21,8 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// process is an interpreter of the small language. It speaks the drivers'
-// protocol. In addition to the commands of Exec, one per line, it has:
+// process is an interpreter of the small language. It implements the drivers'
+// protocol. In addition to the commands of Exec, one per line, it supports:
 //
 //	set NAME VALUE   keeps a value for later runs
 //	get NAME         its value is the result
@@ -41,7 +41,7 @@ type process struct {
 	user  brig.Command
 	vars  map[string]string
 	count int
-	nonce string // of the request that is carried out
+	nonce string // nonce of the current request
 	sent  chan part
 	calls func(tool.DriverRequest)
 
@@ -51,7 +51,7 @@ type process struct {
 	interrupt context.CancelCauseFunc // cancels the running cell
 	gone      chan struct{}
 	ended     bool
-	ending    []byte // the last message of the run if it is sent, even if it was not received
+	ending    []byte // last message of the run, once sent, even if not yet received
 	code      int
 }
 
@@ -136,8 +136,8 @@ func (p *listener) Receive() (brig.From, []byte, error) {
 	}
 }
 
-// Ahead returns the last message of the run as soon as it is sent, even if it
-// was not received yet.
+// Ahead returns the last message of the run once it was sent, even if it was
+// not received yet.
 func (p *process) Ahead() (sent []byte, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -346,7 +346,8 @@ func (p *process) line(ctx context.Context, o interpreter.Request, words []strin
 	return true
 }
 
-// forge writes a line to the channel as code can that knows the nonce.
+// forge writes a line to the channel, as malicious code that has obtained the
+// nonce could.
 func (p *process) forge(line string) {
 	p.put(part{brig.FromMessage, []byte(strings.ReplaceAll(line, "NONCE", p.nonce))})
 }
@@ -401,7 +402,7 @@ func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
 	defer in.mu.Unlock()
 	if plainly, ok := p.(*plainProcess); ok {
 		if !in.spec.Pausable {
-			return nil // it ends with its server
+			return nil // the process ends with its server
 		}
 		if in.carried == nil {
 			in.carried = map[string]brig.Kept{}

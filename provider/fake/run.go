@@ -76,7 +76,7 @@ func (in *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio b
 
 var errTimeout = fmt.Errorf("out of time")
 
-// floodChunk is how much is written at a time.
+// floodChunk is the number of bytes per write of spew.
 const floodChunk = 32 << 10
 
 // run interprets one command and returns its exit code.

@@ -12,18 +12,19 @@ import (
 
 var _ brig.Saver = (*Provider)(nil)
 
-// save is a saved instance. The fake saves files, and background commands of pausable
-// instances, which start again. It does not save other programs.
+// save is a saved instance. It contains the files, and for pausable instances the
+// background commands, which a restore starts again. Other programs are not saved.
 type save struct {
 	at     time.Time
 	limits brig.Limits
 	files  map[string][]byte
 	execs  []*brig.Execution
 	kept   map[string]brig.Kept
-	// key is the key of a packed save. open is set while the save is unpacked.
+	// key is the key of a packed save. open reports whether the save is
+	// currently unpacked.
 	key  []byte
 	open bool
-	// filesOnly means that only the files are restored.
+	// filesOnly means that a restore restores only the files.
 	filesOnly bool
 }
 
@@ -179,7 +180,7 @@ func (p *Provider) Saves() int {
 	return len(p.saves)
 }
 
-// Unpacked returns the number of packed saves that are unpacked now.
+// Unpacked returns the number of packed saves that are currently unpacked.
 func (p *Provider) Unpacked() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 // call runs a request of a tool whose source is in the small language. Like the
-// drivers, it sends the report and then waits until it is killed.
+// drivers, it sends the report and then waits until the process is killed.
 func (p *process) call(ctx context.Context, o tool.DriverRequest) {
 	end := interpreter.Message{Returned: json.RawMessage("null")}
 	for line := range strings.Lines(o.Source) {

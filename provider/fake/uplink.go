@@ -113,7 +113,7 @@ func (l *Link) put(to chan<- []byte, p []byte) error {
 	return nil
 }
 
-// take waits for a packet until the link ends or enough is closed.
+// take waits for a packet, until the link ends or enough is closed.
 func (l *Link) take(enough <-chan struct{}, from <-chan []byte) ([]byte, error) {
 	if l.gone() {
 		return nil, errLinkClosed

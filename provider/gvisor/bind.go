@@ -21,7 +21,8 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	o := i.order
 	o.bind(spec, lease)
 	if spec.Ephemeral {
-		// A run usually ends before its cgroup weight matters.
+		// Set the weight in the background: a run usually ends before its
+		// cgroup weight matters.
 		go func() { _ = i.p.shares.add(i, spec.Share, true) }()
 	} else {
 		if err := i.p.shares.add(i, spec.Share, true); err != nil {
@@ -37,7 +38,8 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		failpoint.Hit("provider.owned")
 		i.closeTether()
 	}
-	// Other goroutines read the remaining fields, which do not change.
+	// Assign only the fields that Bind changes: other goroutines read the
+	// remaining fields.
 	i.order.bind(spec, lease)
 	i.Guest.Env, i.Guest.Limits = spec.Env, spec.Limits
 	return nil

@@ -23,12 +23,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// build identifies the programs and the processor on which a save depends.
+// build identifies the programs and the CPU features on which a save depends.
 type build struct {
 	Engine, Agent string // digests of the programs
-	Shim          string `json:",omitempty"` // earlier versions did not record it
+	Shim          string `json:",omitempty"` // empty in saves of earlier versions
 	GVisor        string // version
-	CPU           string // features of the processor
+	CPU           string // CPU features
 }
 
 // programs are the paths of the programs of one build.
@@ -41,7 +41,7 @@ func (p *Provider) programs() programs { return programs{p.Engine, p.Shim, p.Age
 func (o *order) programs() programs { return programs{o.Engine, o.Shim, o.Agent} }
 
 // buildOf returns the build that consists of the given programs. It reads the programs
-// when they are first used for a save or a restore.
+// lazily, for the first save or restore that needs them.
 func (p *Provider) buildOf(of programs) (b build, err error) {
 	engine, err1 := p.contents.of(of.Engine)
 	agent, err2 := p.contents.of(of.Agent)
@@ -56,14 +56,14 @@ func (p *Provider) buildOf(of programs) (b build, err error) {
 	return b, errors.Join(err1, err2, err3, err4)
 }
 
-// savedBuild returns the build of a running sandbox. It may have been started by an
-// earlier version of Brig.
+// savedBuild returns the build of a running sandbox, which an earlier version of
+// Brig may have started.
 func (i *instance) savedBuild(ctx context.Context) (build, error) {
 	of := i.order.programs()
 	if of.Engine != self && of.Shim != "" {
 		return i.p.buildOf(of)
 	}
-	// The paths are those of another server's own binary, or were not recorded.
+	// The paths refer to another server's own binary, or were not recorded.
 	pid, err := i.l.sentry(ctx)
 	if err != nil {
 		return build{}, err
@@ -78,7 +78,7 @@ func (i *instance) savedBuild(ctx context.Context) (build, error) {
 	return i.p.buildOf(of)
 }
 
-// parent returns the parent of a process.
+// parent returns the parent process ID of a process.
 func parent(pid int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -92,8 +92,9 @@ func parent(pid int) (int, error) {
 	return strconv.Atoi(fields[1]) //nolint:wrapcheck // the kernel's own number
 }
 
-// programsFor returns the programs that restore a save: this provider's if they made it,
-// and otherwise those of an earlier version, if they are in the directory of programs.
+// programsFor returns the programs that can restore a save: the current programs if they
+// created the save, and otherwise matching programs from the directory of programs, if
+// there are any.
 func (p *Provider) programsFor(saved build) (programs, error) {
 	of := p.programs()
 	current, err := p.buildOf(of)
@@ -106,17 +107,17 @@ func (p *Provider) programsFor(saved build) (programs, error) {
 	}
 	engine, agent := byDigest[saved.Engine], byDigest[saved.Agent]
 	if engine == "" || agent == "" {
-		return of, nil // firstDifference names the difference
+		return of, nil // firstDifference reports the mismatch later
 	}
 	of.Engine, of.Agent = engine, agent
 	if shim := byDigest[saved.Shim]; shim != "" {
-		of.Shim = shim // otherwise this version's shim works, too
+		of.Shim = shim // otherwise the current shim works, too
 	}
 	return of, nil
 }
 
-// keptPrograms returns the paths of the files in the directory of programs by their digests,
-// without files that cannot be read.
+// keptPrograms maps the digests of the files in the directory of programs to their paths. It
+// skips files that cannot be read.
 func (p *Provider) keptPrograms() (map[string]string, error) {
 	files, err := p.programFiles()
 	out := map[string]string{}
@@ -145,13 +146,13 @@ func (p *Provider) programFiles() (out []string, err error) {
 	return out, nil
 }
 
-// programAge is how long a program that no sandbox and no save needs stays. Another
-// version of Brig may be about to use it.
+// programAge is the minimum age at which an unused program is removed. Another
+// version of Brig may be about to use a newer one.
 const programAge = 24 * time.Hour
 
 // sweepPrograms removes the programs of earlier versions that no sandbox and no save
-// needs, and returns their number. A server or a command updates the modification time of
-// the programs that it starts with.
+// needs, and returns their number. Every server or command updates the modification times
+// of its programs when it starts.
 func (p *Provider) sweepPrograms() (n int, err error) {
 	files, err := p.programFiles()
 	if err != nil {
@@ -188,11 +189,11 @@ func (p *Provider) sweepPrograms() (n int, err error) {
 // shimFiles is the prefix of the names of shims in the directory of programs.
 const shimFiles = "brig-shim"
 
-// neededPrograms are the programs of the sandboxes and saves of a data folder. The names of
-// files are compared without their directory, to which different paths may lead.
+// neededPrograms are the programs of the sandboxes and saves of a data folder. Only base
+// names are compared, because different paths may lead to the same directory.
 type neededPrograms struct {
 	names, digests map[string]bool
-	shims          bool // a sandbox has a shim whose name is not known
+	shims          bool // a sandbox has a shim with an unknown name
 }
 
 func (p *Provider) neededPrograms() (out neededPrograms, err error) {
@@ -204,7 +205,7 @@ func (p *Provider) neededPrograms() (out neededPrograms, err error) {
 	for _, e := range folders {
 		var o order
 		if ok, err := p.layout(brig.ID(e.Name())).readJSON(orderFile, &o); err != nil || !ok {
-			continue // it does not run
+			continue // the sandbox is not running
 		}
 		for _, file := range []string{o.Engine, o.Shim, o.Agent} {
 			out.names[filepath.Base(file)] = true
@@ -230,15 +231,15 @@ func (p *Provider) neededPrograms() (out neededPrograms, err error) {
 	return out, nil
 }
 
-// content is the part of a program that a save records.
+// content identifies the content of a program in the manifest of a save.
 type content struct {
 	digest string
-	gvisor string // the version that the program is linked with
+	gvisor string // the gVisor version linked into the program
 }
 
-// contents holds the contents of programs that were read.
+// contents caches the contents of programs.
 type contents struct {
-	mu     sync.Mutex // guards the field below, and lets one caller read at a time
+	mu     sync.Mutex // guards the field below, and serializes reads
 	byFile map[fileID]content
 }
 
@@ -284,7 +285,7 @@ func (cs *contents) of(file string) (content, error) {
 	return c, nil
 }
 
-// cpuFeatures returns the features of this machine's processors, sorted.
+// cpuFeatures returns the sorted features of this machine's CPUs.
 var cpuFeatures = sync.OnceValues(readFeatures)
 
 func readFeatures() (string, error) {
@@ -303,7 +304,7 @@ func readFeatures() (string, error) {
 	return "", errors.New("the processor's features are not in /proc/cpuinfo")
 }
 
-// difference lists a few of the features that only one of two processors has.
+// difference lists a few of the features that only one of two CPUs has.
 func difference(saved, here string) string {
 	a, b := strings.Fields(saved), strings.Fields(here)
 	var out []string

@@ -12,23 +12,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// counters are two numbers in memory that a sentry and its shim share: the
-// numbers of processes and connections that the sentry refused to programs. The
-// sentry increments them without a system call. Its seccomp filter therefore
-// needs no further exception, and a program cannot cause work on the host with
-// refused calls. The shim accepts any value of the numbers.
+// counters count the processes and connections that a sentry has refused to
+// programs. They are in memory that the sentry shares with its shim. The sentry
+// increments them without a system call. Its seccomp filter therefore needs no
+// further exception, and refused calls cause no work on the host. The shim
+// accepts any values, because the sentry is untrusted.
 type counters struct{ processes, connections *atomic.Uint64 }
 
-// countersFlag is the sentry's flag for the descriptor of its counters. It is
-// removed before gVisor parses the arguments.
+// countersFlag is the sentry's flag for the descriptor of its counters. The
+// sentry removes this flag before gVisor parses the arguments.
 const countersFlag = "brig-counters-fd"
 
-// countersSize is the size of the file, in bytes.
+// countersSize is the size of the counters' file, in bytes.
 const countersSize = 4096
 
 // newCounters creates counters and the file that is donated to the sentry. The
-// file is sealed, because a sentry that shrank it would crash the shim at the
-// next read.
+// file is sealed: if a sentry could shrink the file, the next read would crash
+// the shim.
 func newCounters() (*counters, *os.File, error) {
 	fd, err := unix.MemfdCreate("brig-counters", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -65,7 +65,7 @@ func mapCounters(fd, access int) (*counters, error) {
 	return &counters{&n[0], &n[1]}, nil
 }
 
-// read returns the current numbers, or nil if c is nil.
+// read returns the current counts, or nil if c is nil.
 func (c *counters) read() *brig.Refusals {
 	if c == nil {
 		return nil

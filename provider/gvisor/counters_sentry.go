@@ -45,8 +45,9 @@ func hostTable() *sentrykernel.SyscallTable {
 	return linux.AMD64
 }
 
-// watch counts the errors of system calls with which gVisor refuses processes
-// and connections. A successful system call costs one more comparison.
+// watch wraps the system calls that create processes and connections, to count
+// the errors with which gVisor refuses them. The overhead for a successful
+// call is one comparison.
 func (c *counters) watch(table *sentrykernel.SyscallTable) {
 	for number, call := range table.Table {
 		switch call.Name {

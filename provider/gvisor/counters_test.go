@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sentry counts only the intended errors of the intended system calls, and
-// its shim reads the counts from the same memory.
+// TestCounters verifies that a sentry counts only the intended errors of the
+// intended system calls, and that its shim reads the same counts.
 func TestCounters(t *testing.T) {
 	shims, file, err := newCounters()
 	if err != nil {
@@ -31,7 +31,8 @@ func TestCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Call each of them once with every error, and once without an error.
+	// Call each wrapped system call once with every error, and once without an
+	// error.
 	answers := []error{nil, linuxerr.EAGAIN, linuxerr.ENETUNREACH, linuxerr.EHOSTUNREACH, linuxerr.ECONNREFUSED, linuxerr.EINVAL, unix.EPERM, errors.New("other")}
 	var answer error
 	call := func(*sentrykernel.Task, uintptr, arch.SyscallArguments) (uintptr, *sentrykernel.SyscallControl, error) {
@@ -64,8 +65,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// countRefusals removes the counters' flag from gVisor's arguments, and the
-// counted system calls exist.
+// TestCountRefusals verifies that countRefusals removes the counters' flag
+// from gVisor's arguments, and that the counted system calls exist.
 func TestCountRefusals(t *testing.T) {
 	plain := []string{"runsc-sandbox", "--root=/x", "boot", "id"}
 	if got := countRefusals(plain); !slices.Equal(got, plain) {
@@ -75,8 +76,8 @@ func TestCountRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := slices.Insert(slices.Clone(plain), 3, "--"+countersFlag+"="+strconv.Itoa(fd))
-	if got := countRefusals(given); !slices.Equal(got, plain) {
+	args := slices.Insert(slices.Clone(plain), 3, "--"+countersFlag+"="+strconv.Itoa(fd))
+	if got := countRefusals(args); !slices.Equal(got, plain) {
 		t.Errorf("%q", got)
 	}
 	for _, name := range []string{"clone", "clone3", "connect", "sendto", "sendmsg", "sendmmsg"} {

@@ -16,12 +16,12 @@ const (
 
 // plainCPUID makes the system call that enables CPUID faulting fail in this
 // process and its children. gVisor enables faulting in each of its stubs to
-// emulate the instruction, and continues without it on processors that do not
-// support it, such as older ones from AMD. The instruction returns the
-// processor's values in both cases. A fault costs 40 µs, and the loader of
-// every dynamically linked program executes some thirty CPUIDs (docs/adr/0035).
-// The function must run before this process has many threads, because the
-// kernel stops all of them.
+// emulate CPUID, and continues without faulting on CPUs that do not support it,
+// such as older AMD models. CPUID returns the CPU's values in both cases. A
+// fault costs 40 µs, and the loader of every dynamically linked program
+// executes CPUID about 30 times (docs/adr/0035). plainCPUID must run before
+// this process has many threads, because the kernel stops all of them to
+// install the filter.
 func plainCPUID() error {
 	// struct seccomp_data: nr at 0, arch at 4, args[0] at 16.
 	load := func(at uint32) unix.SockFilter {

@@ -17,10 +17,10 @@ import (
 
 const cpuidChild = "BRIG_TEST_CPUID"
 
-// A sentry cannot enable CPUID faulting, not even on threads that existed
-// before the filter, and all other calls are unaffected. The test uses a
-// separate process, because the filter cannot be removed. The process has a
-// user namespace, as a sentry does.
+// TestPlainCPUID verifies that a sentry cannot enable CPUID faulting, even on
+// threads older than the filter, and that all other calls are unaffected. The
+// test uses a separate process, because the filter cannot be removed. Like a
+// sentry, the process has its own user namespace.
 func TestPlainCPUID(t *testing.T) {
 	if os.Getenv(cpuidChild) != "" {
 		plainCPUIDChild(t)
@@ -49,8 +49,8 @@ func TestPlainCPUID(t *testing.T) {
 
 func plainCPUIDChild(t *testing.T) {
 	runtime.LockOSThread()
-	// The call disables CPUID faulting, which is already disabled. It is
-	// harmless where the kernel accepts it.
+	// The call disables CPUID faulting, which is already disabled, and is
+	// therefore harmless if the kernel accepts it.
 	set := func() syscall.Errno {
 		_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archSetCPUID, 1, 0)
 		return errno

@@ -2,5 +2,5 @@
 
 package gvisor
 
-// plainCPUID does nothing: on other processors gVisor does not emulate CPUID.
+// plainCPUID does nothing, because gVisor emulates CPUID only on amd64.
 func plainCPUID() error { return nil }

@@ -45,8 +45,9 @@ func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 	return out
 }
 
-// controllers lowers the enforcement of the limits that were not effective in
-// the test group: a kernel may have a hierarchy without a controller.
+// controllers lowers the enforcement levels of limits that were not effective
+// in the test group, because a kernel may have a hierarchy without a
+// controller.
 func (p *Provider) controllers(memory, cpus *brig.Enforcement) {
 	if p.held.Memory == 0 {
 		memory.Lower(brig.LevelNone, "this machine has no memory controller")

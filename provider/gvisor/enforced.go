@@ -23,7 +23,7 @@ func inspectedAreas() []brig.Area {
 	return []brig.Area{brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaDisk, brig.AreaEgress}
 }
 
-// sentryInspection is an inspection of one sandbox.
+// sentryInspection is an inspection of one sandbox's sentry.
 type sentryInspection struct {
 	i     *instance
 	pid   int // the sentry's process
@@ -117,8 +117,7 @@ func (s *sentryInspection) inOtherNamespace(ns string) (bool, error) {
 	return theirs != ours, err
 }
 
-// limits reads the effective limits on the sandbox's memory, processors and
-// threads.
+// limits reads the effective limits on the sandbox's memory, CPUs and threads.
 func (s *sentryInspection) limits() error {
 	memory, cpus, processes := s.areas[brig.AreaMemory], s.areas[brig.AreaCPUs], s.areas[brig.AreaProcesses]
 	want := s.i.order.Limits
@@ -160,7 +159,7 @@ func (s *sentryInspection) limits() error {
 	return nil
 }
 
-// affinity reads how many processors a sandbox without a cgroup may use.
+// affinity reads the number of CPUs that a sandbox without a cgroup may use.
 func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(s.pid, &set); err != nil {
@@ -254,7 +253,7 @@ func statusOf(pid int) (map[string]string, error) {
 	return out, nil
 }
 
-// sentry asks the shim for the sentry's process id.
+// sentry requests the sentry's process ID from the shim.
 func (l layout) sentry(ctx context.Context) (int, error) {
 	c, err := l.openRequest(ctx, request{Op: "sentry"})
 	if err != nil {

@@ -28,7 +28,7 @@ func startError(err error, rootless bool) error {
 	return creationError(err)
 }
 
-// diskError separates a full disk of the host from other errors.
+// diskError distinguishes a full disk of the host from other errors.
 func diskError(err error, what string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fullError(err)
@@ -41,8 +41,8 @@ func fullError(err error) error {
 		WithHint("free space in the data folder").Because(err)
 }
 
-// tailOf returns the end of one of the log files in the directory, for the
-// operator.
+// tailOf returns the end of a log file in the directory, for an error message
+// to the operator.
 func (l layout) tailOf(name string) string {
 	f, err := os.Open(l.path(name))
 	if err != nil {

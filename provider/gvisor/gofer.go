@@ -24,7 +24,7 @@ import (
 const cgoEnabled = config.CgoEnabled
 
 // goferKernel is a kernel that gVisor's own library has started, with a gofer
-// that serves the files.
+// that serves the image's files.
 type goferKernel struct {
 	conf *config.Config
 	c    *container.Container
@@ -35,7 +35,7 @@ func withGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, e
 	// gVisor returns important messages as errors, so its log is discarded.
 	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	leave := func() error { return nil }
-	join := g != nil // gVisor itself joins the group and leaves it again
+	join := g != nil // gVisor joins the group itself and leaves it again
 	if g != nil {
 		away, err := g.Enter()
 		switch {

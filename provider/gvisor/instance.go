@@ -23,8 +23,8 @@ import (
 
 // instance is the server's handle of one sandbox. It implements brig.Instance.
 type instance struct {
-	guest.Guest   // its processes, files and trees
-	guest.LogFile // the output of its main program
+	guest.Guest   // processes, files and trees of the sandbox
+	guest.LogFile // output of the main program
 
 	p          *Provider
 	l          layout
@@ -40,8 +40,8 @@ type instance struct {
 	mu     sync.Mutex // guards the fields below
 	exit   *brig.Exit
 	denied *brig.Refusals // final counts; nil if unknown
-	cgroup *cgroup.Group  // nil until it was looked up
-	layers []string       // the files of the writable layer; nil until they were looked up
+	cgroup *cgroup.Group  // nil until the first lookup
+	layers []string       // files of the writable layer; nil until the first lookup
 }
 
 var (
@@ -51,7 +51,8 @@ var (
 	_ brig.DiskMeter = (*instance)(nil)
 )
 
-// handleState is the state that a handle contains in addition to the id.
+// handleState is the state that a handle contains in addition to the sandbox's
+// ID.
 type handleState struct{ Notes []string }
 
 // Handle implements brig.Instance.
@@ -76,15 +77,15 @@ func (i *instance) Exit() *brig.Exit {
 	return i.exit
 }
 
-// attach connects to the sandbox, which may have ended, and watches for its
-// end.
+// attach connects to the sandbox and watches for its end. The sandbox may
+// already have ended.
 func (i *instance) attach() {
 	i.preconnect.dial = i.l.dialAgent
 	i.LogFile = guest.LogFile(i.l.path(logFile))
 	i.Guest = guest.Guest{Dial: i.preconnect.take, Env: i.order.Env, Limits: i.order.Limits, Done: i.done}
 	if i.order.Ephemeral {
 		// The sandbox is about to end anyway, and during a fork bomb the host
-		// kills it faster than its agent does.
+		// kills it faster than the agent can.
 		i.Guest.Grace = runGrace
 	}
 	c := i.connectShim()
@@ -94,7 +95,7 @@ func (i *instance) attach() {
 	}
 	i.watch = c
 	go func() {
-		// The shim sends only one answer, and the stream ends when the shim
+		// The shim sends only one response, and the stream ends when the shim
 		// exits.
 		_, _ = io.Copy(io.Discard, c)
 		c.Close()
@@ -107,8 +108,8 @@ const bootTimeout = 30 * time.Second
 
 // connectShim connects to the shim, and returns nil if the shim does not exist.
 // A shim that holds the directory's lock but does not listen yet is still
-// booting. In that case the server that started it has died, and the shim must
-// not be considered dead.
+// booting. In that case the server that started the shim has died, and the shim
+// must not be considered dead.
 func (i *instance) connectShim() *net.UnixConn {
 	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout)
 	defer cancel()
@@ -129,7 +130,7 @@ func (i *instance) connectShim() *net.UnixConn {
 }
 
 // cgroupName returns the name of the sandbox's cgroup, or "" if there is none.
-// The order contains the name. If a crash has left no order, cgroupName
+// The order contains the name. If the order was lost in a crash, cgroupName
 // searches the existing groups.
 func (i *instance) cgroupName() string {
 	if !i.p.cgroups || i.order.Cgroup != "" {
@@ -148,7 +149,7 @@ func (i *instance) cgroupName() string {
 }
 
 // determineEnd determines how the sandbox ended. If there is no exit file, the
-// shim was killed and its sandbox with it.
+// shim was killed, and the kernel has killed its sandbox with it.
 func (i *instance) determineEnd() {
 	i.preconnect.close()
 	var e ending
@@ -186,7 +187,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	}
 	why := i.Guest.EndReason(ctx, id, res, err)
 	if why != nil {
-		// The agent is stuck or was tampered with, and the end of the process
+		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. The host therefore ends the sandbox.
 		reason := brig.AgentLost
 		if i.Guest.Grace > 0 {
@@ -226,8 +227,8 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	default:
 	}
 	if err != nil {
-		// Probably the shim is just exiting. If it does not listen at all, kill
-		// the sandbox through its cgroup.
+		// The shim is probably exiting. If it does not listen at all, kill the
+		// sandbox through its cgroup.
 		select {
 		case <-i.done:
 			return nil
@@ -275,14 +276,15 @@ func (i *instance) end(ctx context.Context) error {
 		i.tether.Close()
 	}
 	if i.reaped != nil {
-		// The shim reports its end shortly before it exits. If this server
-		// exited first, init would adopt the shim, and may be slow to reap it.
+		// Wait for the shim, which reports its end shortly before it exits. If
+		// this server exited first, init would adopt the shim, and may be slow
+		// to reap it.
 		select {
 		case <-i.reaped:
 		case <-ctx.Done():
 		}
 	}
-	// The shim removes its cgroup unless it was killed.
+	// The shim removes its cgroup, unless the shim was killed.
 	err = errors.Join(err, i.killCgroup(ctx))
 	failpoint.Hit("provider.emptied")
 	return err
@@ -311,7 +313,7 @@ func (i *instance) Usage(context.Context) (*brig.Usage, error) {
 }
 
 // DiskUsed implements brig.DiskMeter. It returns the allocated size of the writable layer,
-// or -1 if this server cannot see it.
+// or -1 if this server cannot determine it.
 func (i *instance) DiskUsed(ctx context.Context) (used int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -349,7 +351,8 @@ func (l layout) layersOf(pid int) (out []string) {
 }
 
 // allocatedLayer returns the allocated size of a file of the writable layer, in bytes. It
-// returns 0 if the descriptor is not one of the layer anymore, because the process ended.
+// returns 0 if the descriptor no longer refers to the layer, because the process has
+// ended.
 func (l layout) allocatedLayer(link string) int64 {
 	var st unix.Stat_t
 	to, err := os.Readlink(link)

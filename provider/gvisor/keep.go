@@ -15,11 +15,12 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// keptDescriptors is the number of descriptors that the host has for a process.
+// keptDescriptors is the number of descriptors that the host holds for each
+// process.
 const keptDescriptors = 5
 
-// keptProcesses are the host's descriptors of processes. A shim holds them so
-// that they survive the server.
+// keptProcesses are the host's descriptors of processes. The shim holds these
+// descriptors so that they outlive the server.
 type keptProcesses struct {
 	mu sync.Mutex // guards the field below
 	by map[string]keptProcess
@@ -39,17 +40,18 @@ type keptProcess struct {
 	parking bool // a server has begun to park the process
 }
 
-// put adds or replaces an entry, or removes it if the note is empty. If carried
-// is set, the agent holds the process's descriptors. Otherwise an entry without
-// new descriptors keeps its own. It takes ownership of the descriptors.
+// put adds or replaces an entry, or removes the entry if the note is empty. If
+// carried is set, the agent holds the process's descriptors. Otherwise an entry
+// without new descriptors keeps its own. put takes ownership of the new
+// descriptors.
 func (k *keptProcesses) put(id string, note []byte, carried bool, fds []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old, known := k.by[id]
+	old, ok := k.by[id]
 	switch {
 	case len(note) == 0:
 		delete(k.by, id)
-	case len(fds) == 0 && known && !carried:
+	case len(fds) == 0 && ok && !carried:
 		k.by[id] = keptProcess{note, old.fds, old.parking} // only the note has changed
 		return
 	default:
@@ -64,12 +66,13 @@ func (k *keptProcesses) put(id string, note []byte, carried bool, fds []int) {
 	}
 }
 
-// park records that a server begins to park a process. If the server dies, the
-// next one finds the process with the agent or on the descriptors.
+// park records that a server begins to park a process. If that server dies,
+// the next server reattaches to the process through the agent or through the
+// descriptors.
 func (k *keptProcesses) park(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if p, known := k.by[id]; known {
+	if p, ok := k.by[id]; ok {
 		p.parking = true
 		k.by[id] = p
 	}
@@ -122,7 +125,7 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 }
 
 // storeNote stores or removes the note of a process whose descriptors the agent
-// holds. The shim has only the note.
+// holds. The shim then holds only the note.
 func (i *instance) storeNote(ctx context.Context, p *guest.CarriedProcess, note []byte) error {
 	if len(note) == 0 {
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID()})
@@ -168,18 +171,18 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 	}
 }
 
-// reattach takes over a kept process. It returns nil if the process has ended,
-// and its output was read.
+// reattach takes over a kept process. It returns nil if the process has ended
+// and all of its output was read.
 func (i *instance) reattach(ctx context.Context, a answer, n *keptNote, fds []int) (brig.Process, error) {
 	if !a.Carried && !a.Parking {
 		return i.Guest.Reattach(a.ID, n.PID, n.Plain, fds)
 	}
 	p, err := i.Guest.ReattachCarried(ctx, a.ID)
-	gone := brig.KindOf(err) == brig.NotFound
+	missing := brig.KindOf(err) == brig.NotFound
 	switch {
-	case gone && a.Parking: // the server died before the agent held the process
+	case missing && a.Parking: // the server died before the agent took over the process
 		return i.Guest.Reattach(a.ID, n.PID, n.Plain, fds)
-	case gone:
+	case missing:
 		return nil, i.l.sendRequest(ctx, request{Op: "keep", ID: a.ID})
 	}
 	for _, fd := range fds {
@@ -197,10 +200,11 @@ func (i *instance) reattach(ctx context.Context, a answer, n *keptNote, fds []in
 // Park implements brig.Parker.
 func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir string) error) (brig.Process, error) {
 	gp, ok := p.(*guest.Process)
-	if !ok { // the agent holds its descriptors already
+	if !ok { // the agent already holds the descriptors
 		return p, nil
 	}
-	// If the server dies from here on, the next one asks the agent first.
+	// If the server dies after this request, the next server queries the agent
+	// first.
 	if err := i.l.sendRequest(ctx, request{Op: "parking", ID: gp.ID()}); err != nil {
 		return nil, err
 	}
@@ -213,17 +217,17 @@ func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir strin
 	return c, nil
 }
 
-// answers reads answers and their descriptors. A read may end within a long
-// answer, and the next read may then return the descriptors of a later answer.
-// Each response has a fixed number of descriptors, by which answers assigns
-// them.
+// answers reads responses and their descriptors. A read may end within a long
+// response, and the next read may then return the descriptors of a later
+// response. The number of descriptors per response is fixed, so answers can
+// assign them correctly.
 type answers struct {
 	c   *net.UnixConn
 	buf []byte
 	fds []int
 }
 
-// close closes the descriptors whose answers were not read.
+// close closes the descriptors of responses that were not read.
 func (r *answers) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)

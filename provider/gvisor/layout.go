@@ -15,8 +15,8 @@ import (
 )
 
 // layout is the directory of one sandbox. The directory is named after the
-// sandbox's id. The names of all other resources of the sandbox derive from the
-// id, so that leftover resources can be found by name.
+// sandbox's ID. The names of all other resources of the sandbox derive from the
+// ID, so that leftover resources can be found by name.
 type layout struct{ dir string }
 
 func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
@@ -39,19 +39,19 @@ const (
 // sandboxes.
 func sandboxesDir(dataDir string) string { return filepath.Join(dataDir, "sandboxes") }
 
-// cgroupParent returns the parent cgroup of the sandboxes of a data directory.
-// Each data directory on a machine has its own parent cgroup.
+// cgroupParent returns the parent cgroup of the sandboxes of a data folder.
+// Each data folder on a machine has its own parent cgroup.
 func cgroupParent(dataDir string) string {
 	sum := sha256.Sum256([]byte(dataDir))
 	return "/brig/" + hex.EncodeToString(sum[:6])
 }
 
-// shareGroup is the prefix of the parent cgroup of sandboxes that share
-// processor time. No sandbox id begins with it.
+// shareGroup is the prefix of the parent cgroup of sandboxes that share CPU
+// time. No sandbox ID begins with this prefix.
 const shareGroup = "share-"
 
-// cgroupOf returns the cgroup of a sandbox. Older servers created all sandboxes
-// without a share.
+// cgroupOf returns the cgroup of a sandbox. The share is empty for sandboxes of
+// older servers.
 func cgroupOf(dataDir, share string, id brig.ID) string {
 	parent := cgroupParent(dataDir)
 	if share != "" {
@@ -61,8 +61,8 @@ func cgroupOf(dataDir, share string, id brig.ID) string {
 	return parent + "/" + string(id)
 }
 
-// lock acquires the directory's lock. The process that holds it is responsible
-// for the directory. It returns nil if another process holds the lock.
+// lock acquires the directory's lock, or returns nil if another process holds
+// it. The holder of the lock is responsible for the directory.
 func (l layout) lock() (*os.File, error) {
 	f, err := os.OpenFile(l.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

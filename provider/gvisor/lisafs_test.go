@@ -11,8 +11,9 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// gVisor decodes the responses of a tree correctly.
-func TestTreeSpeaksLISAFS(t *testing.T) {
+// TestTreeResponsesAreValidLISAFS verifies that gVisor's own client decodes the responses
+// of a tree correctly.
+func TestTreeResponsesAreValidLISAFS(t *testing.T) {
 	_, root := createTree(t, false)
 	req := lisafs.OpenAtReq{FD: rootID, Flags: unix.O_RDONLY}
 	body := make([]byte, req.SizeBytes())

@@ -9,7 +9,8 @@ import (
 	runsc "gvisor.dev/gvisor/runsc/boot"
 )
 
-// The shim's loopback configuration equals that of gVisor's own library.
+// TestLoopbackMatchesGVisor verifies that the shim's loopback configuration
+// equals that of gVisor's own library.
 func TestLoopbackMatchesGVisor(t *testing.T) {
 	ours, err := json.Marshal(loopback())
 	if err != nil {

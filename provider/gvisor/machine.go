@@ -24,9 +24,9 @@ type machine struct {
 	guest        *guest.Guest
 	refused      *counters     // nil if refusals are not counted
 	saving       sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
-	lastQuestion uint32        // the number of the last question about a save; saving guards it
+	lastQuestion uint32        // number of the last release request; guarded by saving
 	ended        chan struct{} // closed when the sandbox has ended
-	status       atomic.Int32  // the sandbox's wait status, valid once gone is closed
+	status       atomic.Int32  // the sandbox's wait status, valid once ended is closed
 }
 
 // boot starts gVisor with the agent as init, in the given cgroup, if any.
@@ -69,9 +69,9 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 		}
 		defer d.counters.Close()
 	}
-	// The kernel kills the sandbox when the thread that started it exits, so
-	// that the sandbox cannot outlive its shim. Lock this goroutine to its
-	// thread.
+	// Lock this goroutine to its thread: the kernel kills the sandbox when the
+	// thread that started it exits, so that the sandbox cannot outlive its
+	// shim.
 	runtime.LockOSThread()
 	if m.kernel, err = start(l, o, g, d); err != nil {
 		return nil, err
@@ -113,7 +113,8 @@ func (m *machine) connect() (int, error) {
 	m.saving.RLock()
 	defer m.saving.RUnlock()
 	for _, fd := range fds {
-		// A larger buffer means fewer switches between host and guest.
+		// A larger buffer reduces the number of switches between host and
+		// guest.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
 	}
 	if _, _, err := m.control.WriteMsgUnix([]byte{wire.ControlConnect}, unix.UnixRights(fds[1]), nil); err != nil {

@@ -43,7 +43,7 @@ func Main() {
 }
 
 // prepareProcess speeds up the start of a gVisor process that a shim has
-// started, and returns the process's arguments. It does not change a process
+// started, and returns the process's arguments. It has no effect on a process
 // that was started by hand.
 func prepareProcess(args []string) []string {
 	p := parse(args)
@@ -111,8 +111,7 @@ func dropCapabilities(o *order, keep caps.Set) {
 
 // withLimits adds the sandbox's limits to the arguments of a sentry that the
 // shim has started in its cgroup: gVisor passes them only for cgroups that it
-// joins itself. The guest then sees exactly the processors and memory that it
-// may use.
+// joins itself. The guest then sees only the CPUs and memory that it may use.
 func (o *order) withLimits(args []string) []string {
 	if o.Cgroup == "" || slices.Contains(args, "--cpu-num") {
 		return args
@@ -121,7 +120,7 @@ func (o *order) withLimits(args []string) []string {
 	// ones.
 	out, name := args[:len(args)-1:len(args)-1], args[len(args)-1]
 	if o.Limits.CPUs > 0 {
-		// At least 2: programs may omit locks on a single processor.
+		// Use at least 2, because programs may omit locks on a single CPU.
 		n := min(max(int(math.Ceil(o.Limits.CPUs)), 2), runtime.NumCPU())
 		quota, period := cgroup.Quota(o.Limits.CPUs)
 		out = append(out, fmt.Sprintf("--cpu-num=%d", n), fmt.Sprintf("--cpu-quota=%d", quota), fmt.Sprintf("--cpu-period=%d", period))

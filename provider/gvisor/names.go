@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// The argv[0] of a shim and of a sentry.
+// Values of argv[0] for a shim and a sentry.
 const (
 	shimName   = "brig-shim"
 	sentryName = "runsc-sandbox"
@@ -19,7 +19,7 @@ func Shim() {
 }
 
 // firstGC is the GC percentage that applies until the first garbage collection,
-// so that no collection happens during the start of a process.
+// so that no collection runs while a process starts.
 const firstGC = 800
 
 // delayGC delays the first garbage collection. Afterwards the usual setting

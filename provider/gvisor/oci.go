@@ -15,14 +15,14 @@ import (
 )
 
 // agentCaps returns the capabilities of the agent over the processes and files of
-// its own sandbox. Its bounding set is empty, and it drops its ambient
-// capabilities before it starts a process. The processes that it starts
-// therefore have no capabilities, whatever their user.
+// its own sandbox. The agent's bounding set is empty, and the agent drops its
+// ambient capabilities before it starts a process. Its child processes therefore
+// have no capabilities, regardless of their user.
 func agentCaps() []string {
 	return []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_RESOURCE",
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETPCAP",
-		"CAP_SYS_ADMIN",  // to set the host name when the sandbox is claimed
+		"CAP_SYS_ADMIN",  // to set the hostname when the sandbox is claimed
 		"CAP_NET_ADMIN",  // to create the interface of a network link
 		"CAP_SYS_PTRACE", // to find the descriptors that prevent a save
 	}
@@ -31,8 +31,9 @@ func agentCaps() []string {
 // agentFD is the descriptor of the agent's control socket.
 const agentFD = 3
 
-// agentPath is the path of the agent in the guest. If the agent were executed
-// from a donated descriptor, the sandbox could not be saved.
+// agentPath is the path of the agent in the guest. The agent is a file there,
+// because a sandbox whose agent was executed from a donated descriptor cannot
+// be saved.
 const agentPath = "/.brig/brig-agent"
 
 // binds returns the bind mounts of the image and of the agent.
@@ -50,9 +51,9 @@ const oomScore = 500
 // shmSize is the size of /dev/shm, in bytes.
 const shmSize = 64 * brig.MiB
 
-// bundle is the configuration of an OCI bundle, with the fields that are used
-// here. The types of the OCI package have hundreds of fields, all of which the
-// first encoding would have to prepare.
+// bundle is the configuration of an OCI bundle, reduced to the required
+// fields. The types of the OCI package have hundreds of fields, which make the
+// first encoding slow.
 type bundle struct {
 	Version  string        `json:"ociVersion"`
 	Hostname string        `json:"hostname"`
@@ -167,8 +168,8 @@ func fsOptions(path string) []string {
 	return nil
 }
 
-// flags returns gVisor's flags. The flags that it omits have gVisor's strict
-// defaults: no host sockets, no host fifos, no setuid. If join is set, gVisor
+// flags returns gVisor's flags. The omitted flags have gVisor's strict
+// defaults: no host sockets, no host FIFOs, no setuid. If join is set, gVisor
 // joins the cgroup itself.
 func (o *order) flags(l layout, join bool) map[string]string {
 	flags := map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// orderVersion is the version of order and of the handle. A shim that was
+// orderVersion is the version of the order and handle formats. A shim that was
 // started by an older server keeps its order.
 const orderVersion = 1
 

@@ -26,13 +26,13 @@ import (
 var _ brig.Saver = (*Provider)(nil)
 
 const (
-	packWindow = 1 << 20  // of the compression; limits the memory of an unpack
+	packWindow = 1 << 20  // window size of the compression; limits the memory that unpacking needs
 	packSpare  = 64 << 20 // disk space that a pack or an unpack leaves free
 	packFlush  = 8 << 20  // amount after which a pack flushes its data to disk
 )
 
-// locate returns the directory of a save, the location for which it is sealed, and the
-// names of its plain files.
+// locate returns the directory of a save, the location to which its encryption is
+// bound, and the names of its plain files.
 func (p *Provider) locate(id brig.SaveID) (dir string, where, plain []string, err error) {
 	m, err := p.readManifest(id)
 	if err != nil {
@@ -68,13 +68,13 @@ func (p *Provider) Pack(ctx context.Context, id brig.SaveID, key []byte) (*brig.
 	return p.GetSave(ctx, id)
 }
 
-// atLowPriority calls f on a thread of its own that uses processors and disks only
-// when nothing else does.
+// atLowPriority calls f on a separate thread with the lowest CPU and I/O priority.
 func atLowPriority(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// Without the permissions for this, f has the normal priority.
+		// Ignore errors: without the required permissions, f runs at normal
+		// priority.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)
 		const whoProcess, idleClass = 1, 3 << 13
 		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, whoProcess, 0, idleClass)
@@ -103,7 +103,7 @@ func pack(ctx context.Context, dir string, plain []string, key []byte, where []s
 	if err != nil {
 		return err
 	}
-	// With a concurrency of 1, the calling thread does all work.
+	// With a concurrency of 1, the encoder works on the calling thread only.
 	squeezed, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -161,7 +161,7 @@ func checkFree(dir string, bytes int64) error {
 }
 
 // packWriter writes a packed file. It flushes data to disk in small amounts, so that
-// an end of ctx does not wait long for the disk.
+// a cancellation of ctx takes effect quickly.
 type packWriter struct {
 	ctx     context.Context
 	f       *os.File
@@ -200,9 +200,9 @@ func writeTar(to io.Writer, dir string, plain []string) error {
 	return t.Close()
 }
 
-// Unpack implements brig.Saver. It does not flush the files, because the packed file
-// remains. Only this process therefore uses them: after a power failure they may be
-// empty.
+// Unpack implements brig.Saver. It does not flush the unpacked files, because the
+// packed file remains. Only this process may use the unpacked files, since they may
+// be empty after a power failure.
 func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error {
 	dir, where, plain, err := p.locate(id)
 	if err != nil {
@@ -263,7 +263,8 @@ func unpack(ctx context.Context, from, to string, plain []string, key []byte, wh
 		if h.Name != name {
 			return fmt.Errorf("the save has the file %q instead of %q", brig.Clip(h.Name, 40), name)
 		}
-		// The sizes of the files are known only here.
+		// Check the space for each file here, because only the archive
+		// contains the sizes.
 		if err := checkFree(to, h.Size); err != nil {
 			return err
 		}
@@ -271,7 +272,7 @@ func unpack(ctx context.Context, from, to string, plain []string, key []byte, wh
 			return err
 		}
 	}
-	// Read to the end: only that proves that nothing was cut off.
+	// Read to the end, to verify that the file was not truncated.
 	if _, err := t.Next(); !errors.Is(err, io.EOF) {
 		return errors.Join(errors.New("the save has further files"), err)
 	}

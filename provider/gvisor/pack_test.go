@@ -41,7 +41,8 @@ func createSave(t testing.TB, p *Provider, id brig.SaveID, pages []byte) string 
 	return dir
 }
 
-// wantPages fails the test unless a save can be unpacked and has these pages.
+// wantPages fails the test unless a save can be unpacked and contains the
+// given pages.
 func wantPages(t *testing.T, p *Provider, id brig.SaveID, key, pages []byte) {
 	t.Helper()
 	if err := p.Unpack(t.Context(), id, key); err != nil {
@@ -75,7 +76,7 @@ func newSaver(t *testing.T) *Provider {
 	return &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
 }
 
-// randomPages returns pages with a part that can be compressed.
+// randomPages returns random pages that are partly compressible.
 func randomPages(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b[:n/2])
@@ -109,10 +110,10 @@ func TestPackedFiles(t *testing.T) {
 	wantPages(t, p, "one", key, pages)
 }
 
-// A packed file that was changed, cut, exchanged with that of another save, or put
-// beside another manifest is refused. The save remains, and with its own file it is
-// unpacked.
-func TestDamagedPack(t *testing.T) {
+// TestDamagedPackIsRejected verifies that Unpack rejects a packed file that was modified,
+// truncated, or taken from another save, and one whose manifest was replaced. The
+// save remains, and can be unpacked once its own file is back.
+func TestDamagedPackIsRejected(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
 	dir, other := createSave(t, p, "one", pages), createSave(t, p, "two", pages)
 	for _, id := range []brig.SaveID{"one", "two"} {
@@ -159,8 +160,8 @@ func TestDamagedPack(t *testing.T) {
 	wantPages(t, p, "one", key, pages)
 }
 
-// Whatever a server left that died during a pack or an unpack, the save has its
-// content, and the next pack completes.
+// TestInterruptedPack verifies that a save keeps its content if the server dies
+// at any point of a pack or an unpack, and that the next pack completes.
 func TestInterruptedPack(t *testing.T) {
 	pages := randomPages(300 << 10)
 	for name, leave := range map[string]func(dir string, sealed []byte) error{
@@ -209,7 +210,7 @@ func TestInterruptedPack(t *testing.T) {
 			if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), m, 0o600), leave(dir, sealed)); err != nil {
 				t.Fatal(err)
 			}
-			p = &Provider{Options: p.Options} // the next server
+			p = &Provider{Options: p.Options} // simulates a restarted server
 			if at, err := p.restorable("one"); err == nil && at != dir {
 				t.Errorf("before an unpack it would be restored from %s", at)
 			}
@@ -232,9 +233,9 @@ func removePlainFiles(dir string) (err error) {
 	return err
 }
 
-// An unpack that would fill the disk is refused before it writes the file, and leaves
-// nothing. The sizes are those in the packed file, because the manifest has the space
-// that the files used.
+// TestUnpackWithoutSpace verifies that an unpack that would fill the disk fails
+// before it writes the file, and leaves no files. The check uses the sizes in the
+// packed file, because the manifest contains only the disk space that the files used.
 func TestUnpackWithoutSpace(t *testing.T) {
 	p, key := newSaver(t), seal.NewKey()
 	dir := createSave(t, p, "one", nil)
@@ -270,8 +271,9 @@ func TestUnpackWithoutSpace(t *testing.T) {
 	}
 }
 
-// A pack or an unpack whose context ends changes nothing.
-func TestCanceledPack(t *testing.T) {
+// TestCanceledPackChangesNothing verifies that a canceled pack or unpack does not change the
+// save.
+func TestCanceledPackChangesNothing(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
 	dir := createSave(t, p, "one", pages)
 	before := files(t, dir)
@@ -305,7 +307,7 @@ func BenchmarkUnpack(b *testing.B) {
 				if err := p.Unpack(b.Context(), "one", key); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := p.Pack(b.Context(), "one", key); err != nil { // removes the files
+				if _, err := p.Pack(b.Context(), "one", key); err != nil { // removes the unpacked files
 					b.Fatal(err)
 				}
 			}

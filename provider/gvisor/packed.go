@@ -12,17 +12,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A packed save has packedFile instead of the plain files, and its manifest, which
-// does not change. The content is a tar archive of the plain files, compressed with
-// zstd, and sealed for the save's ID and manifest. While packedFile exists, plain
-// files beside it are remains of a pack that was interrupted, and those in unpackedDir
-// are for restores.
+// A packed save consists of packedFile, which replaces the plain files, and the
+// unchanged manifest. The content of packedFile is a tar archive of the plain files,
+// compressed with zstd, and encrypted with the save's ID and manifest as authenticated
+// data. While packedFile exists, plain files beside it are left over from an
+// interrupted pack, and plain files in unpackedDir are for restores.
 const (
 	packedFile  = "packed.seal"
 	unpackedDir = "unpacked"
 )
 
-// plainFiles lists the files of a save that are packed.
+// plainFiles lists the files of a save that Pack archives and removes.
 func (m *manifest) plainFiles() []string {
 	if m.FilesOnly {
 		return layerFiles()

@@ -13,8 +13,8 @@ const preconnectDelay = 25 * time.Millisecond
 
 // preconnect opens a connection to an agent before a call needs it. Opening a
 // connection wakes the shim and then the agent, and takes as long as the rest
-// of a small call. Each connection is used for one call. A broken connection
-// returns the same error as a failure to connect.
+// of a small call. Each connection is used for one call. A call on a broken
+// connection returns the same error as a failure to connect.
 type preconnect struct {
 	dial func(context.Context) (net.Conn, error)
 

@@ -72,8 +72,9 @@ func TestPreconnect(t *testing.T) {
 	})
 }
 
-// A connection that is being opened when the sandbox ends is closed.
-func TestPreconnectEnds(t *testing.T) {
+// TestPreconnectClosesConnectionAtEnd verifies that a connection that is being opened when the
+// sandbox ends is closed.
+func TestPreconnectClosesConnectionAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made, open atomic.Int32
 		dial, slow := dialer(&made, &open), atomic.Bool{}
@@ -100,8 +101,9 @@ func TestPreconnectEnds(t *testing.T) {
 	})
 }
 
-// A failed preconnect does not fail any call.
-func TestPreconnectFails(t *testing.T) {
+// TestFailedPreconnectDoesNotFailCall verifies that a failed preconnect does not fail any
+// call.
+func TestFailedPreconnectDoesNotFailCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")
 		a := preconnect{dial: func(context.Context) (net.Conn, error) { return nil, lost }}

@@ -24,24 +24,24 @@ type request struct {
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`
-	Linger bool            `json:",omitempty"` // for "begin": the sandbox outlives its main program
+	Linger bool            `json:",omitempty"` // for "begin": whether the sandbox outlives its main program
 	// ID and Note describe a kept process. An empty note removes the process.
 	ID   string `json:",omitempty"`
 	Note []byte `json:",omitempty"`
 	// Carried means that the agent holds the descriptors of the process. The shim
-	// closes the descriptors that it has.
-	Carried bool       `json:",omitempty"`
-	Save    *saveOrder `json:",omitempty"`
+	// closes its own copies.
+	Carried bool         `json:",omitempty"`
+	Save    *saveRequest `json:",omitempty"`
 }
 
-// answer is the response to a request, as one JSON line. The response to a dial
-// carries a descriptor. The response to "kept" has one answer per process, with
+// answer is the response to a request, as one JSON line. The response to "dial"
+// carries a descriptor. The request "kept" has one response per process, with
 // its descriptors, and then a response without an ID.
 type answer struct {
 	Error string `json:",omitempty"`
 	ID    string `json:",omitempty"`
 	Note  []byte `json:",omitempty"`
-	PID   int    `json:",omitempty"` // the sentry's process id
+	PID   int    `json:",omitempty"` // the sentry's process ID
 	// Carried means that the agent holds the process's descriptors, so the
 	// response carries none.
 	Carried bool `json:",omitempty"`
@@ -54,9 +54,9 @@ type answer struct {
 	Refused *brig.Refusals `json:",omitempty"`
 }
 
-// maxRequest is the maximum length of a request, in bytes: a note may contain
-// the whole environment of an interpreter. oneRead is a buffer size that fits
-// most requests.
+// maxRequest is the maximum length of a request, in bytes. It is large because
+// a note may contain the whole environment of an interpreter. oneRead is a
+// buffer size that fits most requests.
 const (
 	maxRequest = 32 << 20
 	oneRead    = 8192
@@ -118,7 +118,7 @@ type shimError string
 
 func (e shimError) Error() string { return string(e) }
 
-// dialAgent asks the shim for a connection to the agent.
+// dialAgent requests a connection to the agent from the shim.
 func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

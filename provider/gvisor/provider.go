@@ -25,8 +25,8 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// self is the path of this binary. It remains valid if the file was replaced or
-// removed.
+// self is the path of this binary. The path remains valid if the file was
+// replaced or removed.
 const self = "/proc/self/exe"
 
 // Name is the provider's name.
@@ -48,9 +48,9 @@ type Options struct {
 	Shim string
 	// Agent is the binary of the sandbox's init process.
 	Agent string
-	// Programs is the directory with the programs of earlier versions, which restore the saves of
-	// these versions. The names of the programs begin with "brig-". Sweep removes those that no
-	// save needs.
+	// Programs is the directory with the programs of earlier versions, which can restore saves of
+	// these versions. The names of the programs begin with "brig-". Sweep removes unused
+	// programs.
 	Programs string
 	Log      *slog.Logger
 	// Disabled lists the protections to disable, for tests that verify that an
@@ -97,7 +97,8 @@ func Open(o Options) (*Provider, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Engine == self && cgoEnabled {
-		// The sentry would need the dynamic loader inside its own empty root.
+		// A dynamically linked sentry would need the dynamic loader inside its
+		// own empty root.
 		return nil, brig.Errorf(brig.NotInitialized, "this brig was built with cgo and cannot start itself in a sandbox").
 			WithHint("build it with `make build`, or with CGO_ENABLED=0 go build")
 	}
@@ -115,18 +116,18 @@ func Open(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// CheckCgroup returns the reason why the sandboxes of a data directory cannot
-// have a cgroup with limits, or nil if they can.
+// CheckCgroup returns nil if the sandboxes of a data folder can have a cgroup
+// with limits, and otherwise the reason why they cannot.
 func CheckCgroup(dataDir string) error {
 	_, err := tryCgroup(dataDir)
 	return err
 }
 
-// tryCgroup creates a group with every limit, and returns the limits that are
-// effective.
+// tryCgroup creates a group with every limit, and returns the effective
+// limits.
 func tryCgroup(dataDir string) (held cgroup.Limits, err error) {
-	// Set all limits that a sandbox has. cgroup v2 may delegate the memory
-	// controller but not the cpu controller, and then no sandbox could start.
+	// Set all limits that a sandbox has: if cgroup v2 delegates the memory
+	// controller but not the cpu controller, no sandbox could start.
 	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 1024})
 	if err != nil {
 		return held, err
@@ -191,12 +192,12 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Instance, err error) {
 	l := p.layout(id)
 	_, statErr := os.Stat(l.path(orderFile))
-	again := statErr == nil && (o.From != "" || o.FilesFrom != "")
+	restored := statErr == nil && (o.From != "" || o.FilesFrom != "")
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, diskError(err, "make the sandbox's folder")
 	}
 	lock, err := l.lock()
-	if again { // the shim that saved the sandbox reports its end shortly before it exits
+	if restored { // the shim that saved the sandbox reports its end shortly before it exits
 		for end := time.Now().Add(stopTimeout); lock == nil && err == nil && ctx.Err() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 			lock, err = l.lock()
@@ -212,8 +213,8 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 		if err == nil {
 			return
 		}
-		lock.Close() // the shim has its own copy
-		if again {   // keep its logs; it can be restored again
+		lock.Close()  // the shim has its own copy
+		if restored { // keep the logs: the sandbox can be restored again
 			if !attached {
 				i.attach()
 			}
@@ -222,8 +223,8 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 		}
 		err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
 	}()
-	// A shim that was killed has left all of them, and the next sentry could not make its
-	// socket in the old state.
+	// A killed shim leaves all of these files, and the next sentry could not create its
+	// socket in the old state directory.
 	for _, name := range []string{exitFile, socketFile, stateDir, overlayDir, configFile} { // from the previous instance
 		if err := os.RemoveAll(l.path(name)); err != nil {
 			return nil, diskError(err, "remove "+name)
@@ -249,15 +250,15 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 	i.attach()
 	attached = true
 	if o.Blank {
-		_, err = i.group() // so that Bind need not open the group
+		_, err = i.group() // so that Bind does not have to open the group
 		i.preconnect.schedule()
 		return i, err
 	}
 	return i, p.shares.add(i, o.Share, false)
 }
 
-// launch starts the shim, sends it the private data that is not stored in a
-// file, and waits until its sandbox runs.
+// launch starts the shim, sends it the private data that must not be stored in
+// a file, and waits until its sandbox runs.
 func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) error {
 	ready, theirReady, err := os.Pipe()
 	if err != nil {
@@ -356,7 +357,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if !ok || !brig.ValidName(string(id)) {
 		if brig.ValidName(string(id)) {
 			// The server that was creating or removing the sandbox may have
-			// died, and Sweep skips sandboxes that the caller knows.
+			// died, and Sweep skips known sandboxes.
 			if err := p.erase(ctx, id); err != nil {
 				return nil, err
 			}
@@ -371,7 +372,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	}
 	i := &instance{p: p, l: l, id: id, order: o, done: make(chan struct{}), notes: v.Notes}
 	i.attach()
-	if i.isSaved() { // its shim has completed a save, and is ending the sandbox
+	if i.isSaved() { // the shim has completed a save, and is ending the sandbox
 		select {
 		case <-i.done:
 		case <-time.After(stopTimeout):
@@ -401,12 +402,12 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		if known[id] {
 			continue
 		}
-		gone, tied, err := p.sweepOne(ctx, id)
-		if gone {
+		removed, tethered, err := p.sweepOne(ctx, id)
+		if removed {
 			n++
 			delete(kept, string(id))
 		}
-		if tied {
+		if tethered {
 			p.awaitTethered(context.WithoutCancel(ctx), id)
 		}
 		errs = append(errs, err)
@@ -459,7 +460,7 @@ func (p *Provider) groups() (sandboxes, shares []string, err error) {
 
 // sweepOne removes a sandbox that the engine does not know. It skips a tethered
 // sandbox, whose shim ends when the process that created the sandbox exits.
-func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, err error) {
+func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (removed, tethered bool, err error) {
 	l := p.layout(id)
 	lock, err := l.lock()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -479,9 +480,9 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	return true, false, p.erase(ctx, id)
 }
 
-// Sweep leaves a tethered sandbox to its shim, and waits up to tetheredTimeout for
-// the shim to exit. If the directory still exists tetheredGrace later, Sweep
-// removes it.
+// Sweep leaves a tethered sandbox to its shim, and waits in the background for at
+// most tetheredTimeout until the shim exits. If the directory still exists
+// tetheredGrace later, it is removed.
 const (
 	tetheredTimeout = time.Minute
 	tetheredGrace   = 5 * time.Second
@@ -489,7 +490,7 @@ const (
 
 // awaitTethered removes a tethered sandbox after its shim has exited. Normally
 // the shim removes it. If the server dies just after the shim has decided to
-// leave the directory to the server, neither of them removes it.
+// leave the directory to the server, neither of them removes the directory.
 func (p *Provider) awaitTethered(ctx context.Context, id brig.ID) {
 	if _, waits := p.awaitingTethered.LoadOrStore(id, true); waits {
 		return
@@ -499,7 +500,7 @@ func (p *Provider) awaitTethered(ctx context.Context, id brig.ID) {
 		for end := time.Now().Add(tetheredTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			lock, err := p.layout(id).lock()
 			if err != nil {
-				return // the directory is gone
+				return // the directory has been removed
 			}
 			if lock != nil {
 				lock.Close()

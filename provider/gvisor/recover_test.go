@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// After a power failure, the order may be truncated and all processes have
-// ended. The provider removes such a sandbox completely, but not while a
-// process holds its lock.
+// TestRecoverAfterPowerFailure simulates a power failure, after which the
+// order may be truncated and all processes have ended. The provider removes
+// such a sandbox completely, but not while a process holds its lock.
 func TestRecoverAfterPowerFailure(t *testing.T) {
 	for _, text := range []string{"", `{"Version":`} {
 		p := &Provider{Options: Options{DataDir: t.TempDir()}, rootless: true}
@@ -44,9 +44,9 @@ func TestRecoverAfterPowerFailure(t *testing.T) {
 	}
 }
 
-// A shim that is killed during a restore leaves the sentry's socket. The next restore
-// removes it, before it starts another shim, or the sentry could not make its own.
-func TestCreateAfterKilledShim(t *testing.T) {
+// TestRestoreAfterKilledShim verifies that a restore removes the sentry's socket that
+// a killed shim has left. Otherwise the new sentry could not create its own socket.
+func TestRestoreAfterKilledShim(t *testing.T) {
 	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
 	const id = brig.ID("sbagain")
 	l := p.layout(id)
@@ -74,9 +74,10 @@ func TestCreateAfterKilledShim(t *testing.T) {
 	}
 }
 
-// If the server dies while a shim ends its sandbox, the shim leaves the
-// directory to that server. The next server removes the directory some time
-// after the shim has exited.
+// TestSweepWaitsForTethered verifies the cleanup after a server that dies
+// while a shim ends its sandbox. The shim leaves the directory to that server,
+// and the next server removes the directory some time after the shim has
+// exited.
 func TestSweepWaitsForTethered(t *testing.T) {
 	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
 	const id = brig.ID("sbtied")
@@ -111,9 +112,9 @@ func TestSweepWaitsForTethered(t *testing.T) {
 	}
 }
 
-// A server reads the exit file of the shim of an earlier version, and that version
-// the exit file of this one.
-func TestExitFile(t *testing.T) {
+// TestExitFileCompatibility verifies that the format of exit files is compatible with earlier
+// versions, in both directions.
+func TestExitFileCompatibility(t *testing.T) {
 	l := layout{dir: t.TempDir()}
 	const file = `{"Code":3,"Reason":"exited","OOMKilled":false,"At":"1970-01-01T00:00:05Z"}`
 	e := ending{Exit: brig.Exit{Code: 3, Reason: brig.Exited, At: time.Unix(5, 0).UTC()}}

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A late response of the agent to an earlier question is not taken for the
-// response to the current one.
-func TestReleaseSkipsLateAnswers(t *testing.T) {
+// TestReleaseSkipsLateResponses verifies that a late response of the agent to an
+// earlier request is not mistaken for the response to the current request.
+func TestReleaseSkipsLateResponses(t *testing.T) {
 	ends := socketPair(t, unix.SOCK_SEQPACKET)
 	defer ends[0].Close()
 	defer ends[1].Close()

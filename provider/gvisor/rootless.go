@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitWithoutCgroup enforces limits without a cgroup. It limits processors by
-// affinity, rounded up to whole processors. A watchdog measures the memory, and
-// kills the sandbox that exceeds its limit.
+// limitWithoutCgroup enforces limits without a cgroup. It limits CPUs by
+// affinity, rounded up to whole CPUs. A watchdog measures the memory, and kills
+// the sandbox when it exceeds its limit.
 func (s *shim) limitWithoutCgroup() ([]string, error) {
 	notes := []string{"memory: enforced by measuring ten times a second, not by the kernel (no cgroup)"}
 	n := int(math.Ceil(s.Limits.CPUs))
@@ -30,9 +30,9 @@ func (s *shim) limitWithoutCgroup() ([]string, error) {
 	return notes, nil
 }
 
-// confine binds every thread of this process, and so all its children, to n of
-// the available processors. It selects them by the sandbox's id, to distribute
-// the sandboxes.
+// confine binds every thread of this process, and thereby all its children, to
+// n of the available CPUs. It selects the CPUs by the sandbox's ID, to
+// distribute the sandboxes.
 func confine(n int, id string) error {
 	var all, set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -65,7 +65,7 @@ func confine(n int, id string) error {
 
 // watchdog kills the sandbox when its processes use more memory than allowed.
 func (s *shim) watchdog() {
-	// The guest's memory is in memory files, of which gVisor maps only the
+	// The guest's memory is in memory files (memfd). gVisor maps only the
 	// pages that it currently uses. The sentry creates these files before it
 	// runs the guest.
 	files := memoryFiles(s.machine.pid())

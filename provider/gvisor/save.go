@@ -28,8 +28,8 @@ const (
 	manifestFile = "manifest.json"
 )
 
-// saveOrder is a provider's order to save a sandbox.
-type saveOrder struct {
+// saveRequest is a provider's request to a shim to save a sandbox.
+type saveRequest struct {
 	Dir      string
 	Stay     bool // keep the sandbox running afterwards
 	Check    bool // only report the processes that prevent a save
@@ -39,7 +39,7 @@ type saveOrder struct {
 // save writes the memory and the files of the sandbox, or only the files, to a
 // directory. If it fails, the sandbox continues. After a successful save without Stay,
 // the sandbox is paused and the caller ends it.
-func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
+func (s *shim) save(o *saveRequest) (holders []wire.Holder, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, ok := s.machine.kernel.(*sentry)
@@ -50,7 +50,7 @@ func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 	if s.Command != nil && !filesOnly {
 		return []wire.Holder{{Name: "the main program", Reason: "its output goes to the log"}}, nil
 	}
-	if s.frozen { // the agent must answer
+	if s.frozen { // the agent must be able to respond
 		if err := s.machine.resume(); err != nil {
 			return nil, err
 		}
@@ -100,8 +100,8 @@ func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 const newSuffix = ".new"
 
 // seal completes a save. It writes the manifest last, and renames the directory
-// only when all files are on disk.
-func (s *shim) seal(dir string, o *saveOrder) error {
+// once all files are on disk.
+func (s *shim) seal(dir string, o *saveRequest) error {
 	l := layout{dir: dir}
 	if o.Manifest.FilesOnly {
 		if err := checkLayer(dir, o.Manifest.Limits); err != nil {
@@ -149,12 +149,12 @@ func syncPath(path string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// releaseTimeout is the maximum time for an agent to answer before a save.
+// releaseTimeout is the maximum response time of an agent before a save.
 const releaseTimeout = 5 * time.Second
 
-// release asks the agent to close all descriptors of the host. If op is
+// release makes the agent close all descriptors of the host. If op is
 // wire.ControlCheck, the agent only lists the processes that prevent a save.
-// It skips late responses to earlier questions. The caller holds m.saving.
+// release skips late responses to earlier requests. The caller holds m.saving.
 func (m *machine) release(op byte) ([]wire.Holder, error) {
 	deadline := time.Now().Add(releaseTimeout)
 	if err := m.control.SetDeadline(deadline); err != nil {
@@ -189,8 +189,9 @@ func (s *sentry) checkpoint(dir string) error {
 	}
 	defer closeFiles(files)
 	return s.calls.callWith(files, call{"containerManager.Checkpoint", map[string]any{
-		// Separate, uncompressed pages allow a restore to read them while the
-		// guest already runs. Resume keeps the sandbox if the save fails.
+		// The pages are uncompressed and in a separate file, so that a restore
+		// can read them while the guest already runs. Resume keeps the sandbox
+		// if the save fails.
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,
 	}})
 }
@@ -263,8 +264,8 @@ func (e *controlSocket) callWith(files []*os.File, one call) error {
 }
 
 // notes returns the notes of the processes whose descriptors the agent holds.
-// These processes survive a save, while a process with descriptors of the host
-// prevents it.
+// These processes are part of a save, while a process with descriptors of the
+// host prevents one.
 func (k *keptProcesses) notes() map[string][]byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()

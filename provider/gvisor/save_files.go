@@ -10,10 +10,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A save of only the files has the writable layer above the image, as gVisor's file
-// system checkpoint: a description, a tar archive of the names and attributes, the index of
-// the layer's pages, and the pages. gVisor's own format has a version, and does not depend
-// on the build or the processor. Mounts in the guest's memory (/tmp, /dev/shm) are not in it.
+// A save without memory contains the writable layer above the image in gVisor's file system
+// checkpoint format: a description, a tar archive of the names and attributes, the index of
+// the layer's pages, and the pages. The format is versioned, and does not depend on the build
+// or the CPU. The save does not include the guest's tmpfs mounts (/tmp, /dev/shm).
 const (
 	layerFile = "layer.pb"
 	namesFile = "layer.tar"
@@ -33,8 +33,8 @@ func savedFiles(filesOnly bool) []string {
 	return []string{stateFile, indexFile, pagesFile}
 }
 
-// saveLayer writes the files of a save without memory. Programs in the guest cannot prevent it. The
-// sentry must be paused, and remains paused.
+// saveLayer writes the files of a save without memory. Programs in the guest cannot prevent such a
+// save. The sentry must be paused, and remains paused.
 func (s *sentry) saveLayer(dir string) error {
 	files, err := openAll(dir, layerFiles(), os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *sentry) saveLayer(dir string) error {
 }
 
 // donateLayer donates the files of a save without memory to a sentry, which boots with
-// them. It does nothing if there is no save.
+// these files. It does nothing if there is no save.
 func (b *sentryLaunch) donateLayer(dir string) error {
 	if dir == "" {
 		return nil
@@ -60,16 +60,16 @@ func (b *sentryLaunch) donateLayer(dir string) error {
 	return nil
 }
 
-// namesShare is the share of the memory limit that the archive of a layer may have. A boot
-// decodes the archive in memory.
+// namesShare limits the archive of a layer to 1/namesShare of the memory limit, because a
+// boot decodes the archive in memory.
 const namesShare = 8
 
-// errLayer is the beginning of the errors of checkLayer.
+// errLayer is the prefix of the errors of checkLayer.
 var errLayer = errors.New("the layer cannot be kept")
 
 // checkLayer rejects a layer with which a sandbox cannot boot, or that would grow with each
-// save: a layer also has the pages of files that were deleted while open, which belong to no
-// file after a boot.
+// save. A layer may grow because it also contains the pages of files that were deleted while
+// open, although these pages belong to no file after a boot.
 func checkLayer(dir string, limits brig.Limits) error {
 	size := func(name string) int64 {
 		st, err := os.Stat(filepath.Join(dir, name))
@@ -87,8 +87,8 @@ func checkLayer(dir string, limits brig.Limits) error {
 	return nil
 }
 
-// layerError returns the error of a save for an error of checkLayer in the shim, or nil if
-// it is another one.
+// layerError converts an error of checkLayer in the shim to the error of a save. It
+// returns nil for any other error.
 func layerError(err error) error {
 	_, what, ok := strings.Cut(err.Error(), errLayer.Error()+": ")
 	if !ok {

@@ -20,13 +20,13 @@ import (
 // manifestVersion is the version of manifest and of the other files of a save.
 const manifestVersion = 1
 
-// filesVersion is the version of the manifest and the files of a save without memory,
-// which servers that know only manifestVersion refuse.
+// filesVersion is the version of the manifest and the files of a save without memory.
+// Servers that support only manifestVersion reject such a save.
 const filesVersion = 2
 
 // manifest describes a save. A sandbox can be restored only by the same
-// programs, on a processor with the same features, from the same image and with
-// the same limits. gVisor does not check these conditions.
+// programs, on a CPU with the same features, from the same image and with the
+// same limits. gVisor does not check these conditions.
 type manifest struct {
 	Version int
 	ID      brig.ID `json:",omitempty"` // the saved sandbox
@@ -37,8 +37,8 @@ type manifest struct {
 	Limits  brig.Limits
 	Carried bool
 	Build   build
-	// FilesOnly means that the save has no memory. It can then be restored by other
-	// builds, on other processors, and with other limits.
+	// FilesOnly means that the save has no memory. Such a save can be restored by
+	// other builds, on other CPUs, and with other limits.
 	FilesOnly bool `json:",omitempty"`
 }
 
@@ -110,7 +110,7 @@ func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
 	if err != nil {
 		return err
 	}
-	return i.save(ctx, saveOrder{Check: true})
+	return i.save(ctx, saveRequest{Check: true})
 }
 
 // saveTimeout is the maximum duration of a save. The disk's speed determines how
@@ -125,7 +125,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	}
 	m := i.order.manifest(build{})
 	m.ID = i.id
-	if o.FilesOnly { // any build restores them
+	if o.FilesOnly { // any build can restore the files
 		m.Version, m.FilesOnly = filesVersion, true
 	} else if m.Build, err = i.savedBuild(ctx); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 		return nil, diskError(err, "make the folder of saves")
 	}
 	i.preconnect.drop()
-	err = i.save(ctx, saveOrder{Dir: p.saveDir(to), Stay: o.Stay, Manifest: m})
+	err = i.save(ctx, saveRequest{Dir: p.saveDir(to), Stay: o.Stay, Manifest: m})
 	failpoint.Hit("save.stored")
 	i.preconnect.drop() // the agent has closed a connection that was opened during the save
 	if err != nil {
@@ -154,13 +154,13 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	return p.GetSave(ctx, to)
 }
 
-// save sends a save order to the shim.
-func (i *instance) save(ctx context.Context, o saveOrder) error {
+// save sends a save request to the shim.
+func (i *instance) save(ctx context.Context, o saveRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	op := "save"
 	if o.Manifest.FilesOnly {
-		op = "savefiles" // the shim of an older server refuses it
+		op = "savefiles" // a new operation, so that the shim of an older server rejects the request
 	}
 	a, err := i.l.call(ctx, request{Op: op, Save: &o})
 	if err != nil {
@@ -184,8 +184,8 @@ func (i *instance) save(ctx context.Context, o saveOrder) error {
 	return nil
 }
 
-// heldError returns the error for programs that prevent a save. The names are
-// untrusted: they come from the guest.
+// heldError returns the error for programs that prevent a save. The programs'
+// names come from the guest and are untrusted.
 func heldError(holders []wire.Holder) error {
 	h := holders[0]
 	name, reason := brig.Clip(h.Name, 40), brig.Clip(h.Reason, 120)
@@ -200,9 +200,9 @@ func heldError(holders []wire.Holder) error {
 		WithHint("end it first, or create sandboxes as pausable, so that programs can run in them while they are paused")
 }
 
-// isSaved reports whether there is a complete save of the instance itself, and not
-// only one from which it was restored. Its shim may have been killed right after it
-// completed the save.
+// isSaved reports whether a complete save of the instance exists. A save from which
+// the instance was restored does not count. The shim may have been killed right
+// after it completed the save.
 func (i *instance) isSaved() bool {
 	st, err := os.Stat(i.l.path(orderFile))
 	if err != nil {
@@ -212,8 +212,8 @@ func (i *instance) isSaved() bool {
 	return err == nil && m.At.After(st.ModTime())
 }
 
-// removeRest completes the work of a shim that was killed: it ends the processes of
-// the sandbox, and removes everything of it except the logs and the save.
+// removeRest completes the work of a killed shim: it ends the sandbox's processes,
+// and removes the sandbox's resources except the logs and the save.
 func (i *instance) removeRest() error {
 	err := i.killCgroup(context.Background()) //nolint:forbidigo // the end of an instance belongs to no call
 	for _, name := range []string{stateDir, overlayDir, configFile} {
@@ -328,7 +328,7 @@ func (p *Provider) sweepSaves(known map[brig.ID]bool) (n int, err error) {
 			if lock, err := p.layout(brig.ID(name)).lock(); lock != nil {
 				lock.Close()
 			} else if err == nil {
-				continue // its shim is still writing it
+				continue // the shim is still writing the save
 			}
 		} else if known[brig.ID(name)] {
 			continue

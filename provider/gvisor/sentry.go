@@ -20,18 +20,18 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// sentry is a kernel without a gofer that the shim itself has started: the
-// image's files are donated to it as detached mounts (see tree). The sentry is
-// the "boot" command of gVisor's command line, with the arguments that gVisor's
-// own library would pass.
+// sentry is a kernel without a gofer that the shim itself has started. The
+// image's files are donated to the sentry as detached mounts (see tree). The
+// sentry runs the "boot" command of gVisor's command line, with the arguments
+// that gVisor's own library would pass.
 type sentry struct {
 	id     string
 	from   string // directory of the save to restore, or empty
 	cmd    *exec.Cmd
 	trees  trees
 	calls  *controlSocket
-	ended  chan struct{} // closed when status is known
-	mu     sync.Mutex    // guards gone
+	ended  chan struct{} // closed when status is valid
+	mu     sync.Mutex    // guards exited
 	exited bool
 }
 
@@ -39,8 +39,8 @@ type sentry struct {
 // in the directory of gVisor's state.
 const controlFile = "sentry.sock"
 
-// withoutGofer starts a kernel without a gofer. The sandbox dies with the calling
-// thread.
+// withoutGofer starts a kernel without a gofer. The kernel kills the sandbox when
+// the calling thread exits.
 func withoutGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, err error) {
 	s := &sentry{id: o.ID, from: o.From, ended: make(chan struct{})}
 	defer func() {
@@ -235,8 +235,8 @@ func (o *order) mountConfs() string {
 }
 
 // listen donates the socket on which the sentry accepts calls. Only the owner
-// may enter the socket's directory. The path goes through a descriptor of the
-// directory, because socket paths must be short.
+// may enter the socket's directory. The socket's path refers to the directory
+// by a descriptor, because socket paths must be short.
 func (b *sentryLaunch) listen(l layout) (*controlSocket, error) {
 	dir, err := os.Open(l.path(stateDir))
 	if err != nil {
@@ -256,15 +256,15 @@ func (b *sentryLaunch) listen(l layout) (*controlSocket, error) {
 }
 
 // kernel is the gVisor kernel of one sandbox: the sentry's process and its
-// resources. A shim starts it itself or, if a gofer is needed, with gVisor's
-// own library.
+// resources. A shim starts the sentry itself or, if a gofer is needed, through
+// gVisor's own library.
 type kernel interface {
-	// pid returns the sentry's process id, or 0 if the sentry has ended.
+	// pid returns the sentry's process ID, or 0 if the sentry has ended.
 	pid() int
 	// kill ends the sentry's process, and reports whether all processes of the
 	// kernel end with it.
 	kill() bool
-	// run starts the agent in the kernel. No code of the guest runs before.
+	// run starts the agent in the kernel. No guest code runs before this call.
 	run() error
 	// wait waits for the sentry to exit and returns its status.
 	wait() unix.WaitStatus

@@ -18,7 +18,7 @@ import (
 // the files donated to it.
 type sentryLaunch struct {
 	cmd   *exec.Cmd
-	owned []*os.File // files that close closes in this process
+	owned []*os.File // closed in this process by close
 }
 
 // donate donates a file and passes its descriptor in the flag. close closes the
@@ -104,8 +104,8 @@ func (b *sentryLaunch) start(g *cgroup.Group) (err error) {
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
 		Credential: &syscall.Credential{},
 	}
-	// Map the ids of this process unchanged, so that the sentry owns the files
-	// of the image.
+	// Map the IDs of this process unchanged, so that the sentry owns the
+	// image's files.
 	if attr.UidMappings, err = sameIDs("/proc/self/uid_map"); err != nil {
 		return err
 	}
@@ -127,21 +127,21 @@ func (b *sentryLaunch) start(g *cgroup.Group) (err error) {
 	if b.startInto(g) == nil {
 		return nil
 	}
-	// The sentry joins the group before it has any data of the guest.
+	// Let the sentry join the group before it receives any data of the guest.
 	if err := b.fork(); err != nil {
 		return err
 	}
 	return g.Join(b.cmd.Process.Pid)
 }
 
-// sentryDescriptors is more than the highest descriptor that gVisor uses at its
-// start: it moves the guest's standard streams to 253 to 255.
+// sentryDescriptors exceeds the highest descriptor that gVisor uses when it
+// starts: it moves the guest's standard streams to descriptors 253 to 255.
 const sentryDescriptors = 260
 
-// widenTable makes the sentry start with a table for many descriptors. The forked
-// child puts its files above the numbers that they get, and is alone in its process
-// then. The running sentry has threads, and the host kernel would make it wait for
-// a grace period of RCU, about 10 ms, to grow the table.
+// widenTable makes the sentry start with a large descriptor table. The forked
+// child, which still has a single thread, grows the table by moving its files above
+// their final numbers. In a process with several threads, the kernel waits for an
+// RCU grace period of about 10 ms to grow the table.
 func (b *sentryLaunch) widenTable() {
 	for len(b.cmd.ExtraFiles) < sentryDescriptors {
 		b.cmd.ExtraFiles = append(b.cmd.ExtraFiles, nil)
@@ -149,7 +149,7 @@ func (b *sentryLaunch) widenTable() {
 }
 
 // startInto starts the sentry directly in its group. It requires cgroup v2, and
-// fails if the host forbids the operation.
+// fails if the host denies the operation.
 func (b *sentryLaunch) startInto(g *cgroup.Group) error {
 	dir, err := g.Folder()
 	if err != nil {
@@ -174,7 +174,7 @@ func (b *sentryLaunch) fork() error {
 	return nil
 }
 
-// sameIDs maps each id of this process's user namespace to itself.
+// sameIDs maps each ID of this process's user namespace to itself.
 func sameIDs(file string) (out []syscall.SysProcIDMap, err error) {
 	f, err := os.Open(file)
 	if err != nil {

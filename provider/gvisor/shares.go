@@ -12,12 +12,12 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// shares divides the processors between the shares of running sandboxes (a
-// share is a tenant). Sandboxes that were created for a share are in the
-// share's cgroup. Sandboxes from the warm pool remain in their original groups,
-// beside the groups of shares, because the kernel does not move their memory to
-// another group. The pooled sandboxes of a share divide the weight of one
-// sandbox between them.
+// shares divides the CPUs between the shares of running sandboxes (a share is a
+// tenant). Sandboxes that were created for a share are in the share's cgroup.
+// Sandboxes from the warm pool remain in their original groups, beside the
+// groups of shares, because the kernel does not move memory that is already
+// charged to another group. The pooled sandboxes of a share divide the weight
+// of one sandbox between them.
 //
 // With equal weights, a sandbox that starts next to a busy share waits at each
 // of its thousands of context switches. Therefore the weight of a share
@@ -34,9 +34,9 @@ type shares struct {
 type share struct {
 	group     string                       // the cgroup of the created sandboxes, or "" if there is none
 	own       map[*instance]bool           // created sandboxes
-	pooled    map[*instance]*time.Duration // sandboxes from the pool, with their last processor time reading
-	used      time.Duration                // the last processor time reading of group
-	recent    float64                      // processor seconds used recently, with exponential decay
+	pooled    map[*instance]*time.Duration // sandboxes from the pool, with their last CPU time reading
+	used      time.Duration                // the last CPU time reading of group
+	recent    float64                      // CPU seconds used recently, with exponential decay
 	onlyShare bool                         // no other share existed at the last adjustment
 	weight    float64                      // the current weight, as a fraction of cgroup.NormalWeight
 	written   float64                      // the last weight written to group
@@ -117,12 +117,12 @@ func (s *shares) remove(i *instance) {
 	delete(x.own, i)
 	if x.pooled[i] != nil {
 		delete(x.pooled, i)
-		_ = x.weighPooled(nil) // any of these sandboxes may be ending
+		_ = x.weighPooled(nil) // ignore errors: any of these sandboxes may be ending
 	}
 }
 
 // weighPooled divides the weight of a share between its sandboxes from the
-// pool. It returns only the error for the sandbox one.
+// pool. It returns an error only for the sandbox named one.
 func (x *share) weighPooled(one *instance) (err error) {
 	for i := range x.pooled {
 		each := x.weight * cgroup.NormalWeight / float64(len(x.pooled))
@@ -134,7 +134,8 @@ func (x *share) weighPooled(one *instance) (err error) {
 	return err
 }
 
-// adjust updates the weights of shares until no sandbox with a share runs.
+// adjust updates the weights of shares periodically, until no sandbox with a
+// share is running.
 func (s *shares) adjust() {
 	last := time.Now()
 	for {
@@ -142,10 +143,10 @@ func (s *shares) adjust() {
 		now := time.Now()
 		s.mu.Lock()
 		s.setWeights(now.Sub(last), (*share).takeUse)
-		over := len(s.by) == 0
-		s.ticking = !over
+		idle := len(s.by) == 0
+		s.ticking = !idle
 		s.mu.Unlock()
-		if over {
+		if idle {
 			return
 		}
 		last = now
@@ -189,8 +190,8 @@ func (s *shares) setWeights(since time.Duration, use func(*share) time.Duration)
 	}
 }
 
-// takeUse returns the processor time that the share used since the last call.
-// Groups that no longer exist count as zero.
+// takeUse returns the CPU time that the share used since the last call. Groups
+// that no longer exist count as zero.
 func (x *share) takeUse() (d time.Duration) {
 	read := func(g *cgroup.Group, last *time.Duration) {
 		now, err := g.CPU()

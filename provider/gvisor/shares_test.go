@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A share that uses most of the processors gets a small weight. A share that
-// uses little keeps nearly all of its weight. Equal shares have equal weights.
+// TestShareWeights verifies that a share that uses most of the CPUs gets a
+// small weight, and that a share that uses little keeps nearly all of its
+// weight. Equal shares have equal weights.
 func TestShareWeights(t *testing.T) {
 	busy := map[*instance]bool{nil: true}
 	for name, c := range map[string]struct {
@@ -36,8 +37,9 @@ func TestShareWeights(t *testing.T) {
 	}
 }
 
-// The use of a share still counts after its last sandbox has ended, so that a
-// share does not benefit from ending sandboxes. Later the share is removed.
+// TestShareUseOutlivesSandboxes verifies that the use of a share still counts
+// after its last sandbox has ended, so that a share does not benefit from
+// ending sandboxes. Later the share is removed.
 func TestShareUseOutlivesSandboxes(t *testing.T) {
 	heavy, light := &share{own: map[*instance]bool{nil: true}, weight: 1}, &share{own: map[*instance]bool{nil: true}, weight: 1}
 	s := shares{by: map[string]*share{"heavy": heavy, "light": light}}
@@ -63,8 +65,8 @@ func TestShareUseOutlivesSandboxes(t *testing.T) {
 	}
 }
 
-// A weight that has not changed, or hardly, is not written: the kernel's files are
-// written only for changes that matter.
+// TestShareWeightChanges verifies that a weight is written to the kernel only if
+// it has changed significantly.
 func TestShareWeightChanges(t *testing.T) {
 	for _, c := range []struct {
 		from, to float64

@@ -49,16 +49,16 @@ type shim struct {
 	end     chan brig.ExitReason // requests to end the sandbox, with the reason
 
 	mu             sync.Mutex      // guards the fields below
-	memoryExceeded bool            // the watchdog saw more memory than allowed
+	memoryExceeded bool            // whether the watchdog has measured more memory than allowed
 	frozen         bool            // whether the guest is paused
-	stopReason     brig.ExitReason // the reason of a graceful stop in progress
+	stopReason     brig.ExitReason // the reason for a graceful stop in progress
 	orphaned       bool            // the process that created the sandbox has exited
 }
 
 // shimMain is the main function of the shim. Its only argument is the sandbox's
 // directory.
 func shimMain(args []string) int {
-	// Signals that are meant for a server and its terminal must not reach its
+	// Signals for a server or its terminal must not end the server's
 	// sandboxes.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
 	ready := os.NewFile(readyFD, "ready")
@@ -142,8 +142,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	}
 	s.ln.SetUnlinkOnClose(false)
 	failpoint.Hit("shim.listening")
-	// The agent answers when it is ready. The sandbox counts as running only
-	// then.
+	// The sandbox is considered running once the agent has responded.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := s.machine.guest.Ping(ctx); err != nil {
@@ -171,9 +170,9 @@ func (s *shim) limit() (notes []string, err error) {
 }
 
 // threads returns the maximum number of host threads for a sandbox with the
-// given process limit. The sentry crashes when it reaches the maximum, so it is
-// far above RLIMIT_NPROC: a guest's thread may need three host threads, and the
-// sentry has its own threads.
+// given process limit. The maximum is far above RLIMIT_NPROC, because the
+// sentry crashes when it reaches the maximum: a guest's thread may need three
+// host threads, and the sentry has its own threads.
 func threads(processes int) int64 { return int64(4*processes + 512) }
 
 // run supervises the sandbox until it ends, and records how it ended.
@@ -200,45 +199,45 @@ func (s *shim) run(ctx context.Context) error {
 	}
 	go s.serve(ctx)
 
-	why, asked := brig.Exited, false
+	why, requested := brig.Exited, false
 	select {
 	case <-s.machine.ended:
 		// A graceful stop ends the sandbox from within, before the stop itself
 		// has finished.
 		s.mu.Lock()
 		if s.stopReason != "" {
-			why, asked = s.stopReason, true
+			why, requested = s.stopReason, true
 		}
 		s.mu.Unlock()
 	case why = <-s.end:
-		asked = true
+		requested = true
 		s.machine.kill(s.group)
 		<-s.machine.ended
 	}
 	stopOOM()
 	failpoint.Hit("shim.gone")
-	return s.finish(ctx, why, asked)
+	return s.finish(ctx, why, requested)
 }
 
 // holdTether ends the sandbox when the process that created it exits, unless
 // the sandbox is no longer ephemeral.
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
-	tied := s.lease.Tethered()
+	tethered := s.lease.Tethered()
 	s.mu.Lock()
-	s.orphaned = tied
+	s.orphaned = tethered
 	s.mu.Unlock()
-	if tied {
+	if tethered {
 		s.end <- brig.HungUp
 	}
 }
 
 // finish removes the sandbox's resources on the host and writes the exit file.
-func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
+func (s *shim) finish(ctx context.Context, why brig.ExitReason, requested bool) error {
 	s.main.AwaitOutput()
 	s.mu.Lock()
 	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: why, At: time.Now().UTC()}}
-	over, tied := s.memoryExceeded, s.lease.Tethered()
+	over, tethered := s.memoryExceeded, s.lease.Tethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {
@@ -250,23 +249,23 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	switch {
 	case over:
 		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
-	case !asked: // the exit of a main program also sets asked
+	case !requested: // requested is also set when a main program exits
 		e.Reason, e.Code = brig.Crashed, s.machine.code()
-	case asked && why != brig.Exited:
+	case requested && why != brig.Exited:
 		if e.Code == 0 {
 			e.Code = 137
 		}
 	}
 	err := errors.Join(s.log.Close(), s.clean(ctx))
 	failpoint.Hit("shim.cleaned")
-	err = errors.Join(err, s.writeJSON(exitFile, e, !tied))
+	err = errors.Join(err, s.writeJSON(exitFile, e, !tethered))
 	failpoint.Hit("shim.finished")
 	s.mu.Lock()
 	orphaned := s.orphaned
 	s.mu.Unlock()
 	if orphaned {
-		// No process will read the exit file, whatever the exit reason: even a
-		// server that was ending the sandbox may have died.
+		// No process will read the exit file, regardless of the exit reason:
+		// even a server that was ending the sandbox may have died.
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err

@@ -31,7 +31,7 @@ func (s *shim) serve(ctx context.Context) {
 	}
 }
 
-// answer handles the single request of a connection.
+// answer handles the request of a connection, which carries only one.
 func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	r, fds, err := readRequest(c)
@@ -101,7 +101,7 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		case !r.Save.Stay:
 			s.end <- brig.Saved
 		case lost:
-			_ = os.RemoveAll(r.Save.Dir) // the server has died, and no other process knows the save
+			_ = os.RemoveAll(r.Save.Dir) // the server has died, and no other process will find the save
 		}
 	case "stop":
 		_ = send(c, answer{})
@@ -132,9 +132,9 @@ func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
 	return r, fds, json.Unmarshal(buf, &r)
 }
 
-// freeze pauses all tasks of the guest, or resumes them. It uses gVisor's
+// freeze pauses all tasks of the guest, or resumes them. It pauses gVisor's
 // kernel, because the host's freezer may stop the sentry during a ptrace call,
-// which the sentry does not survive.
+// which would crash the sentry.
 func (s *shim) freeze(on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,8 @@ func (s *shim) stop(ctx context.Context, r request) {
 	s.end <- r.Reason
 }
 
-// begin starts the main program, if there is one and it was not started yet.
+// begin starts the main program, if there is one and it has not been started
+// yet.
 func (s *shim) begin(ctx context.Context, linger bool) {
 	if s.Command != nil {
 		s.main.Begin(func() { s.runMain(ctx, linger) })
@@ -196,7 +197,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		s.end <- brig.AgentLost
 		return
 	case errors.Is(err, guest.ErrLost):
-		// The sandbox has failed, but the shim may not have noticed its end
+		// The sandbox has failed, but the shim may not have detected its end
 		// yet.
 		select {
 		case <-s.machine.ended:

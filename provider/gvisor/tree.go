@@ -18,10 +18,11 @@ import (
 // tree is read-only, including all mounts below it.
 //
 // A sentry requests the files of each mount over a socket, with gVisor's LISAFS
-// protocol. With directfs it makes only two requests. The first asks for the
-// mount's root, before the guest runs. The second asks for the root again,
-// whenever a program opens the root itself, because the sentry cannot open it
-// by name. On any other request the tree closes the connection.
+// protocol. With directfs the sentry sends only two kinds of requests. The
+// first requests the mount's root, before the guest runs. The second requests
+// the root again, whenever a program opens the root itself, because the sentry
+// cannot open the root by name. On any other request the tree closes the
+// connection.
 type tree struct {
 	root *os.File // opened for reading
 	c    *net.UnixConn
@@ -64,8 +65,8 @@ func openTree(path string, writable bool) (_ *os.File, err error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tryTree returns the reason why this machine cannot create trees, or nil if it
-// can.
+// tryTree returns nil if this machine can create trees, and otherwise the
+// reason why it cannot.
 func tryTree(path string) error {
 	f, err := openTree(path, false)
 	if err == nil {
@@ -151,13 +152,13 @@ const (
 	msgStatx  = 144
 
 	rootID = 1       // the root's number
-	openID = 2       // the number of every opened file, which the sentry never closes
+	openID = 2       // the number of every open file; the sentry never closes these files
 	msgMax = 1 << 16 // advertised to the sentry, which never sends messages of this size
 )
 
 // A sentry makes only a few requests. If the guest has taken over the sentry
-// and sends more, the shim must not waste processor time, because no limit
-// covers the shim.
+// and sends more, the shim must not waste CPU time, because no limit applies
+// to the shim.
 const (
 	unpacedRequests = 32
 	requestPause    = 10 * time.Millisecond

@@ -38,8 +38,8 @@ func createTree(t testing.TB, writable bool) (dir string, root *os.File) {
 	return dir, root
 }
 
-// A process that has a tree's root can read the files in it, but cannot change
-// them or reach other files.
+// TestTreeIsConfined verifies that a process with a tree's root can read the
+// files in the tree, but cannot change them or reach other files.
 func TestTreeIsConfined(t *testing.T) {
 	dir, root := createTree(t, false)
 	at := int(root.Fd())
@@ -73,7 +73,8 @@ func TestTreeIsConfined(t *testing.T) {
 	}
 }
 
-// Control: a tree that is not protected is writable.
+// TestUnprotectedTreeIsWritable is the control: a tree without protection is
+// writable.
 func TestUnprotectedTreeIsWritable(t *testing.T) {
 	dir, root := createTree(t, true)
 	fd, err := unix.Openat(int(root.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o600)
@@ -84,15 +85,16 @@ func TestUnprotectedTreeIsWritable(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); err != nil {
 		t.Error(err)
 	}
-	// An ordinary path of the host has a parent directory.
+	// The parent directory of an ordinary path on the host is reachable.
 	var up, own unix.Stat_t
 	if err := errors.Join(unix.Stat(dir+"/..", &up), unix.Stat(dir, &own)); err != nil || up.Ino == own.Ino {
 		t.Errorf("nothing is above %s: %v", dir, err)
 	}
 }
 
-// A mount below a directory is also read-only and has no parent directory, even
-// if only the inner mount is still open.
+// TestNestedMountsAreReadOnly verifies that a mount inside a tree is also
+// read-only and has no parent directory, even if only the inner mount is still
+// open.
 func TestNestedMountsAreReadOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
@@ -131,8 +133,8 @@ func TestNestedMountsAreReadOnly(t *testing.T) {
 	}
 }
 
-// A sentry that floods the shim with requests gets slow answers, so that the
-// shim does little work.
+// TestTreeRequestsArePaced verifies that the shim delays its responses to a
+// sentry that floods it with requests, so that the shim does little work.
 func TestTreeRequestsArePaced(t *testing.T) {
 	_, root := createTree(t, false)
 	const more = 10
@@ -211,7 +213,7 @@ func exchangeMessages(t testing.TB, root *os.File, messages ...[]byte) (answers 
 	return answers, files
 }
 
-// open returns the message with which a sentry opens the root.
+// open returns the message that a sentry sends to open the root.
 func open(id uint64, flags uint32) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, id)
 	b = binary.NativeEndian.AppendUint32(b, flags)
@@ -261,8 +263,8 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 	}
 }
 
-// Whatever a sentry sends, it receives only descriptors of the tree's root that
-// are opened for reading.
+// FuzzTree verifies that a sentry receives only descriptors of the tree's root
+// that are opened for reading, regardless of the messages that it sends.
 func FuzzTree(f *testing.F) {
 	_, root := createTree(f, false)
 	f.Add(slices.Concat(message(msgMount, nil), open(rootID, 0), open(2, 1)))
@@ -271,14 +273,14 @@ func FuzzTree(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, said []byte) {
-		if len(said) > 512 {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 512 {
 			return // longer messages would need more descriptors than fit
 		}
-		_, files := exchangeMessages(t, root, said)
-		for _, given := range files {
-			flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFL, 0)
-			if info, err2 := given.Stat(); err != nil || err2 != nil || !os.SameFile(info, own) || flags&unix.O_ACCMODE != unix.O_RDONLY {
+		_, files := exchangeMessages(t, root, data)
+		for _, file := range files {
+			flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+			if info, err2 := file.Stat(); err != nil || err2 != nil || !os.SameFile(info, own) || flags&unix.O_ACCMODE != unix.O_RDONLY {
 				t.Errorf("it was given %v with flags %x, %v, %v", info, flags, err, err2)
 			}
 		}

@@ -17,10 +17,10 @@ func unmounterAddr() unsafe.Pointer
 const unmounterSize = 128
 
 // unmounter returns the path of a program that unmounts a directory on request,
-// like gVisor's "umount" command. A sentry starts it to unmount /proc after it
-// has lost the privilege to unmount. Otherwise the sentry would have to
-// re-execute its own large binary. The program is in a sealed memory file that
-// this process keeps open.
+// like gVisor's "umount" command. A sentry uses this program to unmount /proc
+// after the sentry has lost the privilege to unmount. Otherwise the sentry
+// would have to re-execute its own large binary. The program is in a sealed
+// memfd that this process keeps open.
 func unmounter() (string, error) {
 	const base = 0x400000
 	var b bytes.Buffer
@@ -44,7 +44,7 @@ func unmounter() (string, error) {
 	}
 	const name, flags = "brig-unmounter", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
-	if err == unix.EINVAL { // the kernel does not know MFD_EXEC
+	if err == unix.EINVAL { // the kernel does not support MFD_EXEC
 		fd, err = unix.MemfdCreate(name, flags)
 	}
 	if err != nil {

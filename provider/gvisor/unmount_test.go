@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The unmounter waits for a byte, unmounts the given directory, and reports the
-// result in its exit status.
+// TestUnmounter verifies that the unmounter waits for a byte, unmounts the
+// given directory, and reports the result in its exit status.
 func TestUnmounter(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")

@@ -9,7 +9,7 @@ import (
 	_ "gvisor.dev/gvisor/pkg/sentry/seccheck"
 )
 
-// gVisor uses this Once to register its trace points.
+// seccheckOnce is the Once with which gVisor registers its trace points.
 //
 //go:linkname seccheckOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var seccheckOnce sync.Once

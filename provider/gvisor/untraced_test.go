@@ -9,7 +9,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 )
 
-// gVisor does not register trace points after skipTracePoints.
+// TestSkipTracePoints verifies that gVisor does not register trace points
+// after skipTracePoints.
 func TestSkipTracePoints(t *testing.T) {
 	skipTracePoints()
 	seccheck.Initialize()

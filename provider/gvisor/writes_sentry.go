@@ -13,13 +13,13 @@ import (
 )
 
 // completeWrites makes this sentry complete every blocking write to a pipe of the
-// host, as Linux does. gVisor itself writes to such a pipe without blocking and
-// returns the number of bytes that the pipe had room for. Programs do not expect
-// that of a blocking descriptor: Node.js leaves the rest to its event loop, which
-// may not run again. Other system calls write to a pipe piecemeal on Linux as well
-// (splice), or complete the write already (sendfile).
+// host, as Linux does. gVisor itself writes to such a pipe without blocking, and
+// returns the number of bytes that fit into the pipe. Programs do not expect short
+// writes on a blocking descriptor: Node.js leaves the remaining bytes to its event
+// loop, which may not run again. Other system calls may write partially on Linux
+// as well (splice), or already complete the write (sendfile).
 //
-// A complete write costs one more comparison.
+// The overhead for a complete write is one comparison.
 func completeWrites(table *sentrykernel.SyscallTable) {
 	for number, call := range table.Table {
 		switch call.Name {
@@ -49,8 +49,8 @@ func completeWrite(call sentrykernel.SyscallFn) sentrykernel.SyscallFn {
 	}
 }
 
-// completeVector wraps the system calls that write a vector of buffers. Only those
-// without an offset can write to a pipe.
+// completeVector wraps the system calls that write a vector of buffers without an
+// offset. System calls with an offset cannot write to a pipe.
 func completeVector(call sentrykernel.SyscallFn) sentrykernel.SyscallFn {
 	return func(t *sentrykernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *sentrykernel.SyscallControl, error) {
 		n, control, err := call(t, number, args)
@@ -63,13 +63,13 @@ func completeVector(call sentrykernel.SyscallFn) sentrykernel.SyscallFn {
 	}
 }
 
-// writeRest writes the bytes after the first done ones of source, if the descriptor is
-// a blocking one of a host pipe. It returns the number of bytes of the whole write. As
-// on Linux, an error or a signal after the first byte only ends the write.
+// writeRest writes the bytes of source after the first done bytes, if the descriptor
+// refers to a host pipe and is blocking. It returns the total number of bytes written.
+// As on Linux, an error or a signal after the first byte only ends the write.
 func writeRest(t *sentrykernel.Task, fd int32, done uintptr, source func() (usermem.IOSequence, error)) uintptr {
 	file := t.GetFile(fd)
 	if file == nil {
-		return done // another thread has closed it
+		return done // another thread has closed the descriptor
 	}
 	defer file.DecRef(t)
 	if !isHostPipe(t, file) || file.StatusFlags()&linux.O_NONBLOCK != 0 {

@@ -32,19 +32,19 @@ func openLocal(t *testing.T, agent, dir string, change ...func(*Provider)) *Prov
 
 func TestConformance(t *testing.T) { runConformance(t, nil) }
 
-// Without privileges all processes use a single account, and the other features
-// are the same.
+// TestConformanceWithoutPrivileges runs the suite without privileges. All
+// processes then use a single account, and the other features are unchanged.
 func TestConformanceWithoutPrivileges(t *testing.T) {
-	const why = "without privileges there is one account"
+	const reason = "without privileges there is one account"
 	const tun = "this machine's /dev/net/tun is root's"
-	runConformance(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", why, "FilesOwners", why, "FilesRights", why, "TreesRace", why, "TreesSealed", why,
+	runConformance(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", reason, "FilesOwners", reason, "FilesRights", reason, "TreesRace", reason, "TreesSealed", reason,
 		"Uplink", tun, "UplinkReplaced", tun, "UplinkEnd", tun, "UplinkRecovered", tun, "UplinkBound", tun, "UplinkLarge", tun,
 		"UplinkSettings", tun, "UplinkHostileFiles", tun)
 }
 
 func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 	agent, dir := providertest.Agent(t), t.TempDir()
-	// The other account needs access to the directories, too.
+	// The other account also needs access to the directories.
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 
 const noFreezer = "the kernel's freezer needs a cgroup of the sandbox's own"
 
-// This provider does not isolate sandboxes, so it is disabled until the
-// administrator accepts that.
+// TestDisabledByDefault verifies that the provider, which does not isolate
+// sandboxes, is disabled until the administrator accepts this.
 func TestDisabledByDefault(t *testing.T) {
 	d := Driver()
 	config := d.Config().(*Config)
@@ -126,8 +126,8 @@ func TestDisabledByDefault(t *testing.T) {
 	}
 }
 
-// A sandbox's Python is the configured one, even if it is in a virtual
-// environment.
+// TestPythonBin verifies that a sandbox uses the configured Python, even if it
+// is in a virtual environment.
 func TestPythonBin(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "brig-venv-") // a sandbox has its own /tmp
 	if err != nil {
@@ -159,7 +159,8 @@ func TestPythonBin(t *testing.T) {
 	}
 }
 
-// Servers with the same directory do not affect each other's sandboxes.
+// TestSharedWorkDir verifies that servers with the same directory do not
+// affect each other's sandboxes.
 func TestSharedWorkDir(t *testing.T) {
 	agent, work := providertest.Agent(t), t.TempDir()
 	if err := os.Chmod(work, 0o700); err != nil {
@@ -190,8 +191,8 @@ func TestSharedWorkDir(t *testing.T) {
 	}
 }
 
-// A sandbox whose creator gave up or died during the creation is removed
-// completely.
+// TestCreateCanceled verifies that a sandbox is removed completely if its
+// creator gave up or died during the creation.
 func TestCreateCanceled(t *testing.T) {
 	agent, env := providertest.Agent(t), t.TempDir()
 	p := openLocal(t, agent, env)
@@ -220,7 +221,7 @@ func TestCreateCanceled(t *testing.T) {
 		}
 		_, err := maker.Create(ctx, id, spec, time.Now().Add(time.Minute))
 		cancel()
-		if err == nil { // the creation was faster
+		if err == nil { // the creation completed before the cancellation
 			_ = p.remoteHost.Destroy(t.Context(), id)
 			continue
 		}

@@ -1,10 +1,10 @@
 // Package local runs sandboxes as plain processes of the server's own host.
 //
-// The sandboxes are not isolated: they share the kernel with all other
-// processes of the host, and most of its files. The provider is for a
-// developer's own programs and for hosts that are themselves sandboxes. The
-// administrator must enable it explicitly. Namespaces and separate file layers
-// prevent accidental interference between sandboxes, but not attacks.
+// The sandboxes are not isolated: they share the kernel and most of the files
+// with all other processes of the host. The provider is for a developer's own
+// programs and for hosts that are themselves sandboxes. The administrator must
+// enable it explicitly. Namespaces and separate file layers prevent accidental
+// interference between sandboxes, but not attacks.
 package local
 
 import (
@@ -67,13 +67,13 @@ func Driver() brig.Driver {
 // Provider runs sandboxes as processes. It implements brig.Provider.
 type Provider struct {
 	config     Config
-	dir        string // the server's own data about each sandbox
+	dir        string // contains the server's own data about each sandbox
 	root       string // the supervisor's directory
 	agent      string
 	programs   map[string]string
 	remoteHost *guest.RemoteHost
-	uplinks    bool                // sandboxes can have a network link
-	as         *syscall.Credential // the account of the processes in tests, if not the server's
+	uplinks    bool                // whether sandboxes can have a network link
+	as         *syscall.Credential // account of the processes in tests; nil means the server's account
 }
 
 var (
@@ -98,7 +98,7 @@ func openProvider(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Prov
 	p := &Provider{config: *c, dir: filepath.Join(env.Dir, "machines"), root: root, agent: env.Agent, programs: map[string]string{}, uplinks: hasTun()}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program == name {
-			continue // programs find it by its name
+			continue // programs look it up by name
 		}
 		full, err := exec.LookPath(program)
 		if err == nil {
@@ -120,8 +120,8 @@ func (p *Provider) connect(context.Context) (io.ReadWriteCloser, error) {
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // do not inherit the server's environment
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.as}
-	var said tail
-	cmd.Stderr = &said
+	var stderr tail
+	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ type pipes struct {
 // Close implements io.Closer.
 func (p *pipes) Close() error {
 	err := p.WriteCloser.Close()
-	_ = p.cmd.Process.Kill() // it only relays, and has no data to lose
+	_ = p.cmd.Process.Kill() // the process only relays data, so killing it loses nothing
 	go func() { _ = p.cmd.Wait() }()
 	return err
 }

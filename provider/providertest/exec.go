@@ -31,8 +31,7 @@ func testSignals(t *testing.T, h Harness) {
 			t.Errorf("killed itself with SIG%s: %+v", sig, a.Result)
 		}
 	}
-	// Regardless of the agent's own signal handling, a program ignores no
-	// signal.
+	// A program must not inherit ignored signals from the agent.
 	for _, sig := range []int{1, 2, 5, 10, 13, 24, 31, 35, 50, 64} {
 		if a := run(t, in, script(fmt.Sprintf("kill -%d $$; echo alive", sig))); a.out != "" || a.ExitCode != 128+sig {
 			t.Errorf("killed itself with signal %d: %q, %+v", sig, a.out, a.Result)
@@ -52,7 +51,7 @@ func testStreams(t *testing.T, h Harness) {
 	if a := run(t, in, cmd); a.out != "" || a.err != "oh no\n" {
 		t.Errorf("stderr: %q, %q", a.out, a.err)
 	}
-	// Arguments are passed on without parsing.
+	// Arguments are passed on unchanged.
 	hostile := `$(id) ; "a' b` + "`x` \\ * é"
 	if a := run(t, in, brig.Command{Argv: []string{"echo", hostile}}); a.out != hostile+"\n" {
 		t.Errorf("an argument came out as %q, want %q", a.out, hostile)
@@ -60,7 +59,8 @@ func testStreams(t *testing.T, h Harness) {
 	if !h.Real {
 		return
 	}
-	// The streams can be opened by name, and include the output of children.
+	// Programs can open the streams by name, and the streams include the
+	// output of child processes.
 	named := script("echo one >/dev/stdout && echo two >/dev/stderr && (sleep 0.2; cat /dev/stdin; echo late) &")
 	if a := run(t, in, named); a.ExitCode != 0 || a.out != "one\nlate\n" || a.err != "two\n" {
 		t.Errorf("by name and late: %q, %q, %+v", a.out, a.err, a.Result)

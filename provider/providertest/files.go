@@ -47,7 +47,8 @@ func testPutAndCollect(t *testing.T, h Harness) {
 	}
 }
 
-// A path that leads out of its directory is rejected, regardless of the method.
+// testPutIsConfined checks that Put rejects every kind of path that leads out
+// of its directory.
 func testPutIsConfined(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if a := run(t, in, script("ln -s /etc out; ln -s /tmp/target file; ln -s ../../tmp up; mkdir real")); a.ExitCode != 0 {
@@ -71,9 +72,9 @@ func testPutIsConfined(t *testing.T, h Harness) {
 	}
 }
 
-// A program that reads a file while it is replaced reads either the old or the
-// new content completely: an interpreter may load a driver while another
-// interpreter starts.
+// testPutIsAtomic checks that a program that reads a file during its
+// replacement gets either the complete old or the complete new content. An
+// interpreter may load a driver while another interpreter starts.
 func testPutIsAtomic(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	put := func() error {
@@ -109,7 +110,8 @@ func testPutIsAtomic(t *testing.T, h Harness) {
 	}
 }
 
-// Links, hidden and empty files, devices and directories are not artifacts.
+// testCollectSkipsOthers checks that links, hidden and empty files, devices
+// and directories are not artifacts.
 func testCollectSkipsOthers(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if a := run(t, in, script(`mkdir artifacts && cd artifacts && echo secret > /tmp/secret.csv &&
@@ -128,8 +130,8 @@ func testCollectSkipsOthers(t *testing.T, h Harness) {
 	if a := run(t, in, script("rm -r artifacts; ln -s /tmp artifacts")); a.ExitCode != 0 {
 		t.Fatalf("%+v", a)
 	}
-	// The program owns the directory: a link in its place leads to the
-	// program's own files and never to the host's.
+	// The program owns the directory and may replace it by a link. The link
+	// leads only to files of the sandbox, never to files of the host.
 	if _, _, err := in.Collect(t.Context(), artifacts); err != nil && brig.KindOf(err) != brig.InvalidArgument {
 		t.Errorf("of a link: %v", err)
 	}

@@ -44,7 +44,8 @@ func content(t *testing.T, fs brig.Files, name string, from, n int64) string {
 	return string(b)
 }
 
-// refused checks that a call failed with the expected kind, because of a path.
+// refused checks that a call failed with the expected kind of error, because
+// of a path.
 func refused(t *testing.T, what string, err error, want brig.Kind) {
 	t.Helper()
 	if e := brig.AsError(err); e == nil || e.Kind != want || want == brig.InvalidArgument && e.Field != "path" {
@@ -118,7 +119,7 @@ func testFiles(t *testing.T, h Harness) {
 	refused(t, "what is removed", err, brig.NotFound)
 }
 
-// must drops an error. The test then fails at the zero value.
+// must drops an error, because the test then fails at the zero value.
 func must[T any](v T, _ error) T { return v }
 
 func writeTo(t *testing.T, fs brig.Files, name string) error {
@@ -147,7 +148,7 @@ func testFilesPaths(t *testing.T, h Harness) {
 			t.Errorf("%q is %+v, %v", home, e, err)
 		}
 		if h.Lacks["User"] != "" {
-			continue // a root account does not exist
+			continue // there is no root account
 		}
 		if e, err := fs.Stat(t.Context(), brig.Path{Name: home, User: "root"}); err != nil || e.Path != "/root" {
 			t.Errorf("root's %q is %+v, %v", home, e, err)
@@ -200,7 +201,7 @@ func testFilesWrite(t *testing.T, h Harness) {
 	}{
 		{"long text at first", brig.FileWrite{}, 0o644},
 		{"short", brig.FileWrite{Mode: 0o750}, 0o750},
-		{"", brig.FileWrite{}, 0o750}, // the mode remains unchanged
+		{"", brig.FileWrite{}, 0o750}, // keeps the mode
 		{"x", brig.FileWrite{Mode: 0o600}, 0o600},
 	} {
 		e, err := fs.Write(ctx, p, c.give, strings.NewReader(c.text))
@@ -229,7 +230,8 @@ func (b broken) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// An error of the source never counts as the end of the file.
+// testFilesSource checks that an error of the source is never treated as the
+// end of the file.
 func testFilesSource(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -238,7 +240,7 @@ func testFilesSource(t *testing.T, h Harness) {
 		if _, err := fs.Write(t.Context(), at(name), brig.FileWrite{}, broken{strings.NewReader("half"), cause}); !errors.Is(err, cause) {
 			t.Errorf("%v, want %v", err, cause)
 		}
-		// The data that arrived is soon in the file.
+		// The data before the error soon appears in the file.
 		for end := time.Now().Add(wait); content(t, fs, name, 0, -1) != "half"; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("what was written is not there")
@@ -294,7 +296,7 @@ func testFilesMove(t *testing.T, h Harness) {
 	for _, c := range []struct{ from, to, file, text string }{
 		{"/workspace/a", "/workspace/new/dir/b", "/workspace/new/dir/b", "a"},
 		{"/workspace/d", "/workspace/e", "/workspace/e/x/y", "y"},
-		{"/workspace/new/dir/b", "/workspace/e/x/y", "/workspace/e/x/y", "a"}, // replaces
+		{"/workspace/new/dir/b", "/workspace/e/x/y", "/workspace/e/x/y", "a"}, // replaces a file
 		{"/workspace/e/x/y", "/workspace/e/x/y", "/workspace/e/x/y", "a"},     // onto itself
 		{"/workspace/e", "/tmp/there", "/tmp/there/x/y", "a"},                 // another file system
 		{"/tmp/there/x/y", "~/home", "/home/user/home", "a"},                  // and back
@@ -368,8 +370,8 @@ func testFilesCompose(t *testing.T, h Harness) {
 	}
 }
 
-// Many calls write concurrently, some to the same file. No data is written to
-// another file.
+// testFilesConcurrent checks that concurrent writes, some to the same file, do
+// not mix their data.
 func testFilesConcurrent(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()

@@ -25,7 +25,8 @@ func sh(t *testing.T, in brig.Instance, text string) string {
 	return a.out
 }
 
-// A new file belongs to the path's user, and an existing file keeps its owner.
+// testFilesOwners checks that a new file belongs to the path's user, and that
+// an existing file keeps its owner.
 func testFilesOwners(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
@@ -57,8 +58,8 @@ func testFilesOwners(t *testing.T, h Harness) {
 	}
 }
 
-// A file call has the permissions of a program of its user. Root has all
-// permissions.
+// testFilesRights checks that a file call has the same permissions as a
+// program of the path's user. Root has all permissions.
 func testFilesRights(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
@@ -112,7 +113,7 @@ func testFilesRights(t *testing.T, h Harness) {
 		},
 		"compose of": func(u string) error {
 			if u == "root" {
-				return nil // it would remove files that others read
+				return nil // would remove files that other cases read
 			}
 			_, err := fs.Compose(ctx, []brig.Path{{Name: "/workspace/f", User: u}}, brig.Path{Name: "/workspace/out/all" + u, User: u})
 			return err
@@ -153,8 +154,8 @@ func testFilesRights(t *testing.T, h Harness) {
 	if err := fs.Remove(ctx, brig.Path{Name: "/workspace/shut", User: "root"}); err != nil {
 		t.Error(err)
 	}
-	// No call can read the agent's process, even if the kernel permits it to
-	// the agent.
+	// No call can read the memory of the agent, even though the kernel would
+	// permit the agent to do so.
 	sh(t, in, "ln -s /proc/thread-self/mem memory; ln -s /proc/self self")
 	for _, name := range []string{"/proc/self/mem", "/proc/1/mem", "/proc/thread-self/mem", "/proc/1/environ", "/proc/self/maps", "/workspace/memory", "/workspace/self/maps"} {
 		for _, user := range []string{"user", "root"} {
@@ -163,8 +164,9 @@ func testFilesRights(t *testing.T, h Harness) {
 			}
 		}
 	}
-	// Nor that of a program, whose environment may contain secrets: who may read
-	// files may not run programs.
+	// No call can read the environment of a program, because it may contain
+	// secrets. A caller that may read files is not necessarily allowed to run
+	// programs.
 	pid := strings.TrimSpace(sh(t, in, "SECRET=value sleep 600 >/dev/null 2>&1 & echo $!"))
 	sh(t, in, "ln -s /proc/"+pid+" program; until grep -q SECRET=value /proc/"+pid+"/environ; do sleep 0.1; done")
 	for _, name := range []string{"environ", "mem", "maps", "cmdline", "task/" + pid + "/environ"} {
@@ -196,7 +198,8 @@ func readAs(ctx context.Context, fs brig.Files, user, name string) error {
 	return err
 }
 
-// Links are followed as by a program in the sandbox, and never lead out of it.
+// testFilesLinks checks that links are followed as by a program in the
+// sandbox, and never lead out of the sandbox.
 func testFilesLinks(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
@@ -252,7 +255,8 @@ func testFilesLinks(t *testing.T, h Harness) {
 	sh(t, in, "test -f /workspace/d/f && test -d d/e")
 }
 
-// Special files cannot be read or written, and no call blocks on them.
+// testFilesOddTypes checks that special files cannot be read or written, and
+// that no call blocks on them.
 func testFilesOddTypes(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -277,15 +281,15 @@ func testFilesOddTypes(t *testing.T, h Harness) {
 	if es, err := fs.List(ctx, at("/tmp"), 2); err != nil || len(es) != 0 {
 		t.Errorf("left is %q, %v", names(es), err)
 	}
-	// Names that are not valid text are listed as well as possible.
+	// Names with invalid UTF-8 or control characters are listed, too.
 	sh(t, in, `touch "$(printf 'bad\377name')" "$(printf 'line\nfeed')"`)
 	if es, err := fs.List(ctx, at("/workspace"), 1); err != nil || !strings.Contains(names(es), "bad\uFFFDname") || !strings.Contains(names(es), "line\nfeed") {
 		t.Errorf("%q, %v", names(es), err)
 	}
 }
 
-// Files of /proc have content although their size is 0, and those of the agent
-// cannot be written.
+// testFilesProc checks that files in /proc have content although their size is
+// 0, and that the agent's files in /proc cannot be written.
 func testFilesProc(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -318,8 +322,8 @@ func testFilesProc(t *testing.T, h Harness) {
 	sh(t, second, "true")
 }
 
-// A move between file systems keeps all attributes of the files, and no mount
-// is moved or entered.
+// testFilesMounts checks that a move between file systems keeps all attributes
+// of the files, and that no mount is moved or entered.
 func testFilesMounts(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
@@ -342,7 +346,7 @@ func testFilesMounts(t *testing.T, h Harness) {
 	}
 	for from, to := range map[string]string{"/tmp": "/workspace/tmp", "/dev": "/workspace/dev", "/proc": "/tmp/proc", "/": "/tmp/root", "/tmp/up": "/tmp/up/d/in"} {
 		_, err := fs.Move(ctx, h.rootPath(from), h.rootPath(to))
-		// Without root privileges, the kernel may refuse to change / before it
+		// Without root privileges, the kernel may deny changes to / before it
 		// checks for a mount.
 		if h.Lacks["User"] != "" && brig.KindOf(err) == brig.PermissionDenied {
 			continue
@@ -379,8 +383,8 @@ func testFilesTooMany(t *testing.T, h Harness) {
 	if err := in.Extend(ctx, time.Now().Add(5*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	// At small size, far fewer files are used: guest/agent tests the limit
-	// itself.
+	// At small size, the test uses far fewer files, because guest/agent tests
+	// the limit itself.
 	most := testenv.Size(2000, brig.MaxEntries)
 	sh(t, in, fmt.Sprintf("mkdir -p m/n && cd m && seq 3 %d | xargs touch", most))
 	es, err := fs.List(ctx, at("/workspace"), 2)
@@ -398,7 +402,8 @@ func testFilesTooMany(t *testing.T, h Harness) {
 	refused(t, "one more", err, brig.FailedPrecondition)
 }
 
-// randomReader returns pseudo-random bytes, which are the same each time.
+// randomReader returns a reader of n pseudo-random bytes, which are the same
+// for each call.
 func randomReader(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1}), n) }
 
 func testFilesLarge(t *testing.T, h Harness) {
@@ -443,7 +448,8 @@ func testFilesFull(t *testing.T, h Harness) {
 	write(t, fs, "/workspace/small", "fits")
 }
 
-// After a caller has ended a transfer early, the agent serves the next one.
+// testFilesEarlyEnd checks that the agent serves further calls after a caller
+// has ended a transfer early.
 func testFilesEarlyEnd(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -470,8 +476,8 @@ func testFilesEarlyEnd(t *testing.T, h Harness) {
 		t.Errorf("it ended with %v", err)
 	}
 	r.Close()
-	// A refusal arrives while the source has more data, and also before it has
-	// any.
+	// An error arrives even if the source has more data, or has not provided
+	// any data yet.
 	begin := time.Now()
 	_, err = fs.Write(t.Context(), at("/workspace"), brig.FileWrite{}, randomReader(1<<40))
 	refused(t, "an endless source", err, brig.InvalidArgument)
@@ -483,8 +489,7 @@ func testFilesEarlyEnd(t *testing.T, h Harness) {
 		t.Errorf("it took %v", took)
 	}
 	write(t, fs, "/workspace/next", "next")
-	// If the instance ends, a read fails and does not report the end of the
-	// file.
+	// If the instance ends, a read returns an error other than io.EOF.
 	_, r, err = fs.Read(t.Context(), at("/workspace/large"), 0, -1)
 	if err != nil {
 		t.Fatal(err)
@@ -498,8 +503,8 @@ func testFilesEarlyEnd(t *testing.T, h Harness) {
 	}
 }
 
-// The metadata that was written last counts, and a program can forge only valid
-// metadata.
+// testFilesMetadata checks that the last written metadata takes effect, and
+// that a program can forge only valid metadata.
 func testFilesMetadata(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs, ctx := in.Files(), t.Context()
@@ -521,7 +526,7 @@ func testFilesMetadata(t *testing.T, h Harness) {
 		refused(t, "a file of an image that is read-only", err, brig.InvalidArgument)
 		return
 	}
-	// This also works for a file of the image.
+	// Files of the image can have metadata, too.
 	if e, err := fs.Write(ctx, h.rootPath("/etc/hostname"), brig.FileWrite{Metadata: map[string]string{"k": "v"}}, strings.NewReader("x")); err != nil || e.Metadata["k"] != "v" {
 		t.Errorf("%+v, %v", e, err)
 	}

@@ -42,10 +42,11 @@ func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *backgroundW
 	return w
 }
 
-// until collects changes until the change last, each as "kind name".
+// until collects changes, each as "kind name", up to and including the change
+// last.
 func (w *backgroundWatch) until(t *testing.T, last string) (out []string) {
 	t.Helper()
-	for late := time.After(wait); ; {
+	for expired := time.After(wait); ; {
 		select {
 		case c := <-w.changes:
 			if len(c.Kinds) != 1 {
@@ -61,16 +62,16 @@ func (w *backgroundWatch) until(t *testing.T, last string) (out []string) {
 			}
 		case err := <-w.ended:
 			t.Fatalf("the watch ended with %v after %q", err, out)
-		case <-late:
+		case <-expired:
 			t.Fatalf("no %q among %q", last, out)
 		}
 	}
 }
 
-// wantGone checks that the watch ends with an error that its directory is gone.
+// wantGone checks that the watch ends with the error for a removed directory.
 func (w *backgroundWatch) wantGone(t *testing.T) {
 	t.Helper()
-	for late := time.After(wait); ; {
+	for expired := time.After(wait); ; {
 		select {
 		case <-w.changes:
 			continue
@@ -78,7 +79,7 @@ func (w *backgroundWatch) wantGone(t *testing.T) {
 			if brig.KindOf(err) != brig.NotFound || brig.AsError(err).Field != "path" {
 				t.Errorf("the watch ended with %v", err)
 			}
-		case <-late:
+		case <-expired:
 			t.Error("the watch does not end with its directory")
 		}
 		return
@@ -140,8 +141,7 @@ func testFilesWatch(t *testing.T, h Harness) {
 		case <-time.After(wait):
 			t.Error("it does not end")
 		}
-		// A watch reports the files that were removed before the directory, and
-		// then ends.
+		// A watch reports the removal of the directory's files, and then ends.
 		sh(t, in, "rm -r "+dir)
 		through.until(t, "remove via")
 		through.wantGone(t)
@@ -196,14 +196,14 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 	never := func(c brig.FileChange) error { return fmt.Errorf("told of %+v", c) }
 	refused(t, "of nothing", fs.Watch(t.Context(), at("/workspace/none"), false, never), brig.NotFound)
 	refused(t, "of a file", fs.Watch(t.Context(), at("/workspace/f"), true, never), brig.InvalidArgument)
-	enough := errors.New("enough")
-	if err := fs.Watch(t.Context(), at("/workspace"), false, func(brig.FileChange) error { return enough }); !errors.Is(err, enough) {
+	errStop := errors.New("enough")
+	if err := fs.Watch(t.Context(), at("/workspace"), false, func(brig.FileChange) error { return errStop }); !errors.Is(err, errStop) {
 		t.Errorf("%v", err)
 	}
-	// Watches that have ended use no resources: the test opens far more than
-	// may be open at the same time.
+	// Watches release their resources when they end: the test opens far more
+	// watches than may be open at the same time.
 	for range 300 {
-		_ = fs.Watch(t.Context(), at("/workspace"), true, func(brig.FileChange) error { return enough })
+		_ = fs.Watch(t.Context(), at("/workspace"), true, func(brig.FileChange) error { return errStop })
 	}
 	ended := make(chan error, 1)
 	on := make(chan bool, 1)
@@ -224,8 +224,8 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 	}
 }
 
-// A host that does not read cannot make the sandbox store an unlimited number
-// of changes.
+// testFilesWatchFlood checks that the sandbox limits the number of stored
+// changes if the host does not read them.
 func testFilesWatchFlood(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -242,7 +242,7 @@ func testFilesWatchFlood(t *testing.T, h Harness) {
 		})
 	}()
 	<-on
-	// Renames are changes as well, and need no inodes.
+	// Use renames, because they cause changes without using inodes.
 	sh(t, in, `python3 -c "
 import os
 open('a', 'w')
@@ -279,7 +279,7 @@ func testFilesWatchOwner(t *testing.T, h Harness) {
 			}
 		}
 	})
-	owners, late := map[string]int{}, time.After(4*wait)
+	owners, expired := map[string]int{}, time.After(4*wait)
 	for made := 0; made < 2*n; {
 		select {
 		case c := <-w.changes:
@@ -291,7 +291,7 @@ func testFilesWatchOwner(t *testing.T, h Harness) {
 			}
 		case err := <-w.ended:
 			t.Fatalf("the watch ended: %v", err)
-		case <-late:
+		case <-expired:
 			t.Fatalf("%d of %d were told of", made, 2*n)
 		}
 	}

@@ -45,8 +45,8 @@ func kept(t *testing.T, in brig.Instance) map[string]brig.Kept {
 	return out
 }
 
-// The next server finds a kept process with its note, and the process continues
-// to run.
+// testKeptProcesses checks that the next server finds a kept process with its
+// note, and that the process continues to run.
 func testKeptProcesses(t *testing.T, h Harness) {
 	id, in := create(t, h, nil)
 	if got := kept(t, in); len(got) != 0 {
@@ -76,14 +76,14 @@ func testKeptProcesses(t *testing.T, h Harness) {
 	}
 	for word, c := range map[string]*lineProcess{"p": p, "q": q} {
 		c := &lineProcess{got[c.id].Process, h.Real, c.id}
-		if said := c.do(t, `echo "$x" >&3; echo out`, "get x\necho out"); len(said) != 2 || !strings.HasSuffix(strings.Join(said, "|"), word+"|stdout out\n") && !strings.HasPrefix(said[0], "stdout out") {
-			t.Errorf("%s says %q", word, said)
+		if output := c.do(t, `echo "$x" >&3; echo out`, "get x\necho out"); len(output) != 2 || !strings.HasSuffix(strings.Join(output, "|"), word+"|stdout out\n") && !strings.HasPrefix(output[0], "stdout out") {
+			t.Errorf("%s says %q", word, output)
 		}
 		if err := c.Signal(t.Context(), "SIGCONT"); err != nil {
 			t.Errorf("signal: %v", err)
 		}
 	}
-	// The process can be ended, and is no longer kept then.
+	// A kept process can be ended, and is then no longer kept.
 	c := &lineProcess{got[p.id].Process, h.Real, p.id}
 	if err := c.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func testKeptProcesses(t *testing.T, h Harness) {
 	}
 }
 
-// A bound instance has the spec that it was bound to.
+// testBind checks that a bound instance uses the spec that it was bound to.
 func testBind(t *testing.T, h Harness) {
 	blank := func(s *brig.Spec) { s.Name, s.Env, s.Ephemeral, s.Blank = "blank", nil, true, true }
 	spec := h.spec()
@@ -115,7 +115,7 @@ func testBind(t *testing.T, h Harness) {
 		if err := in.Bind(t.Context(), spec, time.Now().Add(lease)); err != nil {
 			t.Fatalf("bind: %v", err)
 		}
-		// The waiting process continues.
+		// The process that was waiting during the bind continues.
 		before.do(t, "echo here", "echo here")
 		return id, in
 	}

@@ -20,7 +20,7 @@ func testTimeout(t *testing.T, h Harness) {
 	cmd.Timeout = 300 * time.Millisecond
 	start := time.Now()
 	a := run(t, in, cmd)
-	for h.Real && a.out == "" && cmd.Timeout < wait { // on a busy host, the program had not begun
+	for h.Real && a.out == "" && cmd.Timeout < wait { // on a busy host, the program may not have started
 		cmd.Timeout *= 4
 		start = time.Now()
 		a = run(t, in, cmd)
@@ -36,14 +36,15 @@ func testTimeout(t *testing.T, h Harness) {
 	}
 }
 
-// hostileTree survives a kill of only a process, its group or its session.
+// hostileTree is a script whose processes survive a kill of a single process,
+// process group or session.
 const hostileTree = `
 trap '' TERM HUP INT
 setsid sh -c 'trap "" TERM HUP; (setsid sleep 4242 &) ; sleep 4242' >/dev/null 2>&1 &
 (sleep 4242 & kill -STOP $!) >/dev/null 2>&1
 sleep 4242 & sleep 4242`
 
-// checkNoTree fails if a process of the tree is left.
+// checkNoTree checks that no process of the tree is left.
 func checkNoTree(t *testing.T, in brig.Instance) {
 	t.Helper()
 	a := run(t, in, script(`for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <$f; echo; done 2>/dev/null | grep 'sleep 424[2]' || true`))
@@ -96,8 +97,8 @@ func testDisconnectTree(t *testing.T, h Harness) {
 	checkNoTree(t, in)
 }
 
-// A command that outlives its caller can be found later, with its result and the output
-// of its children.
+// testDetachedExec checks that a command that outlives its caller can be found later,
+// with its result and the output of its child processes.
 func testDetachedExec(t *testing.T, h Harness) {
 	if !h.Real {
 		t.Skip("a fake command cannot go on without its Exec")

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testLacks checks that the provider refuses a feature that it lacks, and does
-// not claim it. Cases that are not listed here are mandatory.
+// testLacks checks that the provider rejects a feature that it lacks, and does
+// not claim the feature. Cases that are not listed here are mandatory.
 func testLacks(t *testing.T, h Harness, name string) {
 	checks := map[string]func(*testing.T, Harness){
 		"Freeze": lacksPause, "UplinkFrozen": lacksPause,
@@ -27,7 +27,7 @@ func testLacks(t *testing.T, h Harness, name string) {
 	check(t, h)
 }
 
-// unimplemented checks that a call is refused as Unimplemented.
+// unimplemented checks that a call failed with an Unimplemented error.
 func unimplemented(t *testing.T, what string, err error) {
 	t.Helper()
 	if brig.KindOf(err) != brig.Unimplemented {
@@ -58,9 +58,9 @@ func lacksArea(a brig.Area) func(*testing.T, Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for who, have := range map[string]map[brig.Area]brig.Enforcement{"the provider": h.Provider.Capabilities().Enforces, "a machine": machine} {
+		for owner, have := range map[string]map[brig.Area]brig.Enforcement{"the provider": h.Provider.Capabilities().Enforces, "a machine": machine} {
 			if e := have[a]; e.Level.Meets(brig.LevelGaps) || len(e.Gaps) == 0 {
-				t.Errorf("%s says of %s: %+v, want none, and why", who, a, e)
+				t.Errorf("%s says of %s: %+v, want none, and why", owner, a, e)
 			}
 		}
 	}
@@ -97,7 +97,8 @@ func lacksSeal(t *testing.T, h Harness) {
 	}
 }
 
-// lacksLingering checks that a held program can start if it does not linger.
+// lacksLingering checks that a held program can still start if it does not
+// linger.
 func lacksLingering(t *testing.T, h Harness) {
 	main := withMain(h, "exit 3", "exit 3")
 	_, in := create(t, h, func(s *brig.Spec) { main(s); s.Held = true })

@@ -136,8 +136,9 @@ func testMainProgramMissing(t *testing.T, h Harness) {
 	}
 }
 
-// A held main program starts once, when StartMain is called. If it lingers, its
-// instance continues to run after it, and its exit code is available.
+// testMainProgramHeld checks that a held main program starts once, when
+// StartMain is called. If the program lingers, the instance continues to run
+// after the program's end, and the exit code is available.
 func testMainProgramHeld(t *testing.T, h Harness) {
 	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
 	held := func(s *brig.Spec) { main(s); s.Held = true }
@@ -165,8 +166,8 @@ func testMainProgramHeld(t *testing.T, h Harness) {
 	}
 }
 
-// testMainProgramLingers checks that an instance outlives a main program that
-// lingers.
+// testMainProgramLingers checks that an instance outlives a lingering main
+// program.
 func testMainProgramLingers(t *testing.T, h Harness) {
 	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
 	id, in := create(t, h, func(s *brig.Spec) { main(s); s.Held = true })
@@ -253,7 +254,7 @@ func testStopHard(t *testing.T, h Harness) {
 }
 
 func testStopGraceful(t *testing.T, h Harness) {
-	// Its last output is larger than all buffers in between.
+	// The program's last output is larger than all buffers on the way.
 	_, in := create(t, h, withMain(h, "trap 'seq 30000; echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", ""))
 	awaitUp(t, in)
 	start := time.Now()
@@ -268,10 +269,10 @@ func testStopGraceful(t *testing.T, h Harness) {
 	}
 	// A program that ignores the signal is killed at the end of the grace
 	// period.
-	_, deaf := create(t, h, withMain(h, "trap '' TERM; echo up; while :; do sleep 0.05; done", ""))
-	awaitUp(t, deaf)
+	_, ignoring := create(t, h, withMain(h, "trap '' TERM; echo up; while :; do sleep 0.05; done", ""))
+	awaitUp(t, ignoring)
 	start = time.Now()
-	if err := deaf.Stop(t.Context(), 500*time.Millisecond, brig.Stopped); err != nil {
+	if err := ignoring.Stop(t.Context(), 500*time.Millisecond, brig.Stopped); err != nil {
 		t.Fatal(err)
 	}
 	if d := time.Since(start); d < 400*time.Millisecond || d > prompt {

@@ -43,14 +43,14 @@ func (p *lineProcess) send(t *testing.T, real, fake string) {
 	t.Helper()
 	b := []byte(real)
 	if !p.real {
-		b = fmt.Appendf(nil, `{"op":"cell","code":%q}`, fake) // for these lines, JSON quotes in the same way
+		b = fmt.Appendf(nil, `{"op":"cell","code":%q}`, fake) // for these lines, %q produces valid JSON
 	}
 	if err := p.Send(b); err != nil {
 		t.Fatalf("send %q: %v", b, err)
 	}
 }
 
-// word returns the text of a message: the message itself, or for the fake its
+// word returns the text of a message. For the fake, it returns the message's
 // type and text.
 func (p *lineProcess) word(b []byte) string {
 	var m struct {
@@ -63,9 +63,9 @@ func (p *lineProcess) word(b []byte) string {
 	return strings.TrimSpace(strings.Replace(m.Type, "end", "done", 1) + " " + m.Name + m.Data["text/plain"])
 }
 
-// until receives messages until one begins with last, and returns all of them
-// in order. It joins consecutive parts of one stream. If it waits too long, the
-// instance's lease ends the test.
+// until receives messages until a message begins with last, and returns all
+// messages in order. It joins consecutive parts of one stream. If the message
+// never arrives, the expiry of the instance's lease ends the test.
 func (p *lineProcess) until(t *testing.T, last string, also func(word string)) []string {
 	t.Helper()
 	var got []string
@@ -97,7 +97,8 @@ func (p *lineProcess) until(t *testing.T, last string, also func(word string)) [
 	}
 }
 
-// do runs a line, and returns its results without the acknowledgement.
+// do runs a line, and returns the resulting messages without the
+// acknowledgment.
 func (p *lineProcess) do(t *testing.T, real, fake string) []string {
 	t.Helper()
 	p.send(t, real, fake)
@@ -105,7 +106,7 @@ func (p *lineProcess) do(t *testing.T, real, fake string) []string {
 	return slices.DeleteFunc(got, func(s string) bool { return s == "message started" || s == "message done" })
 }
 
-// toEnd receives until the end, and returns how the process ended.
+// toEnd receives all remaining messages, and returns the process's result.
 func (p *lineProcess) toEnd(t *testing.T) *brig.Result {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -135,7 +136,7 @@ func (p *lineProcess) toEnd(t *testing.T) *brig.Result {
 func testProcess(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	p := start(t, h, in)
-	for range 50 { // output that was written before a message arrives before it
+	for range 50 { // output written before a message must arrive before the message
 		if got := p.do(t, "echo a; echo said >&3", "set x said\necho a\nget x"); len(got) != 2 || got[0] != "stdout a\n" || !strings.HasSuffix(got[1], "said") {
 			t.Fatalf("it said %q", got)
 		}
@@ -239,7 +240,7 @@ func testProcessEnd(t *testing.T, h Harness) {
 	if _, _, err := p.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end comes %v", err)
 	}
-	if h.Real { // background processes delay its end for a limited time
+	if h.Real { // background processes delay the end only for a limited time
 		p = start(t, h, in)
 		p.send(t, "sleep 4242 & echo last; exit 3", "")
 		if res := p.toEnd(t); res.ExitCode != 3 {
@@ -274,7 +275,7 @@ func testProcessClose(t *testing.T, h Harness) {
 		_, _, err := p.Receive()
 		got <- err
 	}()
-	time.Sleep(100 * time.Millisecond) // until it waits
+	time.Sleep(100 * time.Millisecond) // let the receiver block
 	for range 2 {
 		_ = p.Close()
 	}
@@ -292,8 +293,8 @@ func testProcessClose(t *testing.T, h Harness) {
 	alive(t, in)
 }
 
-// testProcessRest checks that the output of a child is received after the process's
-// last message and its end.
+// testProcessRest checks that output of a child process is received even after the
+// process's last message and end.
 func testProcessRest(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for what, end := range map[string]string{"closed": "exec >&- 2>&-; sleep 0.1", "exited": "exit 0"} {

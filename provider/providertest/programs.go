@@ -13,15 +13,15 @@ import (
 )
 
 // Programs checks that programs have the same outcome with every provider: main
-// receives its arguments unchanged, and each program of a corpus ends in the
-// same way. A provider without Node.js skips the programs that need it.
+// receives its arguments unchanged, and each program of a corpus ends as
+// expected. A provider without Node.js skips JavaScript programs.
 func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig.Outcome, error)) {
 	do := func(t *testing.T, p brig.Program) *brig.Outcome {
 		t.Helper()
 		p.Timeout = programTimeout
 		o, err := run(t.Context(), p)
-		if told := brig.AsError(err); told != nil && told.Field == "language" && p.Language == brig.JavaScript {
-			t.Skip("no Node.js: " + told.Message)
+		if got := brig.AsError(err); got != nil && got.Field == "language" && p.Language == brig.JavaScript {
+			t.Skip("no Node.js: " + got.Message)
 		}
 		if err != nil {
 			t.Fatalf("Run: %v", err)
@@ -50,8 +50,8 @@ func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig
 	}
 }
 
-// programTimeout is the timeout of each program. It is the lowest maximum of all
-// providers.
+// programTimeout is the timeout of each program. It equals the lowest maximum
+// timeout of all providers.
 const programTimeout = 30 * time.Second
 
 type argument struct {
@@ -159,7 +159,8 @@ func corpus() []sample {
 	}
 }
 
-// sameJSON compares JSON values, and numbers by their digits.
+// sameJSON reports whether two JSON values are equal. It compares numbers by
+// their digits.
 func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
 	t.Helper()
 	read := func(b []byte) (v any) {

@@ -2,8 +2,9 @@
 // brig.Instance. Every provider passes it, including the fake one, so that
 // results of tests with the fake are valid for real providers.
 //
-// It uses providers only through their interface. Particulars of one provider,
-// such as cgroups and processes of the host, are tested in its own package.
+// It uses providers only through their interface. Details of a single
+// provider, such as cgroups and processes of the host, are tested in that
+// provider's package.
 package providertest
 
 import (
@@ -23,23 +24,23 @@ import (
 // Harness is the provider under test.
 type Harness struct {
 	Provider brig.Provider
-	// Next opens the provider again with the same instances, as a later server
-	// would. The default is Provider.
+	// Next opens the provider again with the same instances, as a restarted
+	// server would. The default returns Provider.
 	Next func(t *testing.T) brig.Provider
 	// Image is the digest of an image with a shell and the usual programs.
 	Image string
-	// Real is true if a real shell runs commands. Otherwise the suite uses only
-	// the small language of the fake provider and skips the cases that need
-	// more.
+	// Real reports whether a real shell runs commands. Otherwise the suite uses
+	// only the small language of the fake provider, and skips the cases that
+	// need a shell.
 	Real bool
-	// FixedName is true if an instance's host name cannot change, so that a
-	// bound instance keeps its first host name and reports it in a note.
+	// FixedName reports whether an instance's hostname cannot change. A bound
+	// instance then keeps its first hostname and reports this in a note.
 	FixedName bool
-	// ReadOnlyImage is true if programs cannot write to the image's files, but
-	// only to the usual writable directories.
+	// ReadOnlyImage reports whether programs can write only to the usual
+	// writable directories, and not to the image's files.
 	ReadOnlyImage bool
-	// Lacks names the cases that the provider does not support, with the
-	// reason. It must then refuse the feature, and may not claim it.
+	// Lacks maps the cases that the provider does not support to the reasons.
+	// The provider must reject such a feature, and must not claim it.
 	Lacks map[string]string
 }
 
@@ -176,9 +177,9 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// wait bounds operations that complete immediately on an idle host. prompt is the
-// maximum duration of those that a case measures, because they must not wait for
-// anything, even on a busy host.
+// wait is the timeout of operations that complete immediately on an idle host.
+// prompt is the maximum duration of operations that must not block, even on a
+// busy host.
 var (
 	wait   = race.Patience(30 * time.Second)
 	prompt = race.Patience(15 * time.Second)
@@ -186,7 +187,7 @@ var (
 
 var ids atomic.Int64
 
-// newID returns a new unique id.
+// newID returns a new unique ID.
 func newID() brig.ID {
 	return brig.ID(fmt.Sprintf("pt%d-%d", time.Now().UnixNano(), ids.Add(1)))
 }
@@ -270,7 +271,7 @@ func portable(s string) brig.Command { return brig.Command{Argv: strings.Fields(
 // script returns a command for a real shell.
 func script(s string) brig.Command { return brig.Command{Shell: s} }
 
-// ended waits for an instance's end and returns its exit.
+// ended waits until an instance ends, and returns its exit.
 func ended(t *testing.T, in brig.Instance) *brig.Exit {
 	t.Helper()
 	select {

@@ -109,8 +109,7 @@ func testDestroy(t *testing.T, h Harness) {
 	}
 }
 
-// testHostileIDs checks that an invalid id creates no instance, and that
-// nothing outside the provider's own directories is created or removed.
+// testHostileIDs checks that Create and Recover reject invalid IDs.
 func testHostileIDs(t *testing.T, h Harness) {
 	for _, id := range []brig.ID{"", ".", "..", "../x", "a/b", "/tmp/x", "a\x00b", "-x", "a b", "é", brig.ID(strings.Repeat("x", 300))} {
 		in, err := h.Provider.Create(t.Context(), id, h.spec(), time.Now().Add(time.Minute))

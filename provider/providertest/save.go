@@ -114,9 +114,9 @@ func testSave(t *testing.T, h Harness) {
 	hasNote(t, next)
 }
 
-// testSaveStays checks that an instance continues after a save, and that others
-// can start from it. Each of them has its own host name and generation, and does not
-// need the save once it runs.
+// testSaveStays checks that an instance continues after a save with Stay, and that
+// other instances can start from the save. Each of these has its own hostname and
+// generation, and does not need the save once it is running.
 func testSaveStays(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
@@ -193,8 +193,8 @@ func testSaveRefused(t *testing.T, h Harness) {
 	saved(t, s, in, "save-3", brig.SaveOptions{})
 }
 
-// testSaveDiffers checks that a save is not restored with other limits, and
-// remains available. The control has the same limits.
+// testSaveDiffers checks that a restore with different limits fails, and that
+// the save remains available. The control has the same limits.
 func testSaveDiffers(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
@@ -209,8 +209,8 @@ func testSaveDiffers(t *testing.T, h Harness) {
 }
 
 // testSavePrograms checks that the programs of a pausable instance continue
-// after a restore. A kept process is found with its note, and an execution that
-// had ended is remembered.
+// after a restore. A kept process is found with its note, and a finished
+// execution is still known.
 func testSavePrograms(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, func(s *brig.Spec) { s.Pausable = true })
@@ -229,8 +229,8 @@ func testSavePrograms(t *testing.T, h Harness) {
 			t.Fatalf("restore %d: kept are %.200v", i, got)
 		}
 		c := &lineProcess{got[p.id].Process, h.Real, p.id}
-		if said := c.do(t, `echo "$x" >&3; echo out`, ""); !strings.Contains(strings.Join(said, "|"), "before") {
-			t.Errorf("restore %d: the program printed %q", i, said)
+		if output := c.do(t, `echo "$x" >&3; echo out`, ""); !strings.Contains(strings.Join(output, "|"), "before") {
+			t.Errorf("restore %d: the program printed %q", i, output)
 		}
 		if a := run(t, in, script("ps ax | grep -c '[s]leep 1000'")); a.out != "1\n" {
 			t.Errorf("restore %d: %s programs run in the background", i, a.out)
@@ -239,8 +239,8 @@ func testSavePrograms(t *testing.T, h Harness) {
 	}
 }
 
-// testSavePacked checks that a packed save cannot be restored without its key, is
-// restored with it several times, and takes less space than before.
+// testSavePacked checks that a packed save cannot be restored without its key,
+// can be restored repeatedly with the key, and uses less space than before.
 func testSavePacked(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)
@@ -297,7 +297,8 @@ func testSavePacked(t *testing.T, h Harness) {
 
 // testSaveFiles checks that a save without memory is possible while programs run, and
 // that a restore boots an instance with the files, even with other limits and under
-// another ID. Each boot has the files of the save, and none of the programs.
+// another ID. Each restored instance has the files of the save, but none of the
+// programs.
 func testSaveFiles(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)

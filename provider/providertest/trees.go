@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// packedPaths describes each path that was packed from an instance.
+// packedPaths maps the paths packed from an instance to their descriptions.
 type packedPaths map[string]string
 
 func pack(t *testing.T, in brig.Instance, dir string) packedPaths {
@@ -41,7 +41,7 @@ func pack(t *testing.T, in brig.Instance, dir string) packedPaths {
 	return out
 }
 
-// unpack unpacks nodes. Each file has its path as content.
+// unpack unpacks nodes. The content of each file is its path.
 func unpack(ctx context.Context, in brig.Instance, o brig.UnpackOptions, nodes ...brig.Node) error {
 	return in.Unpack(ctx, "/workspace", o, func(put func(brig.Node, io.Reader) error) error {
 		for _, n := range nodes {
@@ -125,12 +125,12 @@ func testTreesOwners(t *testing.T, h Harness) {
 			t.Errorf("%.20q came out as %q, want %q", p, got[p], want)
 		}
 	}
-	if _, there := got["l/x"]; there || got[deep+"/d"] != "" {
+	if _, exists := got["l/x"]; exists || got[deep+"/d"] != "" {
 		t.Error("more came out than there is")
 	}
 }
 
-// No user can change a sealed tree.
+// testTreesSealed checks that no user can change a sealed tree.
 func testTreesSealed(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if err := unpack(t.Context(), in, brig.UnpackOptions{Sealed: true}, file("a"), directory("d"), file("d/b")); err != nil {
@@ -150,7 +150,8 @@ func testTreesSealed(t *testing.T, h Harness) {
 	}
 }
 
-// A node that leads out of its tree is rejected, regardless of the method.
+// testTreesConfined checks that Unpack rejects every kind of node that leads
+// out of its tree.
 func testTreesConfined(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for what, nodes := range map[string][]brig.Node{
@@ -177,8 +178,8 @@ func testTreesConfined(t *testing.T, h Harness) {
 	}
 }
 
-// A program that replaces directories by links during a pack does not gain
-// access to files that it could not read.
+// testTreesRace checks that a program that replaces directories by links
+// during a pack does not gain access to files that it could not read.
 func testTreesRace(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	const canary = "only root may read this"
@@ -227,7 +228,8 @@ while True:
 	}
 }
 
-// Quiet ends processes that ignore signals, and the instance continues.
+// testQuiet checks that Quiet ends processes even if they ignore signals, and
+// that the instance continues.
 func testQuiet(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	p, err := in.Start(t.Context(), "deaf", brig.Command{Shell: `trap 'echo heard >> heard' TERM; (trap '' TERM; : > up; sleep 1000 & sleep 1000) & while :; do sleep 0.1; done`}, brig.Streams{})
@@ -245,7 +247,8 @@ func testQuiet(t *testing.T, h Harness) {
 	}
 }
 
-// testChanged finds files written outside the tree since a time.
+// testChanged checks that Changed finds the files that were written outside
+// the tree since a given time.
 func testChanged(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	must := func(line string) {
@@ -255,7 +258,7 @@ func testChanged(t *testing.T, h Harness) {
 		}
 	}
 	must(`mkdir -p /home/user/d/e; echo old > /home/user/old; echo old > /home/user/d/again; touch -d 2001-01-01 /home/user/old`)
-	time.Sleep(time.Second) // the clock of a remote host is known only to within the latency of a response
+	time.Sleep(time.Second) // clocks of remote hosts are known only within the response latency
 	since := time.Now()
 	must(`echo new > /home/user/d/new; touch -d 2001-02-03 /home/user/d/new; echo new > /home/user/d/again; ln -s /etc/passwd /home/user/d/e/link
 mkfifo /home/user/d/pipe; echo t > /tmp/t; ln -s /home/user /tmp/home; echo n > /home/user/no`)

@@ -42,7 +42,8 @@ func (d datagram) packet() []byte {
 	return append(append(b, 0, 0), d.payload...)
 }
 
-// checksum returns the IPv4 checksum: 0 for a header that includes its own.
+// checksum returns the IPv4 checksum, which is 0 for a header that includes a
+// valid checksum.
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i+1 < len(b); i += 2 {
@@ -71,7 +72,7 @@ func question() datagram {
 func questionCommand(h Harness) brig.Command {
 	if h.Real {
 		return script(`{ exec 3<>/dev/udp/` + brig.UplinkGateway.String() + `/53 && echo question >&3; } 2>&1 || exit 7
-			timeout 8 head -n 1 <&3`) // the shell's read takes only the first byte of a datagram
+			timeout 8 head -n 1 <&3`) // the shell's read would consume a datagram after one byte
 	}
 	return portable("packet " + hex.EncodeToString(question().packet()))
 }
@@ -103,8 +104,8 @@ func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	}
 }
 
-// withRules gives an instance rules. A provider may create instances without
-// rules in such a way that they cannot have a network link.
+// withRules sets egress rules. Providers may create instances without rules so
+// that they can never have a network link.
 func withRules(s *brig.Spec) { s.Egress.Rules = []brig.EgressRule{{Host: "example.com"}} }
 
 func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
@@ -117,8 +118,8 @@ func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
 	return up
 }
 
-// serve answers questions until the link ends. The channel receives the error
-// of the link.
+// serve responds to questions until the link ends. The channel receives the
+// link's error.
 func serve(up brig.Uplink, payload string) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -168,7 +169,7 @@ func testNoUplink(t *testing.T, h Harness) {
 
 func testUplink(t *testing.T, h Harness) {
 	_, in := create(t, h, withRules)
-	unreachable(t, h, in) // the control of the following checks
+	unreachable(t, h, in) // the control for the following checks
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
 	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
@@ -179,9 +180,9 @@ func testUplink(t *testing.T, h Harness) {
 		t.Error("a packet that is too large was sent")
 	}
 	// The instance ignores bytes that are not IPv4 packets.
-	for _, odd := range [][]byte{{0}, {0x45}, bytes.Repeat([]byte{0x60}, 40), make([]byte, brig.UplinkMTU)} {
-		if err := up.Send(odd); err != nil {
-			t.Errorf("send %d odd bytes: %v", len(odd), err)
+	for _, invalid := range [][]byte{{0}, {0x45}, bytes.Repeat([]byte{0x60}, 40), make([]byte, brig.UplinkMTU)} {
+		if err := up.Send(invalid); err != nil {
+			t.Errorf("send %d odd bytes: %v", len(invalid), err)
 		}
 	}
 	if h.Real {
@@ -211,7 +212,7 @@ func testUplinkReplaced(t *testing.T, h Harness) {
 	checkEnded(t, ended)
 	serve(second, "two\n")
 	checkAnswer(t, h, run(t, in, questionCommand(h)), "two\n")
-	if err := first.Close(); err != nil { // it is no longer the instance's link
+	if err := first.Close(); err != nil { // must not affect the instance's new link
 		t.Error(err)
 	}
 	checkAnswer(t, h, run(t, in, questionCommand(h)), "two\n")
@@ -234,8 +235,8 @@ func testUplinkEnd(t *testing.T, h Harness) {
 	}
 }
 
-// The network link of a later server replaces a link that an earlier server
-// still has open.
+// testUplinkRecovered checks that the network link of a restarted server
+// replaces a link that the earlier server still has open.
 func testUplinkRecovered(t *testing.T, h Harness) {
 	id, in := create(t, h, withRules)
 	ended := serve(uplink(t, in, ""), "one\n")
@@ -252,8 +253,8 @@ func testUplinkRecovered(t *testing.T, h Harness) {
 	checkAnswer(t, h, run(t, recovered, questionCommand(h)), "two\n")
 }
 
-// An instance that was created in advance gets its network link when it is
-// bound.
+// testUplinkBound checks that an instance that was created in advance gets its
+// network link when it is bound.
 func testUplinkBound(t *testing.T, h Harness) {
 	_, in := create(t, h, func(s *brig.Spec) { s.Name, s.Ephemeral, s.Blank = "", true, true })
 	spec := h.spec()

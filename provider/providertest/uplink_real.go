@@ -19,8 +19,8 @@ func asRoot(t *testing.T, in brig.Instance, text string) string {
 	return a.out
 }
 
-// A paused instance keeps its network link. When the instance ends, the link
-// ends.
+// testUplinkPaused checks that a paused instance keeps its network link, and
+// that the link ends with the instance.
 func testUplinkPaused(t *testing.T, h Harness) {
 	_, in := create(t, h, withRules)
 	up := uplink(t, in, "")
@@ -55,7 +55,8 @@ func testUplinkPaused(t *testing.T, h Harness) {
 	checkEnded(t, ended)
 }
 
-// The largest possible packets pass in both directions unfragmented.
+// testUplinkLarge checks that the largest possible packets pass in both
+// directions without fragmentation.
 func testUplinkLarge(t *testing.T, h Harness) {
 	_, in := create(t, h, withRules)
 	up := uplink(t, in, "")
@@ -117,13 +118,13 @@ func testUplinkSettings(t *testing.T, h Harness) {
 	}
 }
 
-// A program that replaces the files that Uplink writes can only break the
-// network link of its own sandbox.
+// testUplinkHostileFiles checks that a program that replaces the files that
+// Uplink writes can break only the network link of its own sandbox.
 func testUplinkHostileFiles(t *testing.T, h Harness) {
 	_, in := create(t, h, withRules)
 	const victim, kept = "/var/tmp/victim", "/var/tmp/bundle"
 	files := []string{bundle, alone}
-	if !h.ReadOnlyImage { // in a read-only image, no program can replace it
+	if !h.ReadOnlyImage { // in a read-only image, programs cannot replace the file
 		files = append(files, "/etc/resolv.conf")
 	}
 	asRoot(t, in, "touch "+bundle+"; cp -a "+bundle+" "+kept+"; echo mine >"+victim+"; chmod 600 "+victim)

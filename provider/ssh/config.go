@@ -1,6 +1,6 @@
-// Package ssh runs sandboxes as plain processes on a host that it reaches by
-// SSH. It copies the guest agent, which supervises the processes, to the host.
-// One connection carries the whole protocol.
+// Package ssh runs sandboxes as plain processes on a remote host. It copies
+// the guest agent, which supervises the processes, to the host, and uses a
+// single SSH connection for the whole protocol.
 //
 // Only namespaces separate the sandboxes from each other. They are isolated
 // from the server because they run on another host.

@@ -37,8 +37,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A host with an unknown host key receives no credentials.
-func TestHostKeys(t *testing.T) {
+// TestUnknownHostKeyIsRejected verifies that the provider sends no credentials to a host with
+// an unknown host key.
+func TestUnknownHostKeyIsRejected(t *testing.T) {
 	s := sshtest.Start(t)
 	agent := providertest.Agent(t)
 	_, other := sshtest.Key(t, "")
@@ -90,8 +91,9 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// The provider copies the agent again if it was deleted.
-func TestAgentGone(t *testing.T) {
+// TestDeletedAgentIsCopiedAgain verifies that the provider copies the agent again if it was
+// deleted.
+func TestDeletedAgentIsCopiedAgain(t *testing.T) {
 	s := sshtest.Start(t)
 	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
 	t.Cleanup(func() { endSupervisor(t, p) })
@@ -108,7 +110,7 @@ func TestAgentGone(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		err := p.Check(t.Context())
-		if _, gone := os.Stat(agent); err == nil && gone == nil {
+		if _, statErr := os.Stat(agent); err == nil && statErr == nil {
 			return
 		}
 		if time.Now().After(end) {
@@ -117,15 +119,15 @@ func TestAgentGone(t *testing.T) {
 	}
 }
 
-// A host that does not respond delays the caller by at most the configured
-// time.
+// TestUnresponsiveHost verifies that a host that does not respond delays the
+// caller by at most the configured timeout.
 func TestUnresponsiveHost(t *testing.T) {
 	agent := providertest.Agent(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() // it accepts connections and never responds
+	defer silent.Close() // accepts connections and never responds
 	for what, port := range map[string]int{"silent": silent.Addr().(*net.TCPAddr).Port, "closed": testenv.ClosedPort(t)} {
 		_, k := sshtest.Key(t, "")
 		s := &sshtest.Server{Port: port, HostKey: k}
@@ -145,8 +147,9 @@ func TestUnresponsiveHost(t *testing.T) {
 	}
 }
 
-// If the connection is lost, the running command ends, and its remains are
-// cleaned up before the caller receives the error.
+// TestConnectionLost verifies that a running command ends if the connection is
+// lost, and that its processes are cleaned up before the caller receives the
+// error.
 func TestConnectionLost(t *testing.T) {
 	s := sshtest.Start(t)
 	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
@@ -188,7 +191,7 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
-// renamed runs a command under another id.
+// renamed runs commands under another ID.
 type renamed struct{ brig.Instance }
 
 func (r *renamed) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
@@ -229,8 +232,8 @@ func configOf(s *sshtest.Server) *Config {
 	}
 }
 
-// openSSH opens a provider. The test that first opened it with a directory
-// removes its files on the host when it ends.
+// openSSH opens a provider. The first test that uses a directory removes the
+// provider's files on the host when the test ends.
 func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
 	t.Helper()
 	p, err := openProvider(t.Context(), brig.ProviderEnv{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)

@@ -26,7 +26,7 @@ import (
 // connection was lost.
 type dialer struct {
 	config *Config
-	dir    string // for files that the SSH library needs
+	dir    string // contains files that the SSH library needs
 	called func(brig.Call)
 
 	making guest.Attempts[*connection]
@@ -39,17 +39,18 @@ type dialer struct {
 // errClosed is the error of a dialer after its close.
 var errClosed = fmt.Errorf("the provider is closed: %w", net.ErrClosed)
 
-// connection is one connection to the host. ended is closed when it has ended.
+// connection is one connection to the host. ended is closed when the
+// connection has ended.
 type connection struct {
 	*ssh.Client
 	ended chan struct{}
 }
 
-// errKey is the error for a host with an unexpected host key.
+// errKey is the error for a host that presents an unknown host key.
 var errKey = errors.New("the host key is not the known one")
 
-// connect returns the connection, and opens one if none exists. Several callers wait for
-// one that is being opened, each until its context ends.
+// connect returns the connection, and opens one if none exists. Concurrent callers wait
+// for the same attempt, each until its context ends.
 func (l *dialer) connect(ctx context.Context) (*connection, error) {
 	if c := l.current(); c != nil {
 		return c, nil
@@ -95,7 +96,7 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 		l.client = c
 	}
 	l.mu.Unlock()
-	if closed { // during the attempt
+	if closed { // the dialer was closed during the attempt
 		_ = client.Close()
 		return nil, l.failure(errClosed)
 	}
@@ -104,8 +105,8 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// session opens a session. If the current connection turns out to have ended,
-// it uses a new one.
+// session opens a session. If the current connection has ended, session uses a
+// new connection.
 func (l *dialer) session(ctx context.Context) (*ssh.Session, error) {
 	var err error
 	for range 2 {
@@ -173,9 +174,9 @@ func (l *dialer) dial(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// dial connects to the host, which may be in a private network because its host
-// key is verified. The address must not be that of a cloud's metadata service.
-var dial = outbound.Dial(net.Dialer{}, brig.JudgeConfigured)
+// dial connects to the host. Private addresses are allowed, because the host
+// key is verified, but addresses of cloud metadata services are not.
+var dial = outbound.Dial(net.Dialer{}, brig.CheckConfiguredAddr)
 
 // settings returns the configuration with which the host and this server
 // authenticate each other.
@@ -216,8 +217,9 @@ func (l *dialer) acceptKnownHost(address string, c *ssh.ClientConfig) error {
 	if err != nil {
 		return fmt.Errorf("%w: read known_hosts: %w", errKey, err)
 	}
-	// A host has host keys of several types, and must present a known one. The
-	// library's error for an impossible key lists the known keys.
+	// A host may have host keys of several types, and must present one that is
+	// in known_hosts. To list the known keys, check a dummy key: the library's
+	// error contains them.
 	probe, err := ssh.NewPublicKey(make(ed25519.PublicKey, ed25519.PublicKeySize))
 	if err != nil {
 		return err
@@ -292,16 +294,17 @@ func (l *dialer) watch(c *connection) {
 	}
 }
 
-// keepAliveInterval is the interval within which the host must respond.
+// keepAliveInterval is the interval between keep-alive requests, and the time
+// within which the host must respond.
 const keepAliveInterval = 15 * time.Second
 
 // keepAlive closes a connection whose host does not respond.
 func keepAlive(c *ssh.Client) {
 	for {
 		time.Sleep(keepAliveInterval)
-		late := time.AfterFunc(keepAliveInterval, func() { _ = c.Close() })
+		timer := time.AfterFunc(keepAliveInterval, func() { _ = c.Close() })
 		_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
-		late.Stop()
+		timer.Stop()
 		if err != nil {
 			return
 		}
@@ -328,7 +331,7 @@ func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, 
 	if err != nil {
 		return "", err
 	}
-	hangUp := func() { _ = s.Close() } // it may have ended already
+	hangUp := func() { _ = s.Close() } // the session may have ended already
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
 	out, errs := &cappedBuffer{onOverflow: hangUp}, &cappedBuffer{onOverflow: hangUp}
@@ -353,8 +356,9 @@ func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, 
 const maxWritten = 64 << 10
 
 // cappedBuffer keeps the first bytes of a script's output, and calls over if
-// more arrive, because the remote host controls how much it sends. It does not
-// embed a bytes.Buffer, whose ReadFrom would read all of the output.
+// more bytes arrive. The limit is necessary because the remote host controls
+// the amount of output. cappedBuffer does not embed a bytes.Buffer, because
+// its ReadFrom would bypass the limit.
 type cappedBuffer struct {
 	kept       []byte
 	onOverflow func()
@@ -387,7 +391,7 @@ func (l *dialer) start(ctx context.Context, command string) (io.ReadWriteCloser,
 		return nil, err
 	}
 	if err := s.Start(command); err != nil {
-		_ = s.Close() // the first error counts
+		_ = s.Close() // return the first error
 		return nil, l.failure(err)
 	}
 	return session{in, out, s}, nil

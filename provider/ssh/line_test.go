@@ -15,9 +15,9 @@ import (
 	"github.com/brig-run/brig/provider/ssh/sshtest"
 )
 
-// newTestDialer returns a dialer for a host in the test. f serves each
-// requested session; n is the number of its connection.
-func newTestDialer(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *dialer {
+// newTestDialer returns a dialer for a host in the test process. f serves each
+// requested session, and n is the number of the session's connection.
+func newTestDialer(t *testing.T, f func(n int32, c net.Conn, newChannel ssh.NewChannel)) *dialer {
 	t.Helper()
 	private, public := sshtest.Key(t, "")
 	signer, err := ssh.ParsePrivateKey([]byte(private))
@@ -40,13 +40,13 @@ func newTestDialer(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChanne
 			}
 			t.Cleanup(func() { c.Close() })
 			go func() {
-				_, asked, requests, err := ssh.NewServerConn(c, settings)
+				_, channels, requests, err := ssh.NewServerConn(c, settings)
 				if err != nil {
 					return
 				}
 				go ssh.DiscardRequests(requests)
 				at := n.Add(1)
-				for a := range asked {
+				for a := range channels {
 					f(at, c, a)
 				}
 			}()
@@ -61,9 +61,10 @@ func newTestDialer(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChanne
 	}
 }
 
-// A caller does not wait for a session longer than its context.
+// TestSessionEndsWithContext verifies that a caller does not wait for a
+// session longer than its context.
 func TestSessionEndsWithContext(t *testing.T) {
-	l := newTestDialer(t, func(int32, net.Conn, ssh.NewChannel) {}) // it never responds
+	l := newTestDialer(t, func(int32, net.Conn, ssh.NewChannel) {}) // never responds
 	l.config.Timeout = 120
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -73,14 +74,15 @@ func TestSessionEndsWithContext(t *testing.T) {
 	}
 }
 
-// A connection that ends during use does not fail the next session.
+// TestReconnectsForNextSession verifies that a connection that ends during use
+// does not fail the next session.
 func TestReconnectsForNextSession(t *testing.T) {
-	l := newTestDialer(t, func(n int32, c net.Conn, asked ssh.NewChannel) {
+	l := newTestDialer(t, func(n int32, c net.Conn, newChannel ssh.NewChannel) {
 		if n == 1 {
 			c.Close()
 			return
 		}
-		channel, requests, err := asked.Accept()
+		channel, requests, err := newChannel.Accept()
 		if err != nil {
 			return
 		}
@@ -99,20 +101,21 @@ func TestReconnectsForNextSession(t *testing.T) {
 	}
 }
 
-// A session that the host refuses is not requested again.
+// TestRefusedSessionIsNotRetried verifies that a session that the host refuses
+// is not requested again.
 func TestRefusedSessionIsNotRetried(t *testing.T) {
-	var asked atomic.Int32
+	var attempts atomic.Int32
 	l := newTestDialer(t, func(_ int32, _ net.Conn, a ssh.NewChannel) {
-		asked.Add(1)
+		attempts.Add(1)
 		_ = a.Reject(ssh.ResourceShortage, "too many")
 	})
-	if _, err := l.start(t.Context(), "x"); brig.KindOf(err) != brig.ConnectionFailed || asked.Load() != 1 {
-		t.Errorf("%v after %d times", err, asked.Load())
+	if _, err := l.start(t.Context(), "x"); brig.KindOf(err) != brig.ConnectionFailed || attempts.Load() != 1 {
+		t.Errorf("%v after %d times", err, attempts.Load())
 	}
 }
 
-// A host that writes endless output uses only a limited amount of the server's
-// memory. The control writes less.
+// TestScriptOutputIsLimited verifies that endless output of a host uses only a
+// limited amount of the server's memory. The control writes less.
 func TestScriptOutputIsLimited(t *testing.T) {
 	for name, stream := range map[string]func(ssh.Channel) io.Writer{
 		"output": func(c ssh.Channel) io.Writer { return c },
@@ -120,8 +123,8 @@ func TestScriptOutputIsLimited(t *testing.T) {
 	} {
 		for size, want := range map[int]brig.Kind{1 << 10: "", 256 << 20: brig.Unavailable} {
 			var sent atomic.Int64
-			l := newTestDialer(t, func(_ int32, _ net.Conn, asked ssh.NewChannel) {
-				channel, requests, err := asked.Accept()
+			l := newTestDialer(t, func(_ int32, _ net.Conn, newChannel ssh.NewChannel) {
+				channel, requests, err := newChannel.Accept()
 				if err != nil {
 					return
 				}
@@ -152,9 +155,10 @@ func TestScriptOutputIsLimited(t *testing.T) {
 	}
 }
 
-// No host name may resolve to a cloud's metadata service. The control is this
-// host, which all other tests use.
-func TestMetadataHost(t *testing.T) {
+// TestMetadataAddressIsRefused verifies that the provider does not connect to a host name
+// that resolves to a cloud's metadata service. The control is this host, which
+// all other tests use.
+func TestMetadataAddressIsRefused(t *testing.T) {
 	for _, host := range []string{"169.254.169.254", "fd00:ec2::254", "0.0.0.0", "fe80::1"} {
 		l := &dialer{dir: t.TempDir(), called: func(brig.Call) {}, config: &Config{
 			Host: host, Port: 22, Username: "u", Password: "p", Fingerprint: "SHA256:x", Timeout: 5,
@@ -165,10 +169,10 @@ func TestMetadataHost(t *testing.T) {
 	}
 }
 
-// A caller does not wait for a connection that another caller opens longer than its own
-// context.
+// TestConnectEndsWithContext verifies that a caller that waits for another caller's
+// connection attempt stops waiting when its own context ends.
 func TestConnectEndsWithContext(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // never responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,11 +221,11 @@ func TestConnectEndsWithContext(t *testing.T) {
 	}
 }
 
-// A connection that is opened while its provider closes does not stay open, and none is
-// opened after that.
+// TestCloseDuringConnect verifies that a connection that is opened while its provider
+// closes does not remain open, and that no connection is opened later.
 func TestCloseDuringConnect(t *testing.T) {
 	l := newTestDialer(t, func(int32, net.Conn, ssh.NewChannel) {})
-	l.called = func(brig.Call) { // when the connection is there, but not kept yet
+	l.called = func(brig.Call) { // runs when the connection is open but not yet stored
 		if err := l.close(); err != nil {
 			t.Error(err)
 		}

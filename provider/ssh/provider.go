@@ -30,12 +30,12 @@ type Provider struct {
 	dialer   *dialer
 	dir      string // on the remote host
 	programs map[string]string
-	uplinks  atomic.Bool // sandboxes can have a network link
+	uplinks  atomic.Bool // whether sandboxes can have a network link
 
-	copying guest.Attempts[string] // the agent is copied once at a time
+	copying guest.Attempts[string] // serializes the copying of the agent
 
 	mu          sync.Mutex // guards the fields below
-	copiedAgent string     // the agent's path; empty if it has to be checked
+	copiedAgent string     // the agent's path; empty if it must be checked again
 	remoteHosts map[string]*guest.RemoteHost
 }
 
@@ -46,9 +46,9 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-// openTimeout is how long a host may take to respond when its provider is
-// opened. If it does not respond, Open succeeds nevertheless, because the host
-// may be available later. Check reports the failure.
+// openTimeout is the maximum response time of a host when its provider is
+// opened. If the host does not respond, opening succeeds nevertheless, because
+// the host may become available later. Check reports the failure.
 const openTimeout = 5 * time.Second
 
 func openProvider(ctx context.Context, env brig.ProviderEnv, c *Config) (*Provider, error) {
@@ -90,12 +90,13 @@ sha256sum < "$d"/%s 2>/dev/null || echo missing`
 var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // copyAgent copies the agent to the host unless it exists there, and returns
-// its path. Several callers wait for one attempt, each until its context ends.
+// its path. Concurrent callers share one attempt, and each waits until its
+// context ends.
 func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 	if at := p.copied(); at != "" {
 		return at, nil
 	}
-	// It runs two scripts at most.
+	// An attempt runs at most two scripts, each with its own timeout.
 	at, err := p.copying.Do(ctx, 2*time.Duration(p.config.Timeout)*time.Second, p.copyAgentNow)
 	if err != nil && ctx.Err() != nil {
 		return "", p.dialer.failure(context.Cause(ctx))
@@ -109,7 +110,7 @@ func (p *Provider) copied() string {
 	return p.copiedAgent
 }
 
-// copyAgentNow is one attempt of copyAgent.
+// copyAgentNow makes one attempt for copyAgent.
 func (p *Provider) copyAgentNow(ctx context.Context) (string, error) {
 	if at := p.copied(); at != "" {
 		return at, nil
@@ -120,18 +121,18 @@ func (p *Provider) copyAgentNow(ctx context.Context) (string, error) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(program))
 	name := "agent-" + sum[:16]
-	said, err := p.dialer.run(ctx, fmt.Sprintf(setupScript, quote(p.dir), name), nil)
+	output, err := p.dialer.run(ctx, fmt.Sprintf(setupScript, quote(p.dir), name), nil)
 	if err != nil {
 		return "", err
 	}
-	is := strings.Fields(said)
-	if len(is) < 4 || is[0] != "Linux" || is[1] != architectures[runtime.GOARCH] {
-		return "", brig.Errorf(brig.InvalidConfig, "%s is %s, and has to be Linux on %s as this server is", p.config.Host, brig.Clip(strings.Join(is[:min(2, len(is))], " on "), 60), architectures[runtime.GOARCH]).
+	fields := strings.Fields(output)
+	if len(fields) < 4 || fields[0] != "Linux" || fields[1] != architectures[runtime.GOARCH] {
+		return "", brig.Errorf(brig.InvalidConfig, "%s is %s, and has to be Linux on %s as this server is", p.config.Host, brig.Clip(strings.Join(fields[:min(2, len(fields))], " on "), 60), architectures[runtime.GOARCH]).
 			WithHint("use a machine of the server's own kind")
 	}
-	p.uplinks.Store(is[2] == "tun")
+	p.uplinks.Store(fields[2] == "tun")
 	at := path.Join(p.dir, name)
-	if is[3] != sum {
+	if fields[3] != sum {
 		upload := fmt.Sprintf(`set -e; umask 077; t=%[1]s.$$; trap 'rm -f "$t"' EXIT; cat > "$t"; chmod 700 "$t"; sha256sum < "$t"; mv "$t" %[1]s`, quote(at))
 		got, err := p.dialer.run(ctx, upload, bytes.NewReader(program))
 		if err != nil {
@@ -161,7 +162,7 @@ func supervisorDir(agent string) string {
 }
 
 // heartbeat is the maximum idle time of a stream. If no data arrives for three
-// times as long, the host assumes that its client has disconnected.
+// times this interval, the host assumes that its client has disconnected.
 const heartbeat = 30 * time.Second
 
 // remoteHost returns the RemoteHost for the supervisor in a directory of the
@@ -261,17 +262,17 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	said, err := p.dialer.run(ctx, "cd "+quote(p.dir)+" && ls -1", nil)
+	output, err := p.dialer.run(ctx, "cd "+quote(p.dir)+" && ls -1", nil)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	var errs []error
-	for _, name := range strings.Fields(said) {
+	for _, name := range strings.Fields(output) {
 		if !strings.HasPrefix(name, "keeper-") {
 			continue
 		}
-		local := "" // a host that is local uses the current supervisor
+		local := "" // only the current supervisor's instances have local data
 		if path.Join(p.dir, name) == supervisorDir(agent) {
 			local = filepath.Join(p.env.Dir, "machines")
 		}

@@ -8,9 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The clones distinguish nil from empty, and convert every time to UTC.
-// storetest fills every existing field, so a new field that is not cloned here
-// fails a test.
+// The clone functions distinguish nil from empty values and convert every time to UTC.
+// storetest fills every existing field, so a new field that is not cloned here fails a test.
 
 // CloneRecord returns a copy that shares no memory with r.
 func CloneRecord(r *brig.Record) *brig.Record {

@@ -7,8 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The errors of the contract. The text that a caller sees must not depend on
-// the store, nor reveal data of other tenants.
+// The text of an error must not depend on the store and must not reveal data of other tenants.
 
 // clip limits the part of a caller's name that an error repeats.
 func clip(name string) string { return brig.Clip(name, 80) }
@@ -25,20 +24,19 @@ func NoExec(id string) error {
 		WithHint("list the sandbox's executions to see which records exist")
 }
 
-// NoRun returns the error for a name without a stored outcome.
+// NoRun returns the error for a name that has no stored outcome.
 func NoRun(name string) error {
 	return brig.Errorf(brig.NotFound, "no run %q", clip(name)).
 		WithHint("results are stored for a limited time; run the program again")
 }
 
-// NameTaken returns the error for a name that a sandbox of the tenant already
-// has.
+// NameTaken returns the error for a name that another sandbox of the tenant already has.
 func NameTaken(name string) error {
 	return brig.Errorf(brig.AlreadyExists, "a sandbox named %q exists", name).
 		WithHint("choose another name, or remove that sandbox first")
 }
 
-// IDTaken returns the error for an ID that some sandbox already has.
+// IDTaken returns the error for an ID that another sandbox already has.
 func IDTaken(id brig.ID) error {
 	return brig.Errorf(brig.AlreadyExists, "the sandbox id %q is taken", id).
 		WithHint("an id is never used again; make a new one")
@@ -109,8 +107,7 @@ func NoToolVariable(id string) error {
 		WithHint("list the variables of a setup to see what exists")
 }
 
-// ToolKeyTaken returns the error for a key that another variable of the setup
-// has.
+// ToolKeyTaken returns the error for a key that another variable of the setup already has.
 func ToolKeyTaken(key string) error {
 	return brig.Errorf(brig.AlreadyExists, "the setup has a variable %q", brig.Clip(key, 80)).
 		WithHint("change that one, or choose another key")

@@ -13,22 +13,24 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Page sizes of List.
+// These constants are the page sizes of List.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
 )
 
-// ListedBytes bounds the records in a page of List, and the executions in the result of
-// ListExecs, in bytes of the stored form. Callers choose the sizes of environments and
-// outputs, and decoding needs several times their bytes.
+// ListedBytes is the maximum total size of the records in a page of List, and of the executions
+// in the result of ListExecs, in bytes of the stored form. The bound is necessary because
+// callers choose the sizes of environments and outputs, and decoding needs several times the
+// stored size.
 const ListedBytes = 8 << 20
 
-// smallCommand is the size of the commands that every execution in a list has.
+// smallCommand is the maximum size of a command that a list includes for every execution.
 const smallCommand = 4 << 10
 
-// Shorten removes from an execution what does not fit into a list: its output, whose size
-// remains, and, if it has ended, its command, unless that is small.
+// Shorten removes the parts of an execution that are too large for a list. It removes the
+// output but keeps its size. If the execution has ended, it also removes the command, unless
+// the command is small.
 func Shorten(x *brig.Execution) {
 	x.Stdout.Head, x.Stdout.Tail, x.Stderr.Head, x.Stderr.Tail = nil, nil, nil, nil
 	if x.Done && commandSize(x.Command) > smallCommand {
@@ -65,7 +67,7 @@ func envSize(env map[string]string) (size int) {
 	return size
 }
 
-// Limit returns the requested page size.
+// Limit returns the requested page size, or the default.
 func Limit(o brig.ListOptions) (int, error) {
 	if o.Limit == 0 {
 		return DefaultLimit, nil
@@ -88,7 +90,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(p.Created.Compare(q.Created), cmp.Compare(p.ID, q.ID))
 }
 
-// Wanted reports whether a list of runs contains an outcome.
+// Wanted reports whether a list of runs with the given options includes an outcome.
 func Wanted(run *brig.Outcome, o brig.RunOptions) bool {
 	return len(o.Statuses) == 0 || slices.Contains(o.Statuses, run.Status())
 }
@@ -103,7 +105,7 @@ func (p Position) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseCursor returns the position in a cursor, or nil for an empty cursor.
+// ParseCursor returns the encoded position, or nil for an empty cursor.
 func ParseCursor(c string) (*Position, error) {
 	if c == "" {
 		return nil, nil
@@ -120,7 +122,7 @@ func ParseCursor(c string) (*Position, error) {
 	return &Position{Created: at, ID: brig.ID(body[12:])}, nil
 }
 
-// AuditLimit returns the requested page size.
+// AuditLimit returns the requested page size, or the default.
 func AuditLimit(q brig.AuditQuery) (int, error) { return Limit(brig.ListOptions{Limit: q.Limit}) }
 
 // Pruned returns the event that replaces the beginning of a chain, up to the
@@ -131,13 +133,12 @@ func Pruned(tenant string, now time.Time, upTo int64, hash []byte) brig.Event {
 	}}
 }
 
-// PruneLimit returns the last line to prune from a chain with more than most
-// lines. n is the newest line, and the lines up to pruned have already been
-// pruned. PruneLimit prunes a tenth at a time, because each pruning adds a
-// line.
-func PruneLimit(n, pruned, most int64) int64 {
-	if most <= 0 || n-pruned <= most {
+// PruneLimit returns the last line to prune from a chain that must not have more than maxLines
+// lines. n is the newest line, and the lines up to pruned have already been pruned. PruneLimit
+// prunes a tenth of the lines at a time, because each pruning adds a line.
+func PruneLimit(n, pruned, maxLines int64) int64 {
+	if maxLines <= 0 || n-pruned <= maxLines {
 		return 0
 	}
-	return n - most*9/10
+	return n - maxLines*9/10
 }

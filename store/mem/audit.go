@@ -17,7 +17,7 @@ type chain struct {
 	end   brig.AuditLine
 }
 
-// appendEvents appends events; the caller holds the lock.
+// appendEvents appends events. The caller must hold the lock.
 func (s *db) appendEvents(events []brig.Event) {
 	for _, e := range events {
 		c := s.chains[e.Tenant]
@@ -93,7 +93,7 @@ func (s *directory) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 }
 
 // PruneAudit implements brig.Store.
-func (s *directory) PruneAudit(ctx context.Context, t time.Time, most int64) error {
+func (s *directory) PruneAudit(ctx context.Context, t time.Time, maxLines int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *directory) PruneAudit(ctx context.Context, t time.Time, most int64) err
 		if n < 0 {
 			n = len(c.lines)
 		}
-		n = max(n, int(contract.PruneLimit(int64(len(c.lines)), 0, most)))
+		n = max(n, int(contract.PruneLimit(int64(len(c.lines)), 0, maxLines)))
 		if n == 0 {
 			continue
 		}

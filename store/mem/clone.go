@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The clones below share no memory with the original, distinguish nil from
-// empty, and convert every time to UTC. storetest fills every existing field,
-// so a new field that is not cloned here fails a test.
+// The results of the clone functions share no memory with the original. The functions
+// distinguish nil from empty values and convert every time to UTC. storetest fills every
+// existing field, so a new field that is not cloned here fails a test.
 
 func cloneResult(r brig.Result) brig.Result {
 	r.Stdout, r.Stderr = cloneOutput(r.Stdout), cloneOutput(r.Stderr)
@@ -59,7 +59,7 @@ func cloneOutcome(o *brig.Outcome) *brig.Outcome {
 	return &c
 }
 
-// cloneDocuments returns a copy of JSON documents by name.
+// cloneDocuments returns a copy of a map of JSON documents.
 func cloneDocuments(docs map[string]json.RawMessage) map[string]json.RawMessage {
 	out := maps.Clone(docs)
 	for name, b := range out {

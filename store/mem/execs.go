@@ -22,7 +22,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 		s.execs[x.Sandbox] = map[string]*brig.Execution{}
 	}
 	if old := s.execs[x.Sandbox][x.ExecID]; old != nil && old.Done && !x.Done {
-		return nil // it has ended since x was read
+		return nil // the execution has ended since x was read
 	}
 	s.execs[x.Sandbox][x.ExecID] = cloneExec(x)
 	return nil

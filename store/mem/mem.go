@@ -29,7 +29,7 @@ type executions struct{ *db }
 // directory stores tenants, keys, sessions, settings and the audit log.
 type directory struct{ *db }
 
-// tooling stores secrets, and the setups and variables of agents' tools.
+// tooling stores secrets and the setups and variables of agents' tools.
 type tooling struct{ *db }
 
 // db holds the maps and their lock.
@@ -50,7 +50,7 @@ type db struct {
 	secrets map[name]*brig.SealedSecret
 
 	settings map[string]brig.Setting
-	// setups and variables are the setups and variables of tools, by ID.
+	// setups and variables are keyed by ID.
 	setups    map[string]*brig.ToolSetup
 	variables map[string]*brig.SealedToolVariable
 	// sessions are keyed by their hashes.
@@ -60,7 +60,7 @@ type db struct {
 // name identifies an object by its tenant and its name.
 type name struct{ tenant, name string }
 
-// run is an outcome and the time of its write.
+// run is an outcome and the time at which it was written.
 type run struct {
 	outcome *brig.Outcome
 	put     time.Time
@@ -95,11 +95,11 @@ func New() *Store {
 // durability.
 func (s *Store) Soon() brig.Store { return s }
 
-// Close implements brig.Store. It has no resources to release.
+// Close implements brig.Store. A Store has no resources to release.
 func (s *db) Close() error { return nil }
 
-// lock acquires the lock unless ctx is done, so that a canceled call changes
-// nothing, as in a store on disk.
+// lock acquires the lock unless ctx is done. A canceled call therefore changes nothing, as in a
+// store on disk.
 func (s *db) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

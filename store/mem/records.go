@@ -41,8 +41,7 @@ func (s *executions) Get(ctx context.Context, tenant, nameOrID string) (*brig.Re
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	// An ID identifies its sandbox permanently, so it takes precedence over an
-	// equal name.
+	// An ID identifies its sandbox permanently, so it takes precedence over an equal name.
 	if r, ok := s.records[brig.ID(nameOrID)]; ok && r.Tenant == tenant {
 		return contract.CloneRecord(r), nil
 	}
@@ -64,8 +63,8 @@ func (s *executions) Owner(ctx context.Context, id brig.ID) (string, error) {
 	return "", contract.NoSandbox(string(id))
 }
 
-// All implements brig.Store. It calls f without the lock, so f may use the
-// store. It visits the records that exist when it starts.
+// All implements brig.Store. It calls f without holding the lock, so f may use the store. It
+// visits the records that exist when All starts.
 func (s *executions) All(ctx context.Context, f func(*brig.Record) error) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -97,7 +96,7 @@ func (s *executions) Delete(ctx context.Context, id brig.ID, events ...brig.Even
 	return nil
 }
 
-// remove removes a sandbox. The caller holds s.mu.
+// remove removes a sandbox. The caller must hold s.mu.
 func (s *executions) remove(id brig.ID) {
 	if r, ok := s.records[id]; ok {
 		delete(s.names, name{r.Tenant, r.Spec.Name})

@@ -81,8 +81,8 @@ func (s *tooling) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVari
 	return s.writeVariable(ctx, x, true, events)
 }
 
-// writeVariable writes a variable. If known is set, the variable must exist.
-func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
+// writeVariable writes a variable. If mustExist is set, the variable must already exist.
+func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, mustExist bool, events []brig.Event) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 	if setup := s.setups[x.Setup]; setup == nil || setup.Tenant != x.Tenant {
 		return contract.NoToolSetup(x.Setup)
 	}
-	var same *brig.SealedToolVariable // the variable with that key
+	var same *brig.SealedToolVariable // the variable with the same key
 	for _, old := range s.variables {
 		if old.Setup == x.Setup && old.Key == x.Key {
 			same = old
@@ -98,7 +98,7 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 	}
 	old := s.variables[x.ID]
 	if old == nil {
-		if known {
+		if mustExist {
 			return contract.NoToolVariable(x.ID)
 		}
 		old = same

@@ -30,7 +30,8 @@ func (s *executions) Trim(ctx context.Context, tenant string, sandbox brig.ID, k
 	return nil
 }
 
-// Tidy implements brig.Store. It has no space to return.
+// Tidy implements brig.Store. It does nothing, because a store in memory has no disk space to
+// release.
 func (s *executions) Tidy(ctx context.Context) error { return ctx.Err() }
 
 // hasEnded reports whether an execution can no longer change.
@@ -58,7 +59,7 @@ func outputSize(x *brig.Execution) int {
 	return len(x.Stdout.Head) + len(x.Stdout.Tail) + len(x.Stderr.Head) + len(x.Stderr.Tail)
 }
 
-func (s *executions) trimRuns(tenant string, most int) {
+func (s *executions) trimRuns(tenant string, maxRuns int) {
 	var names []name
 	for n := range s.runs {
 		if n.tenant == tenant {
@@ -67,7 +68,7 @@ func (s *executions) trimRuns(tenant string, most int) {
 	}
 	slices.SortFunc(names, func(a, b name) int { return compareNewest(s.runs[a].put, s.runs[b].put, a.name, b.name) })
 	for i, n := range names {
-		if i >= most {
+		if i >= maxRuns {
 			delete(s.runs, n)
 		}
 	}
@@ -80,7 +81,7 @@ type trimItem struct {
 	drop func()
 }
 
-func (s *executions) trimBytes(tenant string, most int64) {
+func (s *executions) trimBytes(tenant string, maxBytes int64) {
 	var parts []trimItem
 	var sum int64
 	for id, xs := range s.execs {
@@ -105,7 +106,7 @@ func (s *executions) trimBytes(tenant string, most int64) {
 	}
 	slices.SortFunc(parts, func(a, b trimItem) int { return a.at.Compare(b.at) })
 	for _, p := range parts {
-		if sum <= most {
+		if sum <= maxBytes {
 			return
 		}
 		p.drop()

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTransactionIsAtomic makes each part of a transaction fail in turn, and
-// checks that the other parts have no effect.
+// TestTransactionIsAtomic makes each part of a transaction fail in turn and verifies that the
+// other parts have no effect.
 func TestTransactionIsAtomic(t *testing.T) {
 	for name, trigger := range map[string]string{
 		"the record": "before delete on sandboxes",

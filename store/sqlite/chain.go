@@ -136,14 +136,14 @@ func (s *tenants) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 }
 
 // PruneAudit implements brig.Store.
-func (s *tenants) PruneAudit(ctx context.Context, before time.Time, most int64) error {
+func (s *tenants) PruneAudit(ctx context.Context, before time.Time, maxLines int64) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		heads, err := t.chains()
 		if err != nil {
 			return err
 		}
 		for _, h := range heads {
-			if err := t.prune(h, before, most, s.Now()); err != nil {
+			if err := t.prune(h, before, maxLines, s.Now()); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func (t *tx) chains() (out []prunedChain, err error) {
 	return out, rows.Err()
 }
 
-func (t *tx) prune(p prunedChain, before time.Time, most int64, now time.Time) error {
+func (t *tx) prune(p prunedChain, before time.Time, maxLines int64, now time.Time) error {
 	var kept sql.NullInt64
 	if err := t.row(selectKept, p.tenant, nanos(before)).Scan(&kept); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (t *tx) prune(p prunedChain, before time.Time, most int64, now time.Time) e
 	if kept.Valid {
 		upTo = kept.Int64 - 1
 	}
-	upTo = max(upTo, contract.PruneLimit(p.n, p.upTo, most))
+	upTo = max(upTo, contract.PruneLimit(p.n, p.upTo, maxLines))
 	if upTo <= p.upTo {
 		return nil
 	}

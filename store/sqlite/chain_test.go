@@ -35,8 +35,8 @@ func verifyChain(t *testing.T, s *sqlite.Store) error {
 	return v.End(&heads[0])
 }
 
-// TestTamperedFile checks that verification detects every modification of the
-// file. It reverts each statement.
+// TestTamperedFile verifies that every modification of the file is detected. After each
+// modification, the test restores the file.
 func TestTamperedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)

@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// A value is stored as a JSON document, which an operator can read and query,
-// and a blob that holds the value's byte slices. Outputs and artifacts may be
-// large, and base64 would enlarge them. In the document, each byte slice is a
-// reference "[offset,length]" into the blob.
+// A value is stored as a JSON document, which an operator can read and query, and a blob that
+// holds the value's byte slices. The byte slices are separate because outputs and artifacts may
+// be large, and base64 would enlarge them. In the document, each byte slice is a reference
+// "[offset,length]" into the blob.
 //
-// Plain JSON would not preserve all values that sandboxed code can choose.
-// Examples are strings that are not UTF-8, the white space of a JSON value, and
-// nil as opposed to null. So rewrite transforms every document when it is
-// written and read.
+// Plain JSON would not preserve all values that sandboxed code can produce. Examples are
+// strings that are not valid UTF-8, the white space of a JSON value, and the difference between
+// nil and null. Therefore, rewrite transforms every document when it is written and when it is
+// read.
 
 // encode returns v as a document and its blob.
 func encode(v any) (doc string, data []byte, err error) {
-	data = []byte{} // never nil, which would be NULL
+	data = []byte{} // not nil, because nil would be stored as NULL
 	out := rewrite(reflect.ValueOf(v), leafFuncs{
 		text: escape,
 		bytes: func(b []byte) ([]byte, error) {
@@ -42,8 +42,8 @@ func encode(v any) (doc string, data []byte, err error) {
 // data.
 func decode[T any](doc string, data []byte) (*T, error) { return decodeLost[T](doc, data, false) }
 
-// decodeLost is like decode, but if lost is set, the blob has been lost and the
-// byte slices are nil.
+// decodeLost is like decode, but if lost is set, the blob no longer exists and the byte slices
+// are nil.
 func decodeLost[T any](doc string, data []byte, lost bool) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal([]byte(doc), v); err != nil {
@@ -79,7 +79,7 @@ func decodeLost[T any](doc string, data []byte, lost bool) (*T, error) {
 	return out.Interface().(*T), nil
 }
 
-// leafFuncs contains the functions that rewrite applies to the strings and the bytes of a value.
+// leafFuncs holds the functions that rewrite applies to the strings and byte slices of a value.
 type leafFuncs struct {
 	text  func(string) (string, error)
 	bytes func([]byte) ([]byte, error)

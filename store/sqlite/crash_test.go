@@ -22,9 +22,9 @@ const (
 	children = 2  // concurrent writers of the file
 )
 
-// TestCrash kills processes while they write, and checks that every
-// acknowledged record exists, with its execution and its event. It does not
-// simulate a power failure; for that the store relies on synchronous=FULL.
+// TestCrash kills processes while they write, and verifies that every acknowledged record
+// exists, with its execution and its event. It does not simulate a power failure, against which
+// the store relies on synchronous=FULL.
 func TestCrash(t *testing.T) {
 	if path := os.Getenv(crashPath); path != "" {
 		writeUntilKilled(t.Context(), path)
@@ -35,7 +35,7 @@ func TestCrash(t *testing.T) {
 		var acked []string
 		results := make(chan []string)
 		for c := range children {
-			// Kill each child at a different point.
+			// Each child is killed at a different point.
 			go func() { results <- crashChild(t, path, fmt.Sprintf("r%d-c%d", round, c), 1+2*round+3*c) }()
 		}
 		for range children {
@@ -44,7 +44,7 @@ func TestCrash(t *testing.T) {
 		check(t, path, acked)
 		all = append(all, acked...)
 	}
-	check(t, path, all) // no later crash lost earlier records
+	check(t, path, all) // a later crash must not lose earlier records
 	t.Logf("%d records were acknowledged by %d processes", len(all), crashes*children)
 }
 

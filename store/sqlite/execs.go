@@ -29,8 +29,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 		if err := t.row(selectExecExists, string(x.Sandbox), x.ExecID).Scan(&kept); err != nil || kept {
 			return err
 		}
-		// If the sandbox has been deleted, no later call would delete its
-		// execution.
+		// No later call would delete the execution of a deleted sandbox.
 		return contract.NoSandbox(string(x.Sandbox))
 	})
 	if err != nil || kept {
@@ -81,8 +80,7 @@ func (s *executions) EndRun(ctx context.Context, sandbox brig.ID, tenant string,
 	return s.putRun(ctx, tenant, o, events, func(t *tx) error { return t.remove(sandbox) })
 }
 
-// putRun writes an outcome. It calls the function also within the same
-// transaction.
+// putRun writes an outcome and calls also within the same transaction.
 func (s *executions) putRun(ctx context.Context, tenant string, o *brig.Outcome, events []brig.Event, also func(*tx) error) error {
 	doc, data, err := encode(o)
 	if err != nil {
@@ -141,7 +139,7 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 			page.Next = last.Cursor()
 			return false, nil
 		}
-		size += len(doc) // including of unwanted runs, because they are read too
+		size += len(doc) // including runs that are filtered out, because they are read too
 		last = contract.Position{Created: time.Unix(0, put), ID: brig.ID(name)}
 		run, err := decodeLost[brig.Outcome](doc, nil, true) // a summary needs no output
 		if err == nil && contract.Wanted(run, o) {

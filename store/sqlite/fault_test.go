@@ -25,9 +25,9 @@ const faultPath = "BRIG_TEST_FAULT_PATH"
 // faultRounds is the number of sandboxes and runs that the child records.
 const faultRounds = 6
 
-// TestDiskFaults makes the kernel fail the k-th write, or the k-th flush, of a
-// process that writes the records of an engine. It checks that the process
-// receives the error and continues, and that every acknowledged write exists.
+// TestDiskFaults makes the kernel fail the k-th write or the k-th flush of a process that
+// writes an engine's records. It verifies that the process receives the error and continues,
+// and that every acknowledged write exists.
 func TestDiskFaults(t *testing.T) {
 	if path := os.Getenv(faultPath); path != "" {
 		// strace counts the calls of each thread.
@@ -67,7 +67,7 @@ func TestDiskFaults(t *testing.T) {
 			for k := 1; k <= 200; k += step {
 				n, reached := faultAt(t, fmt.Sprintf("%s:error=%s:when=%d%s", c.call, c.err, k, c.when), c.call, c.fresh)
 				if !reached {
-					break // the child makes no more such calls
+					break // the child makes fewer such calls
 				}
 				tried, acked = tried+1, acked+n
 			}
@@ -96,7 +96,7 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One fault for each thread, because another thread flushes later.
+	// Each thread may have one fault, because another thread performs the later flushes.
 	faults := bytes.Count(b, []byte("(INJECTED)"))
 	reached = faults > 0
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -135,8 +135,8 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	return acked, reached
 }
 
-// writeThroughFault runs in the child process. It writes like an engine and
-// prints each acknowledgement. It retries a failed write once.
+// writeThroughFault runs in the child process. It writes the same records as an engine, retries
+// a failed write once, and prints each acknowledgement.
 func writeThroughFault(ctx context.Context, path string) {
 	var s *sqlite.Store
 	do := func(what string, f func() error) {
@@ -171,10 +171,10 @@ func writeThroughFault(ctx context.Context, path string) {
 		do("ran "+name, func() error {
 			return s.EndRun(ctx, one.ID, "t", &brig.Outcome{Sandbox: "run-" + name}, brig.Event{At: time.Now(), Op: "ran " + name})
 		})
-		gone := record(2000 + i)
-		gone.Spec.Name = "gone-" + name
-		do("made "+name, func() error { return s.Put(ctx, gone) })
-		do("forgotten "+name, func() error { return s.Delete(ctx, gone.ID) })
+		deleted := record(2000 + i)
+		deleted.Spec.Name = "gone-" + name
+		do("made "+name, func() error { return s.Put(ctx, deleted) })
+		do("forgotten "+name, func() error { return s.Delete(ctx, deleted.ID) })
 	}
 }
 

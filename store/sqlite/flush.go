@@ -13,13 +13,13 @@ import (
 // disk.
 const flushDelay = 20 * time.Millisecond
 
-// flusher flushes the writes that no caller waits for.
+// flusher flushes the writes whose callers do not wait for the disk.
 type flusher struct {
 	log string // the path of SQLite's write-ahead log
 
 	mu   sync.Mutex // guards the fields below
 	due  *time.Timer
-	err  error // of the last flush, until a caller receives it
+	err  error // error of the last flush, until a caller receives it
 	done bool
 }
 
@@ -64,13 +64,12 @@ func (f *flusher) stop() {
 	}
 }
 
-// syncFile flushes the file at path, including writes through other
-// descriptors. Closing the file does not release locks, because SQLite holds
-// none on its log.
+// syncFile flushes the file at path, including writes through other descriptors. Closing the
+// file here does not release SQLite's locks, because SQLite does not lock its log.
 func syncFile(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // merged into the database, which was flushed
+		return nil // the log was merged into the database, which was flushed
 	}
 	if err != nil {
 		return err

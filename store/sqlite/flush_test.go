@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestFlushFails checks that the next writer receives the error of a failed
+// TestFlushErrorIsReportedOnce checks that the next writer receives the error of a failed
 // flush, exactly once.
-func TestFlushFails(t *testing.T) {
+func TestFlushErrorIsReportedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestFlushFails(t *testing.T) {
 			t.Errorf("after the delay: %v", err)
 		}
 		if err := f.failed(); err != nil {
-			t.Errorf("it is told again: %v", err)
+			t.Errorf("the error was reported again: %v", err)
 		}
 		f.log = file
 		f.schedule()

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements for keys.
+// These are the statements for keys.
 const (
 	putKey = `
 		insert into keys (hash, id, tenant, created_ns, used_ns, doc) values ($1, $2, $3, $4, $5, $6)

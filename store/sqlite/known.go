@@ -8,13 +8,13 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// recordCache caches decoded sandbox documents. Every call reads a document,
-// which rarely changes, and decoding it takes longer than finding it. The
-// database is authoritative, because other processes may write to it.
+// recordCache caches decoded sandbox documents. Every call reads a document, the document
+// rarely changes, and decoding takes longer than reading. The database is authoritative,
+// because other processes may write to it.
 type recordCache struct {
 	mu   sync.Mutex // guards the fields below
 	docs map[string]decoded
-	size int // of the documents, including their data
+	size int // total size of the documents, including their data
 }
 
 type decoded struct {
@@ -22,14 +22,14 @@ type decoded struct {
 	record *brig.Record
 }
 
-// Limits of the cache in bytes: a sandbox may have a megabyte of environment,
+// The limits of the cache are in bytes, because a sandbox may have a megabyte of environment,
 // and each change creates another document.
 const (
 	maxKnown    = 8 << 20
 	maxKnownDoc = 64 << 10
 )
 
-// record decodes a sandbox through the cache.
+// record decodes a sandbox document, or returns it from the cache.
 func (k *recordCache) record(doc string, data []byte) (*brig.Record, error) {
 	k.mu.Lock()
 	d, ok := k.docs[doc]

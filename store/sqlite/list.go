@@ -15,7 +15,7 @@ func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions
 	if err != nil {
 		return nil, "", err
 	}
-	q, args, err := selection(tenant, o, limit+1) // one extra record shows whether there is a next page
+	q, args, err := selection(tenant, o, limit+1) // one extra record reveals whether there is a next page
 	if err != nil {
 		return nil, "", err
 	}

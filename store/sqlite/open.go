@@ -23,12 +23,12 @@ import (
 var migrations embed.FS
 
 const (
-	// maxReaders bounds the read connections. Reads are short, so more
-	// concurrent reads than processors have no benefit.
+	// maxReaders is the maximum number of read connections. Reads are short, so more concurrent
+	// reads than CPUs have no benefit.
 	maxReaders = 4
-	// busyTimeout is the time to wait for another process that writes.
+	// busyTimeout is the maximum time to wait while another process writes.
 	busyTimeout = 10 * time.Second
-	// lockPoll is the polling interval for the lock while another process opens
+	// lockPoll is the polling interval for the lock that another process holds while it opens
 	// the same file.
 	lockPoll = 20 * time.Millisecond
 )
@@ -57,7 +57,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if err := makePrivate(path); err != nil {
 		return nil, err
 	}
-	synced := true // matches connect
+	synced := true // the initial setting of connect
 	s := newStore(&db{Now: time.Now, synced: &synced, recordCache: &recordCache{}, flusher: &flusher{log: path + "-wal"}, outputs: outputs{path + "-outputs"}})
 	if err := os.MkdirAll(s.outputs.dir, 0o700); err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	return s, nil
 }
 
-// migrateData migrates the data after migrate has migrated the schema. It
-// postpones the migration if the disk is full.
+// migrateData migrates the data after migrate has migrated the schema. If the disk is full, it
+// postpones the migration.
 func (s *db) migrateData(ctx context.Context, path string) error {
 	err := wrap(s.moveOutputs(ctx), "move outputs out of their rows")
 	if brig.KindOf(err) == brig.Unavailable {
@@ -110,13 +110,12 @@ func connect(path string, n int, query string) (*sql.DB, error) {
 	return db, nil
 }
 
-// makePrivate creates the file at path, or changes the mode of an existing
-// file, so that only its owner can read it. SQLite gives the files beside it
-// the same mode.
+// makePrivate ensures that only the owner can read the file at path. It creates the file, or
+// changes the mode of an existing file. SQLite creates its other files with the same mode.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		// Do not open the file here: closing it would drop the POSIX locks that
+		// Do not open the file here, because closing it would release the POSIX locks that
 		// another Store of this process may hold on it.
 		info, err := os.Lstat(path)
 		if err != nil {
@@ -142,8 +141,8 @@ func makePrivate(path string) error {
 	return dir.Sync()
 }
 
-// lock acquires the lock that lets one process at a time open a store. The
-// switch to WAL and goose's own tables do not support concurrency.
+// lock acquires the lock that allows only one process at a time to open a store. The switch to
+// WAL and goose's own tables do not support concurrency.
 func lock(ctx context.Context, path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

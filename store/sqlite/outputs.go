@@ -12,29 +12,28 @@ import (
 )
 
 const (
-	// inline is the maximum size of data that is stored in its row. Larger data
-	// is stored in a file, so that deleting it frees the space immediately.
-	// Callers' large data then does not pass through the log that every write
-	// waits for.
+	// inline is the maximum size of data that is stored in its row. Larger data is stored in a
+	// file, so that deleting the file frees the space immediately, and so that a caller's large
+	// data does not pass through the log, for which every write waits.
 	inline = 4 << 10
 	// block is the unit to which the size of a file is rounded up.
 	block = 4 << 10
-	// orphanAge is the age at which a file without a row is assumed to be left
-	// by a server that crashed between the two writes.
+	// orphanAge is the minimum age at which a file without a row counts as left behind by a
+	// server that crashed between the two writes.
 	orphanAge = 10 * time.Minute
-	// reapBatch is the number of files removed in one step.
+	// reapBatch is the maximum number of files that are removed in one step.
 	reapBatch = 256
 )
 
-// outputs is the directory of output files next to the database. Each file
-// contains the bytes of one row, is written before the row, and is immutable.
+// outputs is the directory of output files next to the database. Each file contains the bytes
+// of one row. It is written before the row and never changes.
 type outputs struct{ dir string }
 
 // blob holds the bytes of a row, inline or in a file.
 type blob struct {
 	data []byte // inline bytes
 	file string
-	size int // of the document and the bytes
+	size int // total size of the document and the bytes
 }
 
 // put stores the bytes of a row. If the row is not written afterwards, the
@@ -73,7 +72,7 @@ func (o outputs) drop(b blob) {
 	}
 }
 
-// errNoOutput means that a file does not match its row.
+// errNoOutput means that the file of a row is missing or does not match the row.
 var errNoOutput = errors.New("the file of an output is not there")
 
 func (o outputs) read(name string) ([]byte, error) {
@@ -100,13 +99,13 @@ type packedRow struct {
 	lost      bool
 }
 
-// unpackRow is like unpack, for a row that was read.
+// unpackRow is like unpack, for a row that has already been read.
 func unpackRow[T any](o outputs, p packedRow) (*T, error) {
 	if p.file == "" {
 		return decodeLost[T](p.doc, p.data, p.lost)
 	}
-	// Trim may have deleted the file concurrently, or a power failure may have
-	// lost it, because the write did not wait for the disk.
+	// Trim may have deleted the file concurrently. A power failure may also have lost the file,
+	// because the write did not wait for the disk.
 	data, err := o.read(p.file)
 	if errors.Is(err, errNoOutput) {
 		return decodeLost[T](p.doc, nil, true)
@@ -121,14 +120,14 @@ func unpackRow[T any](o outputs, p packedRow) (*T, error) {
 	return v, nil
 }
 
-// The statements for files without a row.
+// These are the statements for files without a row.
 const (
 	selectUnreferenced = `select file from unnamed limit $1`
 	deleteUnreferenced = `delete from unnamed where file = $1`
 )
 
-// reap removes files that are no longer referenced by a row, and reports
-// whether there may be more.
+// reap removes files that no row references any longer. It reports whether more such files may
+// exist.
 func (s *db) reap(ctx context.Context) (bool, error) {
 	names, err := queryTexts(ctx, s.readers, selectUnreferenced, reapBatch)
 	if err != nil || len(names) == 0 {
@@ -140,7 +139,7 @@ func (s *db) reap(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	// Names are never reused, so removing a file twice is harmless.
+	// Names are never reused, so removing a file twice does no harm.
 	soon := *s
 	soon.lazySync = true
 	err = soon.write(ctx, nil, func(t *tx) error {
@@ -154,8 +153,7 @@ func (s *db) reap(ctx context.Context) (bool, error) {
 	return len(names) == reapBatch, err
 }
 
-// sweep removes files that never had a row, because a server died between the
-// two writes.
+// sweep removes files that never had a row, because a server crashed between the two writes.
 func (s *db) sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(s.outputs.dir)
 	if err != nil {
@@ -201,11 +199,11 @@ func queryTexts(ctx context.Context, db *sql.DB, q string, args ...any) ([]strin
 	return out, err
 }
 
-// moveBatch is the number of rows that moveOutputs holds in memory.
+// moveBatch is the maximum number of rows that moveOutputs holds in memory.
 const moveBatch = 4
 
-// moveOutputs moves large bytes from rows of an older version of Brig to files.
-// If the disk is full, the bytes stay in their rows and remain readable.
+// moveOutputs moves large data from the rows that an older version of Brig wrote to files. If
+// the disk is full, the data stays in its rows and remains readable.
 func (s *db) moveOutputs(ctx context.Context) error {
 	for _, table := range []string{"executions", "runs"} {
 		for after := int64(0); ; {

@@ -53,9 +53,9 @@ func files(t *testing.T, path string) int {
 	return len(list)
 }
 
-// TestTrimFreesDisk writes output as fast as the store accepts it. It measures
-// the directory while output is trimmed and after the sandbox is deleted. The
-// control does not trim.
+// TestTrimFreesDisk writes output as fast as the store accepts it. It measures the disk usage
+// of the directory during trimming and after the sandbox is deleted. Control: the same writes
+// without trimming.
 func TestTrimFreesDisk(t *testing.T) {
 	const (
 		size  = 256 << 10
@@ -105,8 +105,8 @@ func TestTrimFreesDisk(t *testing.T) {
 	}
 }
 
-// TestOrphanFiles checks that an old file without a row is deleted, and that a
-// row without its file reports the loss.
+// TestOrphanFiles verifies that an old file without a row is deleted, and that an execution
+// whose file is missing reports the loss.
 func TestOrphanFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s, ctx := open(t, path), t.Context()
@@ -180,7 +180,7 @@ func TestNoFileWithoutRow(t *testing.T) {
 	}
 }
 
-// TestMigrateOldFile opens a file from an older version of Brig, which has
+// TestMigrateOldFile verifies the migration of a file from an older version of Brig, which has
 // outputs in its rows, mostly free pages, and no incremental vacuum.
 func TestMigrateOldFile(t *testing.T) {
 	dir := t.TempDir()
@@ -215,7 +215,7 @@ func TestMigrateOldFile(t *testing.T) {
 	if got := sqlite.Pragma(t, s, "quick_check"); got != "ok" {
 		t.Errorf("quick_check: %s", got)
 	}
-	// Migrated outputs count against the bound.
+	// Migrated outputs count towards the bound.
 	if err := s.Trim(ctx, "t", "id-old", brig.Keep{Executions: 1000, Outputs: 1000, Runs: 1000, Bytes: 500_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func createOldDatabase(t *testing.T, path string) {
 		'{"Sandbox":"run","Stdout":{"Head":"WzAsMTAwMDAwXQ==","Tail":null,"Total":100000},"Stderr":{"Head":null,"Tail":null}}', $1)`, bytes.Repeat([]byte{'o'}, 100_000))
 }
 
-// TestFileShrinks measures the database after deletions of rows without files.
+// TestFileShrinks verifies that the database shrinks after rows without files are deleted.
 func TestFileShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	writeMigrated(t, path)
@@ -293,7 +293,7 @@ func TestFileShrinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The control: without Tidy the file keeps its size.
+	// Control: without Tidy, the file keeps its size.
 	if kept := size(); kept < full/2 {
 		t.Errorf("%d bytes of %d are left by themselves", kept, full)
 	}

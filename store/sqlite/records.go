@@ -79,8 +79,7 @@ func (t *tx) putLabels(r *brig.Record) error {
 
 // Get implements brig.Store.
 func (s *executions) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
-	// An ID identifies its sandbox permanently, so it takes precedence over an
-	// equal name.
+	// An ID identifies its sandbox permanently, so it takes precedence over an equal name.
 	var doc string
 	var data []byte
 	var r *brig.Record
@@ -106,8 +105,8 @@ func (s *executions) Owner(ctx context.Context, id brig.ID) (tenant string, err 
 // allBatch is the number of records that All reads at a time.
 const allBatch = 100
 
-// All implements brig.Store. No query is open while f runs, so f may use the
-// store and may take long.
+// All implements brig.Store. No query is open while f runs, so f may use the store and may take
+// a long time.
 func (s *executions) All(ctx context.Context, f func(*brig.Record) error) error {
 	after := ""
 	for {
@@ -133,7 +132,7 @@ func (s *executions) All(ctx context.Context, f func(*brig.Record) error) error 
 func (s *executions) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error { return t.remove(id) })
 	if err == nil {
-		_ = s.reapAll(context.WithoutCancel(ctx)) // Tidy removes remaining files
+		_ = s.reapAll(context.WithoutCancel(ctx)) // if this fails, Tidy removes the remaining files
 	}
 	return wrap(err, "delete sandbox %s", id)
 }
@@ -156,11 +155,11 @@ func scan[T any](row scanner) (*T, error) {
 	return decode[T](doc, data)
 }
 
-// query reads rows and decodes each row with the function one.
-func query[T any](ctx context.Context, db *sql.DB, one func(scanner) (*T, error), q string, args ...any) ([]*T, error) {
+// query reads rows and decodes each row with scanRow.
+func query[T any](ctx context.Context, db *sql.DB, scanRow func(scanner) (*T, error), q string, args ...any) ([]*T, error) {
 	var out []*T
 	err := queryWhile(ctx, db, func(row scanner) (bool, error) {
-		v, err := one(row)
+		v, err := scanRow(row)
 		out = append(out, v)
 		return err == nil, err
 	}, q, args...)

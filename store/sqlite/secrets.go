@@ -52,8 +52,8 @@ func (s *tooling) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) 
 	return s.secrets(ctx, `order by tenant, name`)
 }
 
-// secrets reads the secrets that match the condition. A value is sealed
-// together with its tenant and name, so it can be decrypted only with those.
+// secrets reads the secrets that match the condition. A value is sealed together with its
+// tenant and name, so it can be decrypted only with these.
 func (s *tooling) secrets(ctx context.Context, where string, args ...any) ([]*brig.SealedSecret, error) {
 	rows, err := s.readers.QueryContext(ctx, `select tenant, name, version, doc, key, sealed from secrets `+where, args...)
 	if err != nil {

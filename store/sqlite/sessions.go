@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements for sessions.
+// These are the statements for sessions.
 const (
 	putSession = `
 		insert into sessions (hash, id, tenant, key, created_ns, used_ns, expires_ns, doc) values ($1, $2, $3, $4, $5, $6, $7, $8)`

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The statements for settings.
+// These are the statements for settings.
 const (
 	putSetting = `
 		insert into settings (name, data_type, value, updated_ns) values ($1, $2, $3, $4)

@@ -1,10 +1,9 @@
 // Package sqlite stores records in a SQLite file. It implements brig.Store for
 // a server, and for commands that share the server's file.
 //
-// The package manages the file, its schema and its migrations. Every write is
-// one immediate transaction, which is on disk (WAL, synchronous=FULL) when the
-// method returns. Several processes may open the same file. The package does
-// not depend on providers, roles or quotas.
+// The package manages the file, its schema and its migrations. Every write is one immediate
+// transaction that is on disk (WAL, synchronous=FULL) when the method returns. Several
+// processes may open the same file. The package does not depend on providers, roles or quotas.
 package sqlite
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Store implements brig.Store. Open returns one.
+// Store implements brig.Store. Open returns a new Store.
 type Store struct {
 	*db
 	executions
@@ -36,7 +35,7 @@ type executions struct{ *db }
 // tenants stores tenants, keys, sessions, settings and the audit log.
 type tenants struct{ *db }
 
-// tooling stores secrets, and the setups and variables of agents' tools.
+// tooling stores secrets and the setups and variables of agents' tools.
 type tooling struct{ *db }
 
 func newStore(s *db) *Store { return &Store{s, executions{s}, tenants{s}, tooling{s}} }
@@ -46,18 +45,17 @@ type db struct {
 	// Now is the clock for the write times of outcomes. Set it before use.
 	Now func() time.Time
 
-	// SQLite allows one writer at a time. With a single write connection, our
-	// writers queue in order instead of polling for the file's lock.
+	// SQLite allows one writer at a time. With a single write connection, the writers of this
+	// process queue in order instead of polling for the lock of the file.
 	writer  *sql.DB
 	readers *sql.DB
-	// writeStmts holds the prepared statements of writes, and readStmts those
-	// of frequent reads. SQLite takes as long to parse a statement as to
-	// execute it.
+	// writeStmts holds the prepared statements of writes, and readStmts holds those of frequent
+	// reads. SQLite takes as long to parse a statement as to execute it.
 	writeStmts, readStmts map[string]*sql.Stmt
 	recordCache           *recordCache
 	outputs               outputs
-	// lazySync is true if writes do not wait for the disk. synced is the current
-	// setting of the write connection; the holder of the connection guards it.
+	// lazySync is true if writes do not wait for the disk. synced is the current setting of the
+	// write connection. Only the holder of the connection may access it.
 	lazySync bool
 	synced   *bool
 	flusher  *flusher
@@ -68,8 +66,8 @@ var _ brig.Store = (*Store)(nil)
 // Close implements brig.Store. It waits for pending writes.
 func (s *Store) Close() error {
 	s.flusher.stop()
-	// Close the writer last: the last connection to close merges the WAL into the
-	// file, and a read-only connection cannot do that.
+	// The writer must be closed last, because the last connection merges the WAL into the file,
+	// and a read-only connection cannot do that.
 	if err := errors.Join(s.readers.Close(), s.writer.Close()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
@@ -92,8 +90,8 @@ func (s *db) write(ctx context.Context, events []brig.Event, f func(*tx) error) 
 	}
 	defer done()
 	defer inner.Rollback() // has no effect after Commit
-	// A write that has the lock is fast, so watching the caller's context would
-	// cost more.
+	// The context is not watched from here on, because a write that holds the lock is fast, and
+	// watching the caller's context would cost more.
 	t := &tx{Tx: inner, ctx: context.WithoutCancel(ctx), writeStmts: s.writeStmts}
 	if err := f(t); err != nil {
 		return err
@@ -127,7 +125,7 @@ func (s *db) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) 
 		}
 	}()
 	if *s.synced == s.lazySync {
-		// In WAL mode, NORMAL writes to the log and FULL waits for the disk.
+		// In WAL mode, NORMAL only writes to the log, and FULL also waits for the disk.
 		mode := "pragma synchronous = full"
 		if s.lazySync {
 			mode = "pragma synchronous = normal"
@@ -169,13 +167,11 @@ func (t *tx) row(query string, args ...any) *sql.Row {
 	return t.stmt(query).QueryRowContext(t.ctx, args...) //nolint:sqlclosecheck // see stmt
 }
 
-// stmt returns a prepared statement for this transaction. Every statement must
-// be in statements; a test checks this. The end of the transaction closes the
-// prepared statement.
+// stmt returns a prepared statement for this transaction. Every query must be listed in
+// statements, which a test verifies. The end of the transaction closes the returned statement.
 func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.writeStmts[query]) }
 
-// wrap adds the operation to err, unless err is already an error that callers
-// may see.
+// wrap adds the operation to err, unless err is already an error that callers may see.
 func wrap(err error, format string, args ...any) error {
 	if _, ok := errors.AsType[*brig.Error](err); ok || err == nil {
 		return err
@@ -206,15 +202,15 @@ func storeError(err error) error {
 		WithHint("look at the disk of the data folder; the server's log has the cause").Because(err)
 }
 
-// SQLite result codes; the higher bits are details.
+// These are SQLite result codes. The higher bits hold details.
 const (
 	ioError = 10
 	full    = 13
 )
 
-// nanos returns t in the form that SQL compares. Times that do not fit into an
-// int64 of nanoseconds (before 1678, such as the zero time, or after 2262)
-// become the minimum or the maximum.
+// nanos returns t as a number that SQL can compare. Times that do not fit into an int64 of
+// nanoseconds (before 1678, such as the zero time, or after 2262) become the minimum or the
+// maximum.
 func nanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

@@ -42,7 +42,7 @@ func record(i int) *brig.Record {
 	}
 }
 
-// migrated returns the content of an empty store file. It is created once,
+// migrated returns the content of an empty store file. The content is created only once,
 // because migrations take most of the time to open a new file.
 var migrated = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "brig-store-")
@@ -139,8 +139,8 @@ func TestConcurrentStores(t *testing.T) {
 	}
 }
 
-// TestReopen checks that a path that needs escaping works, that records outlive
-// Close, and that the files have the right permissions.
+// TestReopen verifies that a path that needs escaping works, that records outlive Close, and
+// that the files have the correct permissions.
 func TestReopen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "a b?c%20d#e&f")
 	path := filepath.Join(dir, "brig.db?mode=memory")
@@ -165,8 +165,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// modes checks that dir has at least min files, and that only the owner can
-// read dir and the files.
+// modes verifies that dir has at least min files, and that only the owner can read dir and its
+// files.
 func modes(t *testing.T, dir string, min int) {
 	t.Helper()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -234,8 +234,8 @@ func execSQL(t *testing.T, path, statement string) {
 	}
 }
 
-// TestDamagedDocument checks that a document with a reference outside of its
-// bytes causes an error and not a panic.
+// TestDamagedDocument verifies that a document with a reference beyond the end of its bytes
+// causes an error and not a panic.
 func TestDamagedDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
@@ -248,7 +248,7 @@ func TestDamagedDocument(t *testing.T) {
 	}
 }
 
-// TestDurabilityPragmas checks the settings that durability depends on.
+// TestDurabilityPragmas verifies the settings on which durability depends.
 func TestDurabilityPragmas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
@@ -259,8 +259,8 @@ func TestDurabilityPragmas(t *testing.T) {
 	}
 }
 
-// TestLibc checks that SQLite is built with the libc version that it was
-// translated for. Another version would compile, but corrupt data.
+// TestLibc verifies that SQLite is built with the libc version for which it was translated.
+// Another version would compile but corrupt data.
 func TestLibc(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "modernc.org/sqlite").Output()
 	dir := strings.TrimSpace(string(out))

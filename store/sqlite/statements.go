@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// Statements of writes.
+// These are the statements of writes.
 const (
 	insertSandbox = `
 		insert into sandboxes (id, tenant, name, state, digest, created_ns, expires_ns, rev, doc, data)
@@ -54,7 +54,7 @@ const (
 	deleteSecret = `delete from secrets where tenant = $1 and name = $2`
 )
 
-// statements lists all statements of writes, for prepare.
+// statements lists all statements of writes that prepare must prepare.
 var statements = []string{
 	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, putExecution, selectExecExists, putRun, deleteRuns, insertEvent,
 	deleteExecutions, markOutputsLost, deleteOldRuns, selectKeptBytes, selectOldest, selectOldestRuns, deleteExecution, deleteRun, deleteUnreferenced,
@@ -65,8 +65,8 @@ var statements = []string{
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
 
-// Statements of frequent reads. The E2B API receives a sandbox's ID before it
-// knows the tenant, so its reads are included.
+// These are the statements of frequent reads. They include reads for the E2B API, which
+// receives a sandbox's ID before it has determined the tenant.
 const (
 	selectSandbox = `
 		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
@@ -78,7 +78,7 @@ const (
 
 var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID, selectCounts}
 
-// prepare prepares every statement once. Closing the database closes them.
+// prepare prepares every statement once. Closing the database closes the prepared statements.
 func prepare(ctx context.Context, db *sql.DB, queries []string) (map[string]*sql.Stmt, error) {
 	out := map[string]*sql.Stmt{}
 	for _, q := range queries {

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements for tenants and their usage.
+// These are the statements for tenants and their usage.
 const (
 	putTenant = `
 		insert into tenants (name, doc) values ($1, $2)

@@ -12,29 +12,26 @@ import (
 )
 
 const (
-	// sparePages is the number of free pages that the file keeps for later
-	// writes.
+	// sparePages is the number of free pages that remain in the file for later writes.
 	sparePages = 256
-	// pagesPerStep is the number of pages that one write transaction returns.
+	// pagesPerStep is the number of pages that one write transaction releases.
 	pagesPerStep = 512
-	// maxSteps bounds the work of one Tidy: 64 MiB of pages of 4 KiB.
+	// maxSteps bounds the work of one call of Tidy to 64 MiB of 4 KiB pages.
 	maxSteps = 32
 	// maxLog is the maximum size of SQLite's write-ahead log after Tidy.
 	maxLog = 1 << 20
-	// minFreeSpace is the disk space that must remain free while the file is
-	// rewritten.
+	// minFreeSpace is the disk space that must remain free while the file is being rewritten.
 	minFreeSpace = 64 << 20
 )
 
-// Tidy implements brig.Store: it removes unreferenced files and shrinks the
-// database to its content.
+// Tidy implements brig.Store. It removes unreferenced files and shrinks the database to its
+// content.
 func (s *db) Tidy(ctx context.Context) error {
 	err := errors.Join(s.reapAll(ctx), s.sweep(ctx))
 	return wrap(errors.Join(err, s.shrink(ctx)), "tidy the store")
 }
 
-// shrink returns free pages in small steps, because each step blocks other
-// writers.
+// shrink releases free pages in small steps, because each step blocks other writers.
 func (s *db) shrink(ctx context.Context) error {
 	gave := false
 	for range maxSteps {
@@ -89,12 +86,11 @@ func pragmaNumber(ctx context.Context, db *sql.DB, pragma string) (n int64, err 
 	return n, err
 }
 
-// incremental is the value of auto_vacuum for a file that can return pages.
+// incremental is the value of auto_vacuum for a file that can release pages.
 const incremental = 2
 
-// convert rewrites a file of an older version of Brig once, so that it can
-// return pages. If the disk has too little space, or another process uses the
-// file, the next Open tries again.
+// convert rewrites a file of an older version of Brig once, so that it can release pages. If
+// the disk has too little space, or another process uses the file, the next Open tries again.
 func (s *db) convert(ctx context.Context, path string) error {
 	mode, err := pragmaNumber(ctx, s.writer, "auto_vacuum")
 	if err != nil || mode == incremental {
@@ -153,7 +149,7 @@ func isTemporary(err error) bool {
 	return false
 }
 
-// Further SQLite result codes.
+// These are further SQLite result codes.
 const (
 	busy   = 5
 	locked = 6

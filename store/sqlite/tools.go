@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements for tools.
+// These are the statements for tools.
 const (
 	selectToolSetup = `select doc, data from tool_setups where tenant = $1 and kind = $2`
 	putToolSetup    = `
@@ -88,8 +88,8 @@ func (s *tooling) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVari
 	return s.writeVariable(ctx, x, true, events)
 }
 
-// writeVariable writes a variable. If known is set, the variable must exist.
-func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
+// writeVariable writes a variable. If mustExist is set, the variable must already exist.
+func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, mustExist bool, events []brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		there := false
 		if err := t.row(selectSetupExists, x.Tenant, x.Setup).Scan(&there); err != nil {
@@ -100,7 +100,7 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 		}
 		old, err := scanDoc[brig.SealedToolVariable](t.row(selectToolVariable, x.Tenant, x.ID, x.Setup, x.Key))
 		switch {
-		case known && (errors.Is(err, sql.ErrNoRows) || err == nil && old.ID != x.ID):
+		case mustExist && (errors.Is(err, sql.ErrNoRows) || err == nil && old.ID != x.ID):
 			return contract.NoToolVariable(x.ID)
 		case err == nil:
 			x.ID, x.Created, x.CreatedBy = old.ID, old.Created, old.CreatedBy
@@ -159,7 +159,7 @@ func (s *tooling) DeleteToolVariable(ctx context.Context, tenant, id string, eve
 	return wrap(err, "delete variable of tools %s", id)
 }
 
-// scanDoc decodes a row that encode has written.
+// scanDoc decodes a row that was written with encode.
 func scanDoc[T any](row scanner) (*T, error) {
 	var doc string
 	var data []byte

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The statements of Trim. Running executions are kept. An execution of an ended
+// These statements are used by Trim. Running executions are kept. An execution of an ended
 // sandbox counts as ended, even if its end was never recorded.
 const (
 	selectCounts = `
@@ -42,7 +42,7 @@ const (
 	deleteRun        = `delete from runs where tenant = $1 and name = $2`
 )
 
-// trimBatch is the number of rows that one transaction deletes.
+// trimBatch is the maximum number of rows that one transaction deletes.
 const trimBatch = 200
 
 // Trim implements brig.Store.
@@ -103,16 +103,16 @@ type trimItem struct {
 	size, at      int64
 }
 
-// trimBytes reduces a tenant's bytes to a bound. It deletes a limited number of
-// rows, and reports whether more must be deleted.
-func (s *executions) trimBytes(ctx context.Context, tenant string, most int64) (more bool, err error) {
+// trimBytes reduces a tenant's stored bytes to a limit. It deletes a bounded number of rows and
+// reports whether more rows must be deleted.
+func (s *executions) trimBytes(ctx context.Context, tenant string, maxBytes int64) (more bool, err error) {
 	err = s.write(ctx, nil, func(t *tx) error {
 		var bytes int64
 		err := t.row(selectKeptBytes, tenant).Scan(&bytes)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
-		if err != nil || bytes <= most {
+		if err != nil || bytes <= maxBytes {
 			return err
 		}
 		oldest, err := t.oldest(tenant)
@@ -120,7 +120,7 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, most int64) (
 			return err
 		}
 		for _, p := range oldest {
-			if bytes <= most {
+			if bytes <= maxBytes {
 				return nil
 			}
 			if p.sandbox == "" {
@@ -133,7 +133,7 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, most int64) (
 			}
 			bytes -= p.size
 		}
-		more = bytes > most && len(oldest) > 0
+		more = bytes > maxBytes && len(oldest) > 0
 		return nil
 	})
 	return more, err

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testEndRun checks that the end of a run is one transaction: it removes the
-// sandbox and its executions, and adds the outcome and the events.
+// testEndRun verifies that the end of a run is one transaction that removes the sandbox and its
+// executions, and adds the outcome and the events.
 func testEndRun(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "sh-1"), put(t, s, "t", "sh-2")
@@ -47,8 +47,8 @@ func testEndRun(t *testing.T, s brig.Store) {
 	_, err = s.GetRun(ctx, "u", "sh-1")
 	kind(t, err, brig.NotFound)
 
-	// The name can be reused, and the next outcome replaces the first. A
-	// missing sandbox is not an error; its outcome is still stored.
+	// The name can be reused, and the next outcome replaces the first outcome. A missing
+	// sandbox is not an error, and its outcome is still stored.
 	again := record("t", "sh-1")
 	again.ID = "id-again"
 	mustSucceed(t, s.Put(ctx, again))
@@ -60,7 +60,7 @@ func testEndRun(t *testing.T, s brig.Store) {
 	checkEqual(t, "the second outcome", got, second)
 	checkEqual(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
-	// The caller still owns the value that it passed.
+	// The store must not retain the value that the caller passed.
 	second.Value[0] = '9'
 	got, err = s.GetRun(ctx, "t", "sh-1")
 	mustSucceed(t, err)
@@ -91,8 +91,8 @@ func testEndRunIsAtomic(t *testing.T, s brig.Store) {
 	checkEqual(t, "events", ops(t, s, 9), []string{"before"})
 }
 
-// testPutErrors checks that a rejected write has an error of the right kind,
-// even if there are several reasons, and changes nothing.
+// testPutErrors verifies that a rejected write changes nothing and returns an error of the
+// right kind, even if it is rejected for several reasons.
 func testPutErrors(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")

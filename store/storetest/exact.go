@@ -12,10 +12,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testRoundTrip checks that a read returns exactly the written value, for
-// values with every field set, with no field set, and with empty values that
-// are not nil. It also checks that the store shares no memory with the caller
-// on write or read.
+// testRoundTrip verifies that a read returns exactly the written value, for values with every
+// field set, with no field set, and with empty values that are not nil. It also verifies that
+// the store shares no memory with the caller on write or read.
 func testRoundTrip(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	sandbox := put(t, s, "t", "of-executions").ID
@@ -68,8 +67,8 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 	}
 	checkLists(t, s, sandbox)
 
-	// The parts of one result share no memory either: appending to one must not
-	// overwrite the next.
+	// The parts of one result do not share memory with each other either. Appending to one part
+	// must not overwrite the next part.
 	x, err := s.GetExec(ctx, sandbox, "full")
 	mustSucceed(t, err)
 	tail := bytes.Clone(x.Stdout.Tail)
@@ -77,8 +76,8 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 	checkEqual(t, "Tail, after Head was appended to", x.Stdout.Tail, tail)
 }
 
-// checkRoundTrip writes the value of mk, overwrites it in memory, reads it back,
-// overwrites the result, and reads it again.
+// checkRoundTrip writes the value that mk returns, overwrites the value in memory, reads it
+// back, overwrites the result, and reads the value again.
 func checkRoundTrip[T any](t *testing.T, mk func() *T, put func(*T) error, get func() (*T, error)) {
 	t.Helper()
 	in := mk()
@@ -94,7 +93,8 @@ func checkRoundTrip[T any](t *testing.T, mk func() *T, put func(*T) error, get f
 	}
 }
 
-// checkLists checks that the methods that return lists share no memory either.
+// checkLists verifies that the results of methods that return lists do not share memory with
+// the store either.
 func checkLists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	t.Helper()
 	ctx := t.Context()
@@ -133,8 +133,8 @@ func checkLists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	checkEqual(t, "ListExecs after a copy was changed", x, xs)
 }
 
-// testBytes checks text that is not UTF-8, which Unix allows in arguments,
-// paths and variables, and values that only look like JSON.
+// testBytes verifies that text that is not valid UTF-8, which Unix allows in arguments, paths
+// and variables, is stored unchanged, and so are values that only look like JSON.
 func testBytes(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	odd := []string{string(everyByte()), "\xff", "\x00", "\x00AAAA", "", "null", "[0,1]", "\ufffd", "\xed\xa0\x80"}
@@ -166,7 +166,7 @@ func testBytes(t *testing.T, s brig.Store) {
 		mustSucceed(t, s.Append(ctx, e))
 		events, err := s.Events(ctx, 1)
 		mustSucceed(t, err)
-		// The audit log is exported as text, which must still verify.
+		// The audit log is exported as text, and the exported log must still verify.
 		e.Op, e.Actor = strings.ToValidUTF8(text, "\uFFFD"), strings.ToValidUTF8(text, "\uFFFD")
 		e.Sandbox = brig.ID(e.Op)
 		checkEqual(t, "event", events, []brig.Event{e})
@@ -180,7 +180,7 @@ func testBytes(t *testing.T, s brig.Store) {
 	}
 }
 
-// testTimes checks that times are stored to the nanosecond, in UTC.
+// testTimes verifies that times are stored in UTC with nanosecond precision.
 func testTimes(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	zone := time.FixedZone("odd", 5*3600+45*60)

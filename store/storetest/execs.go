@@ -29,7 +29,7 @@ func testExecs(t *testing.T, s brig.Store) {
 		t.Errorf("a new sandbox has %d executions", len(none))
 	}
 
-	// Write them in a different order than they started, with the same ID in
+	// The executions are written in a different order than they started. The same ID exists in
 	// two sandboxes.
 	x2, x1, x3 := execution(a.ID, "x2", 2), execution(a.ID, "x1", 1), execution(a.ID, "x3", time.Second)
 	theirs := execution(b.ID, "x1", 9)
@@ -37,7 +37,7 @@ func testExecs(t *testing.T, s brig.Store) {
 		mustSucceed(t, s.PutExec(ctx, x))
 	}
 	x1.Done, x1.ExitCode, x1.Stdout.Head = true, 7, []byte("out")
-	mustSucceed(t, s.PutExec(ctx, x1)) // replaces
+	mustSucceed(t, s.PutExec(ctx, x1)) // replaces the previous version
 	got, err := s.GetExec(ctx, a.ID, "x1")
 	mustSucceed(t, err)
 	checkEqual(t, "a replaced execution", got, x1)
@@ -67,8 +67,8 @@ func testExecs(t *testing.T, s brig.Store) {
 	checkEqual(t, "after the sandbox changed", len(list), 3)
 }
 
-// testExecOfDeletedSandbox checks that an execution that ends after its sandbox
-// was deleted is not stored, because no later call would remove it.
+// testExecOfDeletedSandbox verifies that an execution that ends after its sandbox was deleted
+// is not stored, because no later call would delete it.
 func testExecOfDeletedSandbox(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
@@ -101,12 +101,12 @@ func testRuns(t *testing.T, s brig.Store) {
 	checkEqual(t, "a replaced run", got, second)
 	checkEqual(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
-	// A run is not a sandbox.
+	// A run cannot be read as a sandbox.
 	_, err = s.Get(ctx, "t", "py-1")
 	kind(t, err, brig.NotFound)
 }
 
-// testListRuns checks the order, the pages and the filter of a list of runs.
+// testListRuns verifies the order, the pages and the filter of a list of runs.
 func testListRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	put := func(tenant, name string, o brig.Outcome) {
@@ -165,7 +165,7 @@ func testListRuns(t *testing.T, s brig.Store) {
 	mustSucceed(t, err)
 	whole.Sandbox = "f"
 	checkEqual(t, "a summary", page.Runs[0], whole.Summary())
-	// The cursor is a position, and not a run.
+	// The cursor contains a position and does not depend on the run.
 	_, next := list(brig.RunOptions{Limit: 2})
 	put("t", "e", brig.Outcome{})
 	put("t", "g", brig.Outcome{})
@@ -208,8 +208,8 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	}
 }
 
-// testLargeRuns checks that pages of runs with long errors are short, even if their runs are
-// not selected, and that all runs are found.
+// testLargeRuns verifies that a page of runs with long errors is short, even if the runs are
+// filtered out, and that the pages together contain all runs.
 func testLargeRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	long := &brig.ProgramError{Name: "e", Message: "m", Traceback: strings.Repeat("t", 1<<20)}
@@ -230,8 +230,8 @@ func testLargeRuns(t *testing.T, s brig.Store) {
 	}
 }
 
-// testLargeExecs checks that a list of executions has every execution, but a bounded size. It
-// omits only the output of running executions.
+// testLargeExecs verifies that a list of executions contains every execution but has a bounded
+// size. For running executions, the list omits only the output.
 func testLargeExecs(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")

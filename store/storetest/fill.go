@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// filler sets every field of a value, so that the suite covers a new field
-// automatically. Two fillers produce equal values.
+// filler sets every field of a value, so that the suite covers new fields automatically. Two
+// fillers produce equal values.
 type filler struct {
 	t     *testing.T
 	n     int  // makes each value different
-	empty bool // fill with empty, non-nil values instead
+	empty bool // fill with empty values that are not nil
 }
 
 // filled returns a T with every field set.
@@ -33,9 +33,9 @@ func (f *filler) fill(v reflect.Value) {
 			v.Set(reflect.ValueOf(birth.Add(time.Duration(f.n))))
 		}
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
-		text := fmt.Sprintf("{\"b\" : %d,\n \"a\":\"<&>\"}", f.n) // its formatting must be preserved, too
+		text := fmt.Sprintf("{\"b\" : %d,\n \"a\":\"<&>\"}", f.n) // the formatting must be preserved, too
 		if f.empty {
-			text = "null" // which is not nil
+			text = "null" // null differs from nil
 		}
 		v.SetBytes([]byte(text))
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
@@ -64,7 +64,7 @@ func (f *filler) fill(v reflect.Value) {
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).Tag.Get("json") == "-" {
-				continue // not stored
+				continue // this field is not stored
 			}
 			f.fill(v.Field(i))
 		}

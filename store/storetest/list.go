@@ -21,8 +21,8 @@ func putCreatedAt(t *testing.T, s brig.Store, name string, after time.Duration) 
 }
 
 func testOrder(t *testing.T, s brig.Store) {
-	// Write them in a different order than their creation times, two with the
-	// same time.
+	// The records are written in a different order than their creation times, and two of them
+	// have the same time.
 	for i, after := range []time.Duration{5, 1, 9, 5, 0, 1_000_000_000} {
 		putCreatedAt(t, s, fmt.Sprint("n", i), after)
 	}
@@ -46,8 +46,8 @@ func testPaging(t *testing.T, s brig.Store) {
 		page, next, err := s.List(ctx, "t", o)
 		mustSucceed(t, err)
 		got = append(got, names(page)...)
-		// A record created between two pages is newer and does not shift them,
-		// even if the record at the cursor is deleted.
+		// A record that is created between two pages is newer and does not shift them, even if
+		// the record at the cursor is deleted.
 		putCreatedAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
 		mustSucceed(t, s.Delete(ctx, page[len(page)-1].ID))
 		if next == "" {
@@ -57,7 +57,7 @@ func testPaging(t *testing.T, s brig.Store) {
 	}
 	checkEqual(t, "over all pages", got, want)
 
-	// A full last page has no next page.
+	// After a full last page, there is no next page.
 	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 6})
 	mustSucceed(t, err)
 	if next != "" {
@@ -85,8 +85,8 @@ func testLimits(t *testing.T, s brig.Store) {
 	}
 }
 
-// testLargeRecords checks that a page of records with large environments is bounded, and
-// that the pages together have every record once.
+// testLargeRecords verifies that the size of a page of records with large environments is
+// bounded, and that the pages together contain every record exactly once.
 func testLargeRecords(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	const count, each, most = 20, 1 << 20, 10 << 20
@@ -157,7 +157,7 @@ func testFilters(t *testing.T, s brig.Store) {
 		}
 	}
 
-	// Filters follow a record's changes.
+	// Filters use the current state of a record.
 	r, err := s.Get(ctx, "t", "n1")
 	mustSucceed(t, err)
 	r.Spec.Labels, r.State = labels{"app": "db"}, brig.Stopping

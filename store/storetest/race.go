@@ -29,8 +29,8 @@ func runConcurrently(f func(i int) error) []error {
 	return errs
 }
 
-// countSuccesses counts the calls without an error. The others must fail with
-// kind k.
+// countSuccesses returns the number of calls without an error. The other calls must have failed
+// with kind k.
 func countSuccesses(t *testing.T, errs []error, k brig.Kind) int {
 	t.Helper()
 	n := 0
@@ -44,7 +44,8 @@ func countSuccesses(t *testing.T, errs []error, k brig.Kind) int {
 	return n
 }
 
-// testConflict changes one record from several goroutines with the same Rev.
+// testConflict changes one record from several goroutines with the same Rev. Only one change
+// may succeed.
 func testConflict(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	put(t, s, "t", "a")

@@ -100,8 +100,8 @@ func testUpdate(t *testing.T, s brig.Store) {
 	})
 }
 
-// testTenants checks that a sandbox of another tenant looks as if it never
-// existed.
+// testTenants verifies that a sandbox of another tenant cannot be distinguished from one that
+// never existed.
 func testTenants(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	mine, theirs := put(t, s, "t", "a"), put(t, s, "u", "b")
@@ -168,7 +168,7 @@ func testAll(t *testing.T, s brig.Store) {
 		t.Errorf("after an error: %v, %d calls", err, calls)
 	}
 
-	// A starting server uses All to change records.
+	// A server uses All to change records when it starts.
 	calls = 0
 	mustSucceed(t, s.All(ctx, func(r *brig.Record) error {
 		if calls++; calls%2 == 0 {

@@ -52,7 +52,7 @@ func testSessions(t *testing.T, s brig.Store) {
 	got, err = s.FindSession(ctx, hash(1))
 	mustSucceed(t, err)
 	checkEqual(t, "after its copy was changed", got, &all[0])
-	mustSucceed(t, s.DeleteSession(ctx, "u", "st2")) // another tenant's
+	mustSucceed(t, s.DeleteSession(ctx, "u", "st2")) // belongs to another tenant
 	checkEqual(t, "after another tenant's was to be deleted", ids("t"), []string{"st1", "st2"})
 	mustSucceed(t, s.DeleteSession(ctx, "t", "st2"))
 	mustSucceed(t, s.DeleteSession(ctx, "t", "st2")) // no error if it does not exist
@@ -61,7 +61,7 @@ func testSessions(t *testing.T, s brig.Store) {
 	checkEqual(t, "an unknown session's error", kind(t, err, brig.Unauthenticated), e)
 }
 
-// testSessionEnds checks which operations delete sessions.
+// testSessionEnds verifies which operations delete sessions.
 func testSessionEnds(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	there := func(i byte) bool {
@@ -72,7 +72,7 @@ func testSessionEnds(t *testing.T, s brig.Store) {
 		mustSucceed(t, s.PutSession(ctx, newSession(t, tenant, byte(i))))
 	}
 	person := newSession(t, "u", 5)
-	person.Actor.Key = "" // as for all persons
+	person.Actor.Key = "" // the actors of persons have no key
 	mustSucceed(t, s.PutSession(ctx, person))
 	mustSucceed(t, s.DeleteKey(ctx, "kt0"))
 	checkEqual(t, "after a key was deleted", []bool{there(0), there(1), there(5)}, []bool{false, true, true})

@@ -1,9 +1,9 @@
-// Package storetest is the conformance suite for brig.Store. It checks every
-// statement of the contract, and details that the contract does not specify but
-// that must not differ between stores.
+// Package storetest is the conformance suite for brig.Store. It verifies every statement of the
+// contract, and details that the contract does not specify but that must not differ between
+// stores.
 //
-// It accesses stores only through their interface. A store's own test calls Run
-// and adds specific tests, such as for files and crashes.
+// The suite accesses stores only through their interface. A store's own test calls Run and adds
+// specific tests, such as for files and crashes.
 package storetest
 
 import (
@@ -109,7 +109,7 @@ func mustSucceed(t *testing.T, err error) {
 	}
 }
 
-// kind checks that err is an error that a caller may see, of kind k.
+// kind verifies that err is an error of kind k that a caller may see, and returns it.
 func kind(t *testing.T, err error, k brig.Kind) *brig.Error {
 	t.Helper()
 	e, is := errors.AsType[*brig.Error](err)
@@ -130,8 +130,8 @@ func checkEqual(t *testing.T, what string, got, want any) {
 	}
 }
 
-// differ returns the first difference between two values, because whole records
-// are too long to compare by eye.
+// differ describes the first difference between two values, because whole records are too long
+// to compare by eye.
 func differ(path string, got, want reflect.Value) string {
 	if got.IsValid() && want.IsValid() && got.Type() == want.Type() {
 		parts := func(n int, part func(v reflect.Value, i int) reflect.Value, name func(i int) string) string {

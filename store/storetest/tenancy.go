@@ -46,7 +46,7 @@ func testKeys(t *testing.T, s brig.Store) {
 	checkEqual(t, "after its copy was changed", found, &ann)
 	bob.Hash = hash(1)
 	bob.ID = "k-new"
-	mustSucceed(t, s.PutKey(ctx, bob)) // replaces
+	mustSucceed(t, s.PutKey(ctx, bob)) // replaces the previous version
 	got, err := s.FindKey(ctx, hash(1))
 	mustSucceed(t, err)
 	checkEqual(t, "a replaced key", got, &bob)
@@ -181,7 +181,7 @@ func testUsage(t *testing.T, s brig.Store) {
 	checkEqual(t, "after older days were forgotten", got, []brig.UsageLine(nil))
 }
 
-// testUsageIsAtomic checks that either all lines are added or none.
+// testUsageIsAtomic verifies that either all lines are added or none.
 func testUsageIsAtomic(t *testing.T, s brig.Store) {
 	line := brig.UsageLine{Tenant: "t", Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}
 	if err := s.AddUsage(canceled(t), []brig.UsageLine{line, line}); err == nil {

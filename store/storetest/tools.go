@@ -26,8 +26,8 @@ func variable(tenant, id, setup, key string) *brig.SealedToolVariable {
 	}
 }
 
-// testToolSetups checks that a tenant has at most one setup of each kind, and
-// that writing a second one changes the first.
+// testToolSetups verifies that a tenant has at most one setup of each kind, and that writing a
+// second setup changes the first.
 func testToolSetups(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	_, err := s.GetToolSetup(ctx, "t", "s1")
@@ -64,8 +64,8 @@ func testToolSetups(t *testing.T, s brig.Store) {
 	checkEqual(t, "events", ops(t, s, 99), []string{"delete", "put"})
 }
 
-// testToolVariables checks that a setup has at most one variable for each key,
-// and that its variables are deleted with it.
+// testToolVariables verifies that a setup has at most one variable for each key, and that
+// deleting the setup deletes its variables.
 func testToolVariables(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	kind(t, s.PutToolVariable(ctx, variable("t", "v1", "s1", "K"), event("none")), brig.NotFound)
@@ -124,8 +124,8 @@ func testToolVariables(t *testing.T, s brig.Store) {
 	checkEqual(t, "events", ops(t, s, 99), []string{"change", "delete", "put"})
 }
 
-// testToolsOfTenants checks that deleting a tenant deletes its tool setups, and
-// those of no other tenant.
+// testToolsOfTenants verifies that deleting a tenant deletes its tool setups and no setups of
+// other tenants.
 func testToolsOfTenants(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for _, tenant := range []string{"t", "u"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// unbounded sets limits that are never reached.
+// unbounded has limits that are never reached.
 var unbounded = brig.Keep{Executions: 1 << 30, Outputs: 1 << 30, Runs: 1 << 30, Ended: 1 << 30, Bytes: 1 << 60}
 
 // noisyExecution returns an ended execution with size bytes of output.
@@ -29,7 +29,7 @@ func testTrimExecs(t *testing.T, s brig.Store) {
 		mustSucceed(t, s.PutExec(ctx, x))
 		mustSucceed(t, s.PutExec(ctx, noisyExecution(b.ID, i, 10<<10)))
 	}
-	small := noisyExecution(a.ID, 1, 100) // replaces a large one
+	small := noisyExecution(a.ID, 1, 100) // replaces a large execution
 	mustSucceed(t, s.PutExec(ctx, small))
 	running := noisyExecution(a.ID, 0, 10<<10)
 	running.Done = false
@@ -70,8 +70,7 @@ func testTrimExecs(t *testing.T, s brig.Store) {
 	checkEqual(t, "another sandbox's executions", len(list), 10)
 	checkEqual(t, "the newest of another sandbox", list[0], noisyExecution(b.ID, 9, 10<<10))
 
-	// Trim all sandboxes of a tenant. In an ended sandbox no execution is
-	// running.
+	// Trim all sandboxes of a tenant. In an ended sandbox, every execution counts as ended.
 	a.State = brig.Ended
 	mustSucceed(t, s.Put(ctx, a))
 	mustSucceed(t, s.Trim(ctx, "t", "", keep))
@@ -112,8 +111,8 @@ func testTrimRuns(t *testing.T, s brig.Store) {
 	}
 }
 
-// testTrimBytes checks that the oldest records of any kind are deleted, and no
-// records of other tenants.
+// testTrimBytes verifies that the oldest records of any kind are deleted, and that no records
+// of other tenants are deleted.
 func testTrimBytes(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, theirs := put(t, s, "t", "a"), put(t, s, "u", "theirs")
@@ -122,7 +121,7 @@ func testTrimBytes(t *testing.T, s brig.Store) {
 		mustSucceed(t, s.PutExec(ctx, noisyExecution(a.ID, i, size)))
 		mustSucceed(t, s.PutExec(ctx, noisyExecution(theirs.ID, i, size)))
 	}
-	// The outcome is written now, long after those executions started.
+	// The outcome is written now, long after the executions started.
 	mustSucceed(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "r", Value: []byte(`1`), Artifacts: []brig.File{{Path: "a", Data: make([]byte, size)}}}))
 	keep := unbounded
 	keep.Bytes = 5 * size

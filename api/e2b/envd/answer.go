@@ -31,8 +31,8 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	answer(w, status, errorResponse{Code: status, Message: message})
 }
 
-// fail responds with err. name is the file of the request, or empty if it has
-// none.
+// fail responds with err. name is the file of the request, or empty if the
+// request has no file.
 func (e *Envd) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
 	if e.causedByEnd(r.Context(), err) {
 		answer(w, http.StatusBadGateway, errorResponse{Sandbox: callOf(r.Context()).box.ID, Code: http.StatusBadGateway, Message: gone})

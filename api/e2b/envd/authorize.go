@@ -61,9 +61,9 @@ func authorize(r *http.Request, token string, clock brig.Clock) error {
 	if signature == "" {
 		return errNoSignature
 	}
-	if given := q.Get("signature_expiration"); given != "" {
+	if expiration := q.Get("signature_expiration"); expiration != "" {
 		var err error
-		if exp, err = strconv.ParseInt(given, 10, 64); err != nil || exp <= 0 || strconv.FormatInt(exp, 10) != given {
+		if exp, err = strconv.ParseInt(expiration, 10, 64); err != nil || exp <= 0 || strconv.FormatInt(exp, 10) != expiration {
 			return errSignature
 		}
 	}

@@ -29,8 +29,8 @@ type call struct {
 type callKey struct{}
 
 // streams are the methods whose Connect-Timeout-Ms header this package applies.
-// As the deadline of the request, the timeout would cut off the end of the
-// response.
+// If the timeout were the deadline of the request, it would cut off the end of
+// the response.
 var streams = [...]string{"/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"}
 
 const timeoutHeader = "Connect-Timeout-Ms"

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// maxCharacterWait is how long the beginning of a character waits for its rest. Output
-// that is not UTF-8 has no rest.
+// maxCharacterWait is how long the first bytes of a character are held until the remaining bytes
+// arrive. In output that is not UTF-8, they never arrive.
 const maxCharacterWait = time.Second
 
 // characters divides the output of a process into events that end at the ends of
@@ -37,7 +37,7 @@ func (c *characters) add(from brig.From, data []byte) error {
 		n := min(len(data), c.maxEventSize)
 		if cut := n - httpapi.IncompleteBytes(data[:n]); cut > 0 {
 			n = cut
-		} else if n == len(data) { // nothing but the beginning of a character
+		} else if n == len(data) { // only the beginning of a character
 			return c.hold(from, data)
 		}
 		if err := c.send(from, data[:n]); err != nil {
@@ -63,7 +63,7 @@ func (c *characters) hold(from brig.From, data []byte) error {
 	return nil
 }
 
-// flush sends what waits for the rest of its character.
+// flush sends the incomplete character that is still buffered.
 func (c *characters) flush() error {
 	for from := range c.held {
 		if err := c.flushStream(from); err != nil {

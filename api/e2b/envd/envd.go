@@ -28,7 +28,7 @@ type Sandbox struct {
 	// Env is the response to GET /envs.
 	Env map[string]string
 	// User and Dir are the default user and directory of commands. If they are
-	// empty, the defaults are user and the home directory of the user.
+	// empty, commands run as the user "user" in the home directory of the user.
 	User, Dir string
 }
 
@@ -55,7 +55,7 @@ type Options struct {
 	// Metrics returns the resource usage of a sandbox. If it is nil, GET
 	// /metrics responds with Unimplemented.
 	Metrics func(ctx context.Context, id string) (Metrics, error)
-	// Clock decides whether signed URLs have ended. Default time.Now.
+	// Clock determines whether signed URLs have expired. Default: time.Now.
 	Clock brig.Clock
 }
 
@@ -134,8 +134,8 @@ func allowOrigins(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
 	h.Set("Access-Control-Max-Age", "7200")
 	h.Set("Access-Control-Allow-Headers", "*")
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		h.Set("Access-Control-Allow-Headers", asked) // "*" does not include Authorization
+	if headers := r.Header.Get("Access-Control-Request-Headers"); headers != "" {
+		h.Set("Access-Control-Allow-Headers", headers) // "*" does not include Authorization
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}
 }

@@ -20,8 +20,8 @@ func errGone() error {
 	return connect.NewError(connect.CodeUnavailable, brig.Errorf(brig.NotFound, gone))
 }
 
-// isRunning reports whether a sandbox is still running, as far as the server
-// knows.
+// isRunning reports whether a sandbox is still running, according to the
+// server's own state.
 func (e *Envd) isRunning(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -47,8 +47,8 @@ func (e *Envd) failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if own, ok := errors.AsType[*connect.Error](err); ok {
-		return own
+	if connectErr, ok := errors.AsType[*connect.Error](err); ok {
+		return connectErr
 	}
 	if e.causedByEnd(ctx, err) {
 		return errGone()

@@ -30,10 +30,10 @@ type subscription struct {
 	pid      int
 	from     int64
 	terminal bool
-	// own reports whether the stream's timeout is also the timeout of the
+	// ownsTimeout reports whether the stream's timeout is also the timeout of the
 	// process.
-	own  bool
-	send func(*pb.ProcessEvent) error
+	ownsTimeout bool
+	send        func(*pb.ProcessEvent) error
 }
 
 // follow sends the events of a process to a client until the process ends. The
@@ -43,7 +43,7 @@ func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 		return nil // the client has disconnected
 	}
 	limit := c.timeout
-	if limit > 0 && f.own {
+	if limit > 0 && f.ownsTimeout {
 		limit += timeoutGrace // the Service itself applies the timeout
 	}
 	within, cancel := withTimeout(ctx, limit)
@@ -53,7 +53,7 @@ func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}})
 	})
 	text := characters{maxEventSize: maxPipeInput, send: f.output, afterWait: func(flush func() error) {
-		time.AfterFunc(maxCharacterWait, func() { _ = p.do(flush) }) // do keeps the error
+		time.AfterFunc(maxCharacterWait, func() { _ = p.do(flush) }) // do records the error
 	}}
 	err := s.processesOf(c).Attach(p.ctx, f.pid, f.from, func(ev brig.ProcessEvent) error {
 		if ev.End != nil {
@@ -70,7 +70,7 @@ func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 		return nil // the client has disconnected
 	}
 	switch {
-	case end != nil && end.TimedOut && f.own:
+	case end != nil && end.TimedOut && f.ownsTimeout:
 		return errTimeout(c.timeout)
 	case end != nil && killed(end) && !s.isRunning(ctx, c.box.ID): // the process was killed because the sandbox ended
 		err = brig.Errorf(brig.NotFound, gone)

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// gate contains the checks for a request that happen before its body is read.
+// gate contains the checks that a request must pass before its body is read.
 type gate struct {
 	op             brig.Op
 	maxMessageSize int // maximum size of a message in bytes, smallMessage if zero
@@ -58,10 +58,10 @@ const (
 	composePath = "/files/compose"
 )
 
-// bound returns the maximum message size of a procedure.
-func bound(procedure string) int {
-	if most := gates[procedure].maxMessageSize; most > 0 {
-		return most
+// messageLimit returns the maximum message size of a procedure.
+func messageLimit(procedure string) int {
+	if size := gates[procedure].maxMessageSize; size > 0 {
+		return size
 	}
 	return smallMessage
 }
@@ -79,16 +79,16 @@ func (e *Envd) admit(r *http.Request) error {
 	}
 	switch r.URL.Path {
 	case filesPath:
-		httpapi.LongBody(r)
+		httpapi.AllowLongBody(r)
 		return nil // the body is streamed
 	case proc.ProcessStreamInputProcedure:
-		httpapi.OpenBody(r)
+		httpapi.AllowOpenBody(r)
 	default:
 		httpapi.AllowBody(r)
 	}
 	lease, tenant := httpapi.LeaseOf(r.Context()), brig.ActorFrom(r.Context()).Tenant
 	compressed := r.Header.Get("Content-Encoding") != "" || r.Header.Get("Connect-Content-Encoding") != ""
-	c.body = &countedBody{ReadCloser: r.Body, maxBytes: bound(r.URL.Path) + framing, compressed: compressed, reserve: func(n int) error {
+	c.body = &countedBody{ReadCloser: r.Body, maxBytes: messageLimit(r.URL.Path) + framing, compressed: compressed, reserve: func(n int) error {
 		if err := lease.Reserve(tenant, int64(n)); err != nil {
 			return e.failure(r.Context(), err)
 		}
@@ -162,7 +162,7 @@ func options() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCompressMinBytes(1 << 10),
 		connect.WithConditionalHandlerOptions(func(s connect.Spec) []connect.HandlerOption {
-			return []connect.HandlerOption{connect.WithReadMaxBytes(bound(s.Procedure))}
+			return []connect.HandlerOption{connect.WithReadMaxBytes(messageLimit(s.Procedure))}
 		}),
 	}
 }

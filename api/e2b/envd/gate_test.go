@@ -20,8 +20,8 @@ import (
 	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
-// No procedure reads a message before the caller is authorized. The list of
-// procedures comes from the protocol's description.
+// No procedure reads a message before the caller has been authorized. The test reads the list
+// of procedures from the protocol's description.
 func TestProceduresAuthorizeBeforeReading(t *testing.T) {
 	paths := []string{filesPath + "?path=/a", composePath}
 	for _, f := range []protoreflect.FileDescriptor{proc.File_api_e2b_envd_process_proto, fs.File_api_e2b_envd_filesystem_proto} {
@@ -73,8 +73,8 @@ func (writeStubFiles) Write(_ context.Context, _ brig.Path, _ brig.FileWrite, r 
 	return &brig.Entry{}, err
 }
 
-// A message with a declared length of 4 GiB, and a message that expands beyond
-// the limit, use no more memory than the limit.
+// The memory for a message never exceeds the limit, even if the message declares a length of 4
+// GiB or expands beyond the limit.
 func TestMessageLimit(t *testing.T) {
 	e := New(Options{Service: writeStub{}})
 	defer e.Close()
@@ -123,9 +123,9 @@ func TestMessageLimit(t *testing.T) {
 	}
 }
 
-// A compressed message reserves no more memory than it can expand to. While its
-// stream runs, it reserves no more than its real size, so many streams of small
-// messages fit the budget. Control: for a large message, the limit is reserved.
+// A compressed message reserves no more memory than the size to which it can expand. While its
+// stream runs, it reserves only its real size, so that many streams of small messages fit the
+// budget. Control: a large message reserves the limit.
 func TestStreamMessageAccounting(t *testing.T) {
 	for _, c := range []struct {
 		size       int

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/e2b/envd/filesystempb"
 )
 
-// Every error kind is mapped in both protocols.
+// Every error kind maps to an error code in both protocols.
 func TestErrorKindMapping(t *testing.T) {
 	for _, k := range brig.Kinds {
 		e := brig.Errorf(k, "x")
@@ -43,9 +43,9 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A watcher that no client polls lasts, because its client would not learn of its
-// end. One whose watch has ended is removed after a time without a poll.
-func TestUnpolledWatcherLasts(t *testing.T) {
+// A watcher that no client polls is kept, because its client would not learn that it was
+// removed. A watcher whose watch has ended is removed if no client polls it for some time.
+func TestUnpolledWatcherIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ws, stopped := newWatchers(), 0
 		id, w, err := ws.add("acme", "box", "token", func() { stopped++ })
@@ -69,8 +69,8 @@ func TestUnpolledWatcherLasts(t *testing.T) {
 	})
 }
 
-// The events that all watchers of a tenant buffer are limited together.
-func TestEventsOfTenantAreLimited(t *testing.T) {
+// The total number of buffered events of a tenant's watchers is limited.
+func TestTenantEventLimit(t *testing.T) {
 	ws := newWatchers()
 	evs := []*filesystempb.FilesystemEvent{{Name: strings.Repeat("x", 1<<20)}}
 	fill := func(tenant, box string) (failed int) {
@@ -98,7 +98,7 @@ func TestEventsOfTenantAreLimited(t *testing.T) {
 	for box, all := range ws.all {
 		for id := range all {
 			if !ws.remove(box, id) {
-				t.Error("it is gone")
+				t.Error("a watcher no longer exists")
 			}
 		}
 	}

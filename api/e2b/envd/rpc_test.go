@@ -160,7 +160,7 @@ func TestWatchers(t *testing.T) {
 	for i := range many {
 		change(i)
 	}
-	time.Sleep(50 * time.Millisecond) // the last event needs time to be stored
+	time.Sleep(50 * time.Millisecond) // storing the last event takes some time
 	got, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId})
 	if err != nil || len(got.Events) != many || got.Events[0].Name != "0" || got.Events[0].Entry != nil {
 		t.Fatalf("%d events, %v", len(got.GetEvents()), err)
@@ -218,9 +218,9 @@ func pollUntilError(t *testing.T, c filesystempb.FilesystemClient, id string) er
 	return nil
 }
 
-// TestWatcherReportsEventsBeforeRemoval verifies that polls return the events before the
-// end of a watch, and then an error with the reason of the end. The control is
-// a watcher whose directory is still there: it has no error.
+// TestWatcherReportsEventsBeforeRemoval verifies that polls return the events that preceded the
+// end of a watch, and then an error with the reason of the end. Control: a watcher whose
+// directory still exists returns no error.
 func TestWatcherReportsEventsBeforeRemoval(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
@@ -251,7 +251,7 @@ func TestWatcherReportsEventsBeforeRemoval(t *testing.T) {
 	}
 }
 
-// bearer is a transport that adds the token. It uses http2 if it is set.
+// bearer is a transport that adds the token. If http2 is set, requests use it.
 type bearer struct{ http2 http.RoundTripper }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {

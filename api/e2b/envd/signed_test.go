@@ -10,8 +10,8 @@ import (
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
 )
 
-// A signature is valid for one path, operation and user: at most one of two
-// requests with the same signed text is accepted.
+// A signature is valid for only one path, operation and user. If two requests have the same
+// signed text, at most one of them is accepted.
 func TestSignatureIsUnambiguous(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	now := time.Unix(1_700_000_000, 0)
@@ -44,7 +44,7 @@ func TestSignatureIsUnambiguous(t *testing.T) {
 	}
 	// Only a colon in the user is rejected, because paths may contain colons.
 	if plain := 7 * len(parts) * 4; allowed != plain {
-		t.Errorf("%d of %d were let in, want %d", allowed, asked, plain)
+		t.Errorf("%d of %d requests were accepted, want %d", allowed, asked, plain)
 	}
 	good := url.Values{"path": {"a"}, "username": {"user"}, "signature": {Signature("a", "read", "user", token, 7)}}
 	for what, query := range map[string]string{
@@ -56,7 +56,7 @@ func TestSignatureIsUnambiguous(t *testing.T) {
 	}
 }
 
-// A link has the type and mode of its target.
+// The entry of a link has the type and mode of the link's target.
 func TestLinkEntryDescribesTarget(t *testing.T) {
 	for _, c := range []struct {
 		to   brig.EntryType
@@ -70,5 +70,5 @@ func TestLinkEntryDescribesTarget(t *testing.T) {
 	}
 }
 
-// at returns a clock that is always at one time.
+// at returns a clock that is stopped at t.
 func at(t time.Time) brig.Clock { return brig.WallClock(func() time.Time { return t }) }

@@ -28,7 +28,7 @@ func (s processes) Start(ctx context.Context, r *pb.StartRequest, out *connect.S
 		return s.failure(ctx, err)
 	}
 	return s.follow(ctx, c, subscription{
-		pid: p.PID, terminal: spec.Terminal != nil, own: true,
+		pid: p.PID, terminal: spec.Terminal != nil, ownsTimeout: true,
 		send: func(ev *pb.ProcessEvent) error { return out.Send(&pb.StartResponse{Event: ev}) },
 	})
 }
@@ -85,13 +85,13 @@ const envPrefix = "E2B_"
 
 // environ returns a process's environment variables in addition to those of the
 // sandbox.
-func (c *call) environ(asked map[string]string) map[string]string {
+func (c *call) environ(requested map[string]string) map[string]string {
 	env := maps.Clone(c.box.Env)
 	maps.DeleteFunc(env, func(k, _ string) bool { return !strings.HasPrefix(k, envPrefix) })
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, asked)
+	maps.Copy(env, requested)
 	return env
 }
 

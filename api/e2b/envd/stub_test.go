@@ -19,7 +19,7 @@ const token = "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0"
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// stub is a scripted brig.Service of one sandbox, "box".
+// stub is a scripted brig.Service with one sandbox, named "box".
 type stub struct {
 	brig.Service // calls of methods that are not scripted panic
 

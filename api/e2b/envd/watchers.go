@@ -17,9 +17,9 @@ import (
 )
 
 // Limits of watchers: the number of watchers of a sandbox, the number of events
-// that a watcher buffers, and the time without a poll after which a watcher is
-// removed whose watch has ended. Until then it lasts as long as its sandbox, as
-// in E2B.
+// that a watcher buffers, and the time without a poll after which a watcher
+// whose watch has ended is removed. Any other watcher lasts as long as its
+// sandbox, as in E2B.
 const (
 	maxWatchers   = 64
 	maxEvents     = 10_000
@@ -35,7 +35,7 @@ const (
 type watchers struct {
 	mu  sync.Mutex // guards the fields below and the watchers' fields
 	all map[string]map[string]*watcher
-	// held are the encoded bytes of the events of each tenant.
+	// held is the number of encoded bytes of each tenant's events.
 	held map[string]int
 }
 
@@ -103,8 +103,8 @@ func (ws *watchers) has(box, token, id string) bool {
 	return ws.find(box, token, id) != nil
 }
 
-// buffer buffers events until the next poll. If there are too many, the watcher
-// ends: a client must not miss events without an error.
+// buffer buffers events until the next poll. If there are too many events, the
+// watcher ends, because a client must not miss events without an error.
 func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -243,7 +243,7 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 		if err == nil {
 			err = brig.Errorf(brig.Internal, "a watch ended without an error")
 		}
-		s.watchers.end(w, c.box.ID, id, s.failure(longer, err)) // clients may still poll the events before the end
+		s.watchers.end(w, c.box.ID, id, s.failure(longer, err)) // buffered events remain available
 	}()
 	select {
 	case <-begun:

@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// request is a raw request in the form that an SDK sends.
+// request is a raw request in an SDK's format.
 type request struct {
 	method, path, body string
 	header             map[string]string
@@ -174,8 +174,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Events end at character boundaries. Invalid bytes are sent unchanged, before the end of the
-// output.
+// Events end at character boundaries. Invalid bytes are sent unchanged before the output ends.
 func TestEventsEndAtCharacters(t *testing.T) {
 	const text = "ü€😀"
 	for _, c := range []struct {
@@ -252,8 +251,8 @@ func TestProcessExit(t *testing.T) {
 		`{"event":{"start":{"pid":42}}}`, `!{"error":{"code":"deadline_exceeded","message":"the time of 50ms is up"}}`)
 }
 
-// If a client is connected to a process that another request started, the
-// timeout ends only the client's stream, not the process.
+// If a client connects to a process that another request started, a timeout ends only the
+// client's stream and not the process.
 func TestConnect(t *testing.T) {
 	s := newStub()
 	s.list = []*brig.ProcessInfo{
@@ -279,7 +278,7 @@ func TestConnect(t *testing.T) {
 		`!{"error":{"code":"invalid_argument","message":"parse timeout: \"-1\" is negative"}}`)
 }
 
-// If a client disconnects, only the attachment ends.
+// When a client disconnects, only its attachment ends.
 func TestDisconnect(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// RoleKeys has one key for every role, of the tenant acme.
+// RoleKeys has one key for every role of the tenant acme.
 type RoleKeys struct{}
 
 // KeyOf returns the key of a role.
@@ -57,9 +57,9 @@ func CheckAuthorization(t *testing.T, h http.Handler, all []AuthorizedRequest) {
 	}
 }
 
-// SendLong sends a request with a body that breaks off after a mebibyte, and
-// reports whether any part of the body was read. The body is JSON unless a header
-// sets another type.
+// SendLong sends a request with a body that is cut off after 1 MiB, and reports
+// whether any part of the body was read. The body is JSON unless a header sets
+// another type.
 func SendLong(h http.Handler, method, path string, headers ...string) (w *httptest.ResponseRecorder, read bool) {
 	body := &longBody{}
 	r := httptest.NewRequest(method, path, body)
@@ -79,8 +79,8 @@ type duplexRecorder struct{ *httptest.ResponseRecorder }
 // EnableFullDuplex implements the method for http.ResponseController.
 func (duplexRecorder) EnableFullDuplex() error { return nil }
 
-// longBody is a long sequence of opening brackets, the beginning of a JSON
-// document, which breaks off.
+// longBody is the beginning of a JSON document: a long sequence of opening
+// brackets that is cut off.
 type longBody struct {
 	read bool
 	n    int

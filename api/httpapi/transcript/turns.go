@@ -18,8 +18,8 @@ type Held struct {
 // turns is the number of large responses that a key gets at the same time.
 const turns = 4
 
-// NewHeld returns a Held whose calls wait.
-func NewHeld() *Held { return &Held{released: make(chan struct{}), full: make(chan struct{})} }
+// NewHeldCalls returns a Held whose calls wait.
+func NewHeldCalls() *Held { return &Held{released: make(chan struct{}), full: make(chan struct{})} }
 
 // Wait counts a call and waits until calls are released.
 func (h *Held) Wait() {
@@ -49,7 +49,7 @@ func CheckTurns(t *testing.T, h *Held, send func() error) {
 	}
 	select {
 	case <-h.full:
-		time.Sleep(100 * time.Millisecond) // further calls would come in this time
+		time.Sleep(100 * time.Millisecond) // further calls would arrive during this time
 	case <-time.After(time.Minute):
 		t.Error("no four answers are made at once")
 	}

@@ -26,10 +26,10 @@ type graph struct {
 
 type test struct{ dir, name string }
 
-// Tests returns the tests of the module at root that record attacks, grouped by
-// directory: those that call package attack directly or through other
-// declarations. The search uses type information, because a search by name also
-// finds unrelated tests that run for many minutes.
+// Tests returns the tests of the module at root that record attacks, grouped by directory. A
+// test records attacks if it calls package attack directly or through other declarations. The
+// search uses type information, because a search by name would also find unrelated tests that
+// run for many minutes.
 func Tests(root string) (map[string][]string, error) {
 	root, err := filepath.EvalSymlinks(root)
 	if err == nil {

@@ -1,7 +1,7 @@
 // Package agentruntest is a double of Aliyun's AgentRun for tests. It serves
 // both planes on one address, and checks both signatures as documented by the
-// service. Its templates and sandboxes need some time to become ready, and it
-// fails on demand. A Machine runs the code.
+// service. Its templates and sandboxes become ready after a delay, and tests
+// can inject failures. A Machine runs the code.
 package agentruntest
 
 import (
@@ -158,7 +158,7 @@ func (d *Double) handle(operation, pattern string, check func(*call) error, f fu
 		}
 		if fail.Cut {
 			f(&call{w: discardWriter{http.Header{}}, r: r, body: body})
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a writer that does not support deadlines is not a connection
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // fails for writers that are not connections
 			return
 		}
 		f(c)
@@ -196,10 +196,10 @@ func (c *call) answer(status int, v any) {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("X-Acs-Request-Id", requestID)
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(b) // a client that disconnected does not read it
+	_, _ = c.w.Write(b) // ignore the error: the client may have disconnected
 }
 
-// in parses the body, which must be an object with the given fields.
+// in parses the body, which must be a JSON object with the given fields.
 func (c *call) in(fields ...string) (map[string]any, bool) {
 	var v map[string]any
 	if err := json.Unmarshal(c.body, &v); err != nil {

@@ -20,7 +20,7 @@ type Local struct {
 	dir string
 
 	mu    sync.Mutex // guards the field below
-	files []string   // outside the directory, to be removed
+	files []string   // files outside the directory, removed by Close
 }
 
 // NewLocal creates a Local in a new directory below dir.
@@ -66,7 +66,7 @@ func (l *Local) Read(path string) ([]byte, error) {
 func (l *Local) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range l.files { // including the report files that were read
+	for _, f := range l.files { // including report files
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

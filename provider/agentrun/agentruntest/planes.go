@@ -213,8 +213,8 @@ func (d *Double) execute(c *call) {
 	stdout, stderr, err := s.machine.Execute(ctx, language, code)
 	results := []any{}
 	event := func(kind, text string) {
-		// The service sends a kernel's streams in pieces, without the final
-		// line feed.
+		// Like the service, send a kernel's streams in pieces and without the
+		// final line feed.
 		if text = strings.TrimSuffix(text, "\n"); text != "" {
 			results = append(results, map[string]any{"type": kind, "text": text})
 		}

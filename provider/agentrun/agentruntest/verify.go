@@ -125,7 +125,7 @@ func (d *Double) checkStamp(r *http.Request, payload string) (time.Time, error) 
 	return at, nil
 }
 
-// canonical returns the canonical form of a request, as it arrived, for its
+// canonical returns the canonical form of a received request, for its
 // signature.
 func canonical(r *http.Request, names []string, payload string) (string, error) {
 	path, rawQuery, _ := strings.Cut(r.RequestURI, "?")
@@ -157,7 +157,8 @@ func canonical(r *http.Request, names []string, payload string) (string, error) 
 	return strings.Join([]string{r.Method, path, strings.Join(query, "&"), headers.String(), strings.Join(names, ";"), payload}, "\n"), nil
 }
 
-// escape escapes as in RFC 3986: it keeps only unreserved characters.
+// escape percent-encodes all characters except the unreserved characters of
+// RFC 3986.
 func escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -22,7 +22,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// Password is the password of root, the account that a server accepts.
+// Password is the password of root, the only account that a Server accepts.
 const Password = "a password for a test"
 
 // Server is an OpenSSH server with its own keys, configuration and passwords.
@@ -92,10 +92,11 @@ PasswordAuthentication yes
 LogLevel ERROR
 `, s.Port, file("host_key", hostPrivate), file("authorized_keys", string(ssh.MarshalAuthorizedKey(clientPublic)))))
 	shadow := file("shadow", "root:"+strings.TrimSpace(string(hash))+":19000:0:99999:7:::\n")
-	// The passwords of the real host remain unchanged.
+	// Run the server in its own mount namespace, so that the passwords of the
+	// real host remain unchanged.
 	s.cmd = exec.Command("unshare", "-m", "/bin/sh", "-c", fmt.Sprintf("mkdir -p /run/sshd && mount --bind %s /etc/shadow && exec %s -D -e -f %s", shadow, program, config))
-	var said bytes.Buffer
-	s.cmd.Stderr = &said
+	var stderr bytes.Buffer
+	s.cmd.Stderr = &stderr
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ LogLevel ERROR
 			return s
 		}
 		if time.Now().After(end) {
-			t.Fatalf("sshd does not listen: %s", &said)
+			t.Fatalf("sshd does not listen: %s", &stderr)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func (s *Server) Disconnect(t testing.TB) {
 	}
 }
 
-// Line returns the line of known_hosts for this server with this key.
+// Line returns the known_hosts line for this server with the given key.
 func (s *Server) Line(k ssh.PublicKey) string {
 	return fmt.Sprintf("[127.0.0.1]:%d %s", s.Port, ssh.MarshalAuthorizedKey(k))
 }

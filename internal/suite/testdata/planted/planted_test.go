@@ -1,4 +1,4 @@
-// Package planted has tests that fail in known ways, for the test of the second look.
+// Package planted has tests that fail in known ways, for the test of SecondLook.
 package planted
 
 import (
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// try counts the runs of a test, in a file that outlives them.
+// try counts the runs of a test in a file that outlives the process.
 func try(t *testing.T) int {
 	f, err := os.OpenFile(os.Getenv("PLANTED")+"/"+t.Name(), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestRaces(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFailThenHang and TestThenHang are one failure by chance before a real one.
+// TestFailThenHang and TestThenHang simulate a chance failure that precedes a real one.
 func TestFailThenHang(t *testing.T) {
 	if try(t) == 1 {
 		t.Error("chance")
