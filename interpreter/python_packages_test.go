@@ -1,6 +1,7 @@
 package interpreter_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,12 +65,25 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"brigtestlate", "pip"} {
-			if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte("late = 1\n"), 0o600); err != nil {
+		for name, text := range map[string]string{
+			"brigtestlate.py": "late = 1\n", "pip.py": "late = 1\n",
+			"brigtestlate-7.dist-info/METADATA": "Metadata-Version: 2.1\nName: brigtestlate\nVersion: 7\n",
+		} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, out, errs := d.cell("import brigtestlate, pip; print(brigtestlate.late, pip.late)"); out != "1 1\n" {
+		for code, want := range map[string]string{
+			"import brigtestlate, pip; print(brigtestlate.late, pip.late)":           "1 1\n",
+			"import importlib.metadata as m; print(m.version('brigtestlate'))":       "7\n",
+			"import importlib.util as u; print(u.find_spec('brigtestlate') is None)": "False\n",
+		} {
+			if _, out, errs := startPython(t, env...).cell(code); out != want {
+				t.Errorf("%s: %q %s", code, out, errs)
+			}
+		}
+		if _, out, errs := d.cell("import brigtestlate; print(brigtestlate.late)"); out != "1\n" {
 			t.Errorf("%q %s", out, errs)
 		}
 	})

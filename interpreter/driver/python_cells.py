@@ -134,20 +134,39 @@ class NoInput(io.TextIOBase):
 # -- Packages that commands install --------------------------------------------
 
 
-def find_installed():
-    """Let imports find the packages that pip has installed for the user in a
-    command. As in a new interpreter, they precede the packages of the
-    distribution."""
-    site = sys.modules.get("site")
-    user = site.getusersitepackages() if site is not None and site.ENABLE_USER_SITE else None
-    if not user or user in sys.path or not os.path.isdir(user):
-        return
-    before = list(sys.path)
-    site.addsitedir(user)
-    added = [p for p in sys.path if p not in before]
-    at = next((i for i, p in enumerate(before) if p.endswith(("-packages", "-packages/"))), len(before))
-    sys.path[:] = before[:at] + added + before[at:]
-    sys.path_importer_cache.clear()
+class UserPackages:
+    """A finder that finds no modules. It lets the first import of a cell find the
+    packages that pip has installed for the user in a command. As in a new
+    interpreter, they precede the packages of the distribution. The check is a
+    system call, so a cell that imports nothing omits it."""
+
+    due = False
+
+    def find_spec(self, name, path=None, target=None):
+        # The standard library precedes all packages.
+        if path is None and name not in driver.Shadows.library:
+            self.check()
+
+    def find_distributions(self, context=None):
+        self.check()  # importlib.metadata then searches the import path
+        return iter(())
+
+    def check(self):
+        if self.due:
+            self.due = False
+            driver.ignore_errors(self.add_folder)
+
+    def add_folder(self):
+        site = sys.modules.get("site")
+        user = site.getusersitepackages() if site is not None and site.ENABLE_USER_SITE else None
+        if not user or user in sys.path or not os.path.isdir(user):
+            return
+        before = list(sys.path)
+        site.addsitedir(user)
+        added = [p for p in sys.path if p not in before]
+        at = next((i for i, p in enumerate(before) if p.endswith(("-packages", "-packages/"))), len(before))
+        sys.path[:] = before[:at] + added + before[at:]
+        sys.path_importer_cache.clear()
 
 
 # -- The shell ----------------------------------------------------------------
@@ -170,11 +189,13 @@ class Shell:
         self.initial_names = list(self.space)
         self.rich = driver.load_sibling("python_rich")
         self.rich.patch_libraries(self.display, self.tasks.set_event_loop)
+        self.packages = UserPackages()
+        sys.meta_path.insert(0, self.packages)
         self.magic = None
         self.request = None  # the packages of the current step
 
     def cell(self, request):
-        driver.ignore_errors(find_installed)
+        self.packages.due = True
         self.run_cell(request)
         self.channel.send({"type": "end"})
 
