@@ -56,7 +56,9 @@ func selection(tenant string, o brig.ListOptions, limit int) (string, []any, err
 	for k, v := range o.Labels {
 		fmt.Fprintf(&q, " and exists (select 1 from labels where sandbox = sandboxes.id and key = %s and value = %s)", arg(k), arg(v))
 	}
-	if len(o.States) > 0 {
+	if len(o.States) == 1 && o.States[0] == brig.Ended {
+		q.WriteString(" and state = 'stopped'") // as text, because the index sandboxes_ended has this condition
+	} else if len(o.States) > 0 {
 		marks := make([]string, len(o.States))
 		for i, state := range o.States {
 			marks[i] = arg(string(state))

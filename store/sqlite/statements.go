@@ -32,7 +32,10 @@ const (
 		on conflict (tenant, name) do update set
 			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data,
 			file = excluded.file, size = excluded.size, lost = 0`
-	deleteRuns  = `delete from runs where put_ns < $1`
+	deleteRuns = `
+		delete from runs where (tenant, name) in (
+			select runs.tenant, runs.name from kept_bytes cross join runs
+			where runs.tenant = kept_bytes.tenant and runs.put_ns < $1)`
 	insertEvent = `
 		insert into events (at, op, actor, tenant, sandbox, phase, kind, n, at_ns, detail, prev, hash)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`

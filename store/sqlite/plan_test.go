@@ -1,0 +1,30 @@
+package sqlite_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/sqlite"
+)
+
+// The indexes serve the queries that would otherwise read all rows of a tenant or of a table.
+func TestQueriesUseIndexes(t *testing.T) {
+	s := open(t, t.TempDir()+"/brig.db")
+	ended, endedArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Ended}})
+	running, runningArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Running, brig.Paused}})
+	for _, c := range []struct {
+		name, query string
+		args        []any
+		index       string
+	}{
+		{"ended sandboxes", ended, endedArgs, "sandboxes_ended"},
+		{"other sandboxes", running, runningArgs, "sandboxes_newest"},
+		{"delete old runs", sqlite.DeleteRunsQuery, []any{1}, "runs_oldest (tenant=? AND put_ns<?)"},
+	} {
+		plan := sqlite.Plan(t, s, c.query, c.args...)
+		if !strings.Contains(plan, c.index) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN sandboxes") {
+			t.Errorf("%s: plan %q, expected index %s", c.name, plan, c.index)
+		}
+	}
+}
