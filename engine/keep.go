@@ -3,12 +3,35 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/brig-run/brig"
 )
 
 // noSandbox makes trim check only the tenant.
 const noSandbox brig.ID = "-"
+
+// trimDelay is the time between the first addition of an outcome and the trim of its tenant.
+const trimDelay = 50 * time.Millisecond
+
+// trimSoon trims a tenant's outcomes after trimDelay, so that it does not slow down the run that
+// has added one. The additions during a trim cause one more.
+func (l *lifecycle) trimSoon(ctx context.Context, tenant string) {
+	a, err := l.account(ctx, tenant)
+	if err != nil || !a.BeginTrim() {
+		return // without an account, the tenant has been removed
+	}
+	l.background.Go(func() {
+		for more := true; more; more = a.EndTrim() {
+			select {
+			case <-time.After(trimDelay):
+			case <-l.ctx.Done():
+				return // the next server trims everything
+			}
+			l.trim(l.ctx, tenant, noSandbox)
+		}
+	})
+}
 
 // trim deletes outputs beyond the limits of the tenant and of the sandbox, if the sandbox is given.
 // It runs after every addition, so that no client can fill the disk between two rounds of

@@ -79,7 +79,7 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 			if err == nil {
 				v.setOutcome(o)
 				err = rs.putUncharged(ctx, v, o)
-				rs.lifecycle.trim(ctx, v.actor.Tenant, noSandbox)
+				rs.lifecycle.trimSoon(ctx, v.actor.Tenant)
 			}
 			return o, err
 		}
@@ -151,31 +151,41 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	if m.img != nil && m.img.Alias != "" {
 		o.Image = m.rec.Spec.Image
 	}
-	// No caller can reach the instance anymore, so it is destroyed in the background.
 	v.setOutcome(o)
 	logged := v.executionForLog()
+	err = rs.storeOutcome(ctx, v, m.rec, o)
+	// No caller can reach the instance anymore, so it is destroyed in the background. This begins
+	// only now, because it would slow down the writes above.
 	rs.machines.destroyLater(ctx, m, func() {
 		m.closeUnusedSession()
 		rs.logRun(ctx, logged, m.in)
 	})
 	failpoint.Hit("run.discarded")
+	if err != nil {
+		return nil, withoutRetry(err)
+	}
+	return o, nil
+}
+
+// storeOutcome replaces the record of a run's sandbox by the run's outcome.
+func (rs *runs) storeOutcome(ctx context.Context, v *call, rec *brig.Record, o *brig.Outcome) (err error) {
 	v.addResult(&o.Result)
 	wctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
-		if err := v.store().Delete(wctx, m.rec.ID); err != nil {
-			rs.deleteRecord(ctx, m.rec)
-			return nil, withoutRetry(err)
-		}
-		return o, nil
+		err = v.store().Delete(wctx, rec.ID)
+	} else {
+		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcome())
 	}
-	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, withoutState(o), v.outcome()); err != nil {
-		rs.deleteRecord(ctx, m.rec)
-		return nil, withoutRetry(err)
+	if err != nil {
+		rs.deleteRecord(ctx, rec)
+		return err
 	}
 	failpoint.Hit("run.ended")
-	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
-	return o, nil
+	if v.op == brig.OpRun {
+		rs.lifecycle.trimSoon(wctx, v.actor.Tenant)
+	}
+	return nil
 }
 
 // Runs implements brig.Service.
@@ -235,7 +245,7 @@ func (j *job) requirements() requirements {
 		return requirements{prefix: "sh-", languages: []brig.Language{""}}
 	}
 	w := requirements{prefix: j.lang.Prefix, languages: []brig.Language{j.lang.Name}}
-	if j.cmd.User == "root" || interpreter.NeedsAtStart(j.lang.Name, j.variables()) {
+	if j.cmd.User != "" && j.cmd.User != "user" || interpreter.NeedsAtStart(j.lang.Name, j.variables()) {
 		w.languages = []brig.Language{""}
 	}
 	return w

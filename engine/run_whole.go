@@ -66,7 +66,7 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	if err := v.store().PutRun(wctx, v.actor.Tenant, o, v.outcome()); err != nil {
 		return nil, withoutRetry(err)
 	}
-	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
+	rs.lifecycle.trimSoon(wctx, v.actor.Tenant)
 	rs.logRun(ctx, v.executionForLog(), nil)
 	return o, nil
 }

@@ -30,6 +30,8 @@ type Account struct {
 	labels       map[usageKey]bool             // labels that have a usage line today
 	buckets      map[Caller]*bucket            // rate limits of calls; the empty caller is the tenant without visitors
 	endedCount   int                           // sandboxes that ended since CountEnded returned true
+	trimming     bool                          // BeginTrim returned true, and EndTrim has not ended it
+	trimAgain    bool                          // outcomes were added during the trim
 }
 
 // New returns the account of a tenant. limits are the limits of its sandboxes, and today holds the
@@ -263,6 +265,25 @@ func (a *Account) CountEnded(keep int) bool {
 	}
 	a.endedCount = 0
 	return true
+}
+
+// BeginTrim reports whether the caller must trim the tenant's outcomes. If a trim is in progress,
+// its EndTrim will request one more.
+func (a *Account) BeginTrim() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trimAgain = a.trimming
+	begin := !a.trimming
+	a.trimming = true
+	return begin
+}
+
+// EndTrim ends a trim, and reports whether the caller must trim again.
+func (a *Account) EndTrim() (again bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trimming, a.trimAgain = a.trimAgain, false
+	return a.trimming
 }
 
 // CheckOpen returns an error if the tenant is being removed.

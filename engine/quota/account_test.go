@@ -78,3 +78,25 @@ func TestLabelsAreLimited(t *testing.T) {
 		now = now.Add(24 * time.Hour)
 	}
 }
+
+// One trim runs at a time, and additions during a trim cause exactly one more.
+func TestTrimsAreCombined(t *testing.T) {
+	a := &Account{}
+	if !a.BeginTrim() {
+		t.Fatal("no trim begins on an idle account")
+	}
+	for range 2 {
+		if a.BeginTrim() {
+			t.Error("a second trim begins during the first")
+		}
+	}
+	if !a.EndTrim() {
+		t.Error("additions during the trim cause no other trim")
+	}
+	if a.EndTrim() {
+		t.Error("a trim follows without an addition")
+	}
+	if !a.BeginTrim() {
+		t.Error("no trim begins after the last has ended")
+	}
+}
