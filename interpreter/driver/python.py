@@ -813,9 +813,12 @@ def finalize(module):
     import atexit
 
     threading = Shadows.loaded("threading")
-    if threading is not None:
-        ignore_errors(lambda: threading._shutdown())
-    ignore_errors(atexit._run_exitfuncs)
+    # Without threads and functions to call, the rest has no effect but takes time.
+    idle = len(sys._current_frames()) == 1 and not atexit._ncallbacks() and not getattr(threading, "_threading_atexits", None)
+    if not idle:
+        if threading is not None:
+            ignore_errors(lambda: threading._shutdown())
+        ignore_errors(atexit._run_exitfuncs)
     release(module)
 
 
