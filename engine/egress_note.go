@@ -40,6 +40,8 @@ type noteKind struct {
 
 // egressNotes holds decisions until they are written to the audit log.
 type egressNotes struct {
+	// appendMu is held from the removal of notes from this object until they are in the audit log.
+	appendMu  sync.Mutex
 	mu        sync.Mutex // guards the fields below
 	pending   []brig.Event
 	sandboxes map[brig.ID]*sandboxNotes
@@ -182,18 +184,26 @@ func (nw *network) writeNotes() {
 			}
 		case <-nw.ctx.Done():
 		}
-		ended := nw.ctx.Err() != nil
-		n.mu.Lock()
-		events := nw.takeNotes(nw.Now(), ended)
-		done := ended || len(n.sandboxes)+len(n.tenants) == 0
-		n.writing = !done
-		n.mu.Unlock()
-		nw.appendNotes(events)
-		if done {
+		if nw.flushNotes() {
 			return
 		}
 		wait = noteInterval / 10
 	}
+}
+
+// flushNotes writes the notes that are due, and reports whether no others remain.
+func (nw *network) flushNotes() (done bool) {
+	n := &nw.notes
+	n.appendMu.Lock()
+	defer n.appendMu.Unlock()
+	ended := nw.ctx.Err() != nil
+	n.mu.Lock()
+	events := nw.takeNotes(nw.Now(), ended)
+	done = ended || len(n.sandboxes)+len(n.tenants) == 0
+	n.writing = !done
+	n.mu.Unlock()
+	nw.appendNotes(events)
+	return done
 }
 
 // takeNotes returns the events that are due, or all pending events if end is
@@ -249,16 +259,17 @@ func (nw *network) takeNotes(now time.Time, end bool) []brig.Event {
 // of the same name would inherit them.
 func (nw *network) closeNotes(tenant string) {
 	n := &nw.notes
+	n.appendMu.Lock() // waits for notes that are being written
+	defer n.appendMu.Unlock()
 	n.mu.Lock()
-	var events []brig.Event
-	if t := n.tenants[tenant]; t != nil {
-		for _, b := range n.sandboxes { // the tenant has no sandboxes anymore
-			b.sessionEnded = b.sessionEnded || b.rec.Tenant == tenant
-		}
-		t.summarizedAt = time.Time{} // flushes the remaining counts now
-		events = nw.takeNotes(nw.Now(), false)
-		delete(n.tenants, tenant)
+	for _, b := range n.sandboxes { // the tenant has no sandboxes anymore
+		b.sessionEnded = b.sessionEnded || b.rec.Tenant == tenant
 	}
+	if t := n.tenants[tenant]; t != nil {
+		t.summarizedAt = time.Time{} // flushes the remaining counts now
+	}
+	events := nw.takeNotes(nw.Now(), false)
+	delete(n.tenants, tenant)
 	n.mu.Unlock()
 	nw.appendNotes(events)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
+	"github.com/brig-run/brig/store/mem"
 )
 
 // newNotesEngine returns an engine for tests of egress notes, with a settable
@@ -20,6 +21,37 @@ func newNotesEngine(t *testing.T) (e *Engine, clock *time.Time) {
 	e = newParts(t.Context(), Options{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	e.cancel() // stops the automatic writing of lines
 	return e, &now
+}
+
+// Decisions about a tenant's sandboxes are in the audit log before the tenant is removed. A later
+// tenant of the same name gets none of them.
+func TestRemovalWritesEgressNotes(t *testing.T) {
+	e, now := newNotesEngine(t)
+	store := mem.New()
+	e.Store = store
+	for _, tenant := range []string{"acme", "other"} {
+		rec := &brig.Record{Sandbox: brig.Sandbox{ID: brig.ID("b-" + tenant), Tenant: tenant}}
+		for range maxFullLines + 5 {
+			e.noteEgress(rec, egress.Event{Kind: egress.Connect, Host: "api.test", Port: 443, Rule: -1})
+		}
+	}
+	e.closeNotes("acme")
+	lines, err := store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make([]brig.Event, len(lines))
+	for i, l := range lines {
+		events[i] = l.Event
+	}
+	if whole, more := countLines(t, events); whole+more != maxFullLines+5 {
+		t.Errorf("%d lines and %d counted decisions are in the audit log", whole, more)
+	}
+	for _, l := range e.takeNotes(*now, true) {
+		if l.Tenant == "acme" {
+			t.Errorf("a note is left for a later tenant: %+v", l)
+		}
+	}
 }
 
 // countLines returns the number of full lines, and the number of decisions that are only counted.
