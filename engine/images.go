@@ -132,6 +132,9 @@ func (u imageUsers) UsedImages(ctx context.Context) (map[string]bool, error) {
 	var refs []string
 	for _, t := range u.templates {
 		refs = append(refs, t.Image)
+		if t.StandIn != "" {
+			refs = append(refs, t.StandIn)
+		}
 	}
 	for _, w := range u.Options.Pool.Warm {
 		refs = append(refs, w.Image)

@@ -110,6 +110,20 @@ func TestPullImageIsAudited(t *testing.T) {
 	}
 }
 
+// A template's stand-in image is in use even if no sandbox uses it now.
+func TestStandInImagesAreNotEvicted(t *testing.T) {
+	for standIn, want := range map[string]bool{"python:3": true, "": false} {
+		s := newPullingStore()
+		s.here["python:3"] = s.remoteImages["python:3"]
+		newFixture(t, func(o *engine.Options) {
+			o.Images, o.Templates = s, []brig.Template{{Name: "base", Image: "built", StandIn: standIn}}
+		})
+		if used, err := s.users.UsedImages(t.Context()); err != nil || used["sha256:py"] != want {
+			t.Errorf("stand-in %q: %v, %v", standIn, used, err)
+		}
+	}
+}
+
 // The store evicts only images that no sandbox uses.
 func TestImagesInUseAreNotEvicted(t *testing.T) {
 	s := newPullingStore()
