@@ -178,8 +178,9 @@ func (p *Provider) sweepPrograms() (n int, err error) {
 		}
 		c, err := p.contents.of(file)
 		if err == nil && !needed.digests[c.digest] {
-			err = os.Remove(file)
-			n++
+			if err = os.Remove(file); err == nil {
+				n++
+			}
 		}
 		errs = append(errs, err)
 	}
@@ -204,7 +205,11 @@ func (p *Provider) neededPrograms() (out neededPrograms, err error) {
 	}
 	for _, e := range folders {
 		var o order
-		if ok, err := p.layout(brig.ID(e.Name())).readJSON(orderFile, &o); err != nil || !ok {
+		ok, err := p.layout(brig.ID(e.Name())).readJSON(orderFile, &o)
+		if err != nil {
+			return out, err
+		}
+		if !ok {
 			continue // the sandbox is not running
 		}
 		for _, file := range []string{o.Engine, o.Shim, o.Agent} {

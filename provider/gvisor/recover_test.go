@@ -112,6 +112,32 @@ func TestSweepWaitsForTethered(t *testing.T) {
 	}
 }
 
+// TestSweepKeepsProgramsOfUnknownSandboxes verifies that old programs are kept while the order of a
+// sandbox cannot be read, because the sandbox may need them.
+func TestSweepKeepsProgramsOfUnknownSandboxes(t *testing.T) {
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Programs: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
+	old := filepath.Join(p.Programs, "brig-engine-old")
+	if err := os.WriteFile(old, []byte("engine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*programAge)); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := p.layout("sbunknown").path(orderFile)
+	if err := os.MkdirAll(unreadable, 0o700); err != nil { // a directory cannot be read as a file
+		t.Fatal(err)
+	}
+	if n, err := p.sweepPrograms(); n != 0 || err != nil {
+		t.Errorf("removed %d programs, %v", n, err)
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := p.sweepPrograms(); n != 1 || err != nil {
+		t.Errorf("removed %d programs after the sandbox had ended, %v", n, err)
+	}
+}
+
 // TestExitFileCompatibility verifies that the format of exit files is compatible with earlier
 // versions, in both directions.
 func TestExitFileCompatibility(t *testing.T) {
