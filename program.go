@@ -209,7 +209,7 @@ var ArtifactTypes = map[string]string{
 // with a known extension.
 func ArtifactName(name string) bool {
 	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
-	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..") &&
+	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && name != ".." && !strings.HasPrefix(name, "../") &&
 		!strings.ContainsAny(name, "\x00\\")
 }
 

@@ -20,13 +20,15 @@ func TestRemoteDataIsBounded(t *testing.T) {
 	for range 30 {
 		o.Artifacts = append(o.Artifacts, brig.File{Path: "a.csv", Data: []byte("x")})
 	}
-	for _, bad := range []string{"../a.csv", "/etc/a.csv", "a/../../b.csv", "a.exe", "a\x00.csv", `..\a.csv`, "", strings.Repeat("a", 2000) + ".csv", "./a.csv"} {
+	for _, bad := range []string{"../a.csv", "/etc/a.csv", "a/../../b.csv", "a.exe", "a\x00.csv", `..\a.csv`, "", strings.Repeat("a", 2000) + ".csv", "./a.csv", "..", "../.csv"} {
 		if brig.ArtifactName(bad) {
 			t.Errorf("%q may come out", brig.Clip(bad, 60))
 		}
 	}
-	if !brig.ArtifactName("deep/plot.PNG") {
-		t.Error("deep/plot.PNG may not come out")
+	for _, good := range []string{"deep/plot.PNG", "..plot.csv", "a/..b/c.csv"} {
+		if !brig.ArtifactName(good) {
+			t.Errorf("%s may not come out", good)
+		}
 	}
 	for range 500 {
 		o.Skipped = append(o.Skipped, strings.Repeat("s", 5000))
