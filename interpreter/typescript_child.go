@@ -39,6 +39,9 @@ type Transpiler struct {
 	once  sync.Once
 	slots chan struct{}         // one entry per concurrent program
 	idle  chan *transpileWorker // idle processes
+
+	mu     sync.Mutex // guards closed, and is held while a process becomes idle
+	closed bool
 }
 
 type transpileRequest struct {
@@ -95,9 +98,12 @@ func (t *Transpiler) Cell(ctx context.Context, code string) (js string, err erro
 	return t.run(ctx, transpileRequest{Code: code, Cell: true})
 }
 
-// Close ends the idle processes.
+// Close ends the idle processes. The others end after their current program.
 func (t *Transpiler) Close() {
 	t.startSpare()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
 	for {
 		select {
 		case w := <-t.idle:
@@ -176,11 +182,20 @@ func (t *Transpiler) take() (*transpileWorker, error) {
 	return w, w.cmd.Start()
 }
 
-// putIdle keeps a process for reuse, or ends it if enough processes are idle.
+// putIdle keeps a process for reuse. It ends the process if enough processes are idle, or if t is
+// closed.
 func (t *Transpiler) putIdle(w *transpileWorker) {
-	select {
-	case t.idle <- w:
-	default:
+	t.mu.Lock()
+	kept := false
+	if !t.closed {
+		select {
+		case t.idle <- w:
+			kept = true
+		default:
+		}
+	}
+	t.mu.Unlock()
+	if !kept {
 		w.end()
 	}
 }

@@ -2,9 +2,12 @@ package interpreter_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +110,44 @@ func TestTranspiler(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	good()
+}
+
+// A process that is busy while its Transpiler is closed ends after its program.
+func TestTranspilerCloseEndsBusyProcesses(t *testing.T) {
+	marker := "brig-" + rand.Text()
+	tr := &interpreter.Transpiler{Binary: "/bin/sh", Argv: []string{"sh", "-c", `read line; sleep 1; echo '{"js":"1"}'; read line # ` + marker}}
+	done := make(chan error)
+	go func() {
+		_, err := tr.Program(context.Background(), "1")
+		done <- err
+	}()
+	await := func(running bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); processRuns(t, marker) != running; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("whether the process runs is still %t", !running)
+			}
+		}
+	}
+	await(true)
+	tr.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	await(false)
+}
+
+// processRuns reports whether a process of this machine has the marker in its arguments.
+func processRuns(t *testing.T, marker string) bool {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		b, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(b), marker)
+	})
 }
 
 func TestTypeScriptCells(t *testing.T) {
