@@ -1,11 +1,9 @@
 package suite
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,15 +16,9 @@ var skippedByDetector = []string{"SkipWithRace", "Hostile", "RaceEnabled"}
 // plainTests returns the names of the tests in packages that check less with the race detector
 // than without it: those that use a name in skippedByDetector, or call a function that does.
 func (t *Tree) plainTests(packages []string) ([]string, error) {
-	cmd := exec.Command("go", append([]string{"list", "-f", "{{.Dir}}"}, packages...)...)
-	cmd.Dir = t.Root
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
 	var names []string
-	for dir := range strings.Lines(string(out)) {
-		found, err := plainTestsIn(strings.TrimSpace(dir))
+	for _, p := range packages {
+		found, err := plainTestsIn(filepath.Join(t.Root, strings.TrimPrefix(p, t.Module)))
 		if err != nil {
 			return nil, err
 		}
