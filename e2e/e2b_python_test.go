@@ -61,5 +61,5 @@ func TestE2BPython(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "python3", "-B", script)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages, "PILLOW=" + pillowWheel(t)}, s.env...)
-	report(t, cmd, 15)
+	report(t, cmd, 16)
 }

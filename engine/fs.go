@@ -94,10 +94,10 @@ func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	if err := checkUser("user", p.User); err != nil {
 		return err
 	}
-	if p.User != "root" || v.canExec() {
+	if p.User == "" || p.User == "user" || v.canExec() {
 		return nil
 	}
-	err := brig.Errorf(brig.PermissionDenied, "file operations as root need the right to run commands")
+	err := brig.Errorf(brig.PermissionDenied, "file operations as root or another user need the right to run commands")
 	err.Field = "user"
 	if !v.op.Changes { // otherwise the outcome records the rejection
 		v.appendRejection(ctx, err)

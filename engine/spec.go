@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // completeSpec checks a spec and returns a copy with all defaults filled in.
@@ -202,7 +203,10 @@ func checkUser(field, u string) error {
 	case "", "user", "root":
 		return nil
 	}
-	return brig.InvalidField(field, "no user %q", truncate(u)).WithHint(`use "user" (the default) or "root"`)
+	if _, _, ok := wire.ParseAccount(u); ok {
+		return nil
+	}
+	return brig.InvalidField(field, "no user %q", truncate(u)).WithHint(`use "user" (the default), "root", or the IDs of another user and its group, for example "1001:1001"`)
 }
 
 // resolveImage finds a local image by its reference.

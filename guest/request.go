@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
@@ -16,8 +15,7 @@ const DefaultDir = "/workspace"
 // DefaultPath is the default PATH of processes.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + wire.ProgramsDir
 
-// user is one of the sandbox's two standard accounts, or an account of its
-// image.
+// user is one of the sandbox's two standard accounts, or another account by its IDs.
 type user struct {
 	uid, gid   uint32
 	name, home string
@@ -28,13 +26,8 @@ func account(name string) user {
 		return user{0, 0, "root", "/root"}
 	}
 	u := user{1000, 1000, "user", "/home/user"}
-	if uid, gid, ok := strings.Cut(name, ":"); ok {
-		// The engine has set the ids from the image's configuration.
-		n, err := strconv.ParseUint(uid, 10, 16)
-		m, err2 := strconv.ParseUint(gid, 10, 16)
-		if err == nil && err2 == nil && n != 0 && n != wire.AgentID && m != wire.AgentID {
-			u.uid, u.gid, u.name = uint32(n), uint32(m), uid
-		}
+	if uid, gid, ok := wire.ParseAccount(name); ok {
+		u.uid, u.gid, u.name = uid, gid, strconv.Itoa(int(uid))
 	}
 	return u
 }

@@ -64,13 +64,18 @@ func (h Harness) badCommands(t *testing.T) {
 		cmd   brig.Command
 		field string
 	}{
-		"neither":          {brig.Command{}, "command"},
-		"both":             {brig.Command{Argv: h.argv("echo"), Shell: "true"}, "command"},
-		"relative dir":     {brig.Command{Argv: h.argv("echo"), Dir: "tmp"}, "cwd"},
-		"unknown user":     {brig.Command{Argv: h.argv("echo"), User: "daemon"}, "user"},
-		"negative timeout": {brig.Command{Argv: h.argv("echo"), Timeout: -time.Second}, "timeout_ms"},
-		"too long timeout": {brig.Command{Argv: h.argv("echo"), Timeout: 1e6 * time.Hour}, "timeout_ms"},
-		"NUL":              {brig.Command{Argv: []string{"echo", "a\x00b"}}, "command[1]"},
+		"neither":           {brig.Command{}, "command"},
+		"both":              {brig.Command{Argv: h.argv("echo"), Shell: "true"}, "command"},
+		"relative dir":      {brig.Command{Argv: h.argv("echo"), Dir: "tmp"}, "cwd"},
+		"unknown user":      {brig.Command{Argv: h.argv("echo"), User: "daemon"}, "user"},
+		"root by its IDs":   {brig.Command{Argv: h.argv("echo"), User: "0:0"}, "user"},
+		"the agent's user":  {brig.Command{Argv: h.argv("echo"), User: "64999:1"}, "user"},
+		"the agent's group": {brig.Command{Argv: h.argv("echo"), User: "1:64999"}, "user"},
+		"too large IDs":     {brig.Command{Argv: h.argv("echo"), User: "65536:1"}, "user"},
+		"no group":          {brig.Command{Argv: h.argv("echo"), User: "1234"}, "user"},
+		"negative timeout":  {brig.Command{Argv: h.argv("echo"), Timeout: -time.Second}, "timeout_ms"},
+		"too long timeout":  {brig.Command{Argv: h.argv("echo"), Timeout: 1e6 * time.Hour}, "timeout_ms"},
+		"NUL":               {brig.Command{Argv: []string{"echo", "a\x00b"}}, "command[1]"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := h.Service.Exec(h.Context(t), box.Spec.Name, c.cmd, brig.IO{})

@@ -19,7 +19,7 @@ func (a fileAPI) routes() []route {
 	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	file := []parameter{
 		{name: "path", doc: "absolute, or relative to the sandbox's working directory (default_cwd or /workspace); ~ is the user's home", required: true, maxLength: maxPath, pattern: pathPattern, example: "/workspace/a"},
-		{name: "user", doc: "user whose rights and home apply, and who owns new files: user (the default) or root", enum: []string{"user", "root"}},
+		{name: "user", doc: "user whose rights and home apply, and who owns new files: user (the default), root, or the IDs of another user and its group, such as 1001:1001"},
 	}
 	return []route{
 		{id: "read-file", method: get, pattern: "/v1/sandboxes/{name}/files/content", tag: "files", summary: "Download a regular file",

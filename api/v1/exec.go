@@ -17,7 +17,7 @@ type ExecRequest struct {
 	Shell     string            `json:"shell,omitempty" doc:"a script for the image's shell" minLength:"1" pattern:"^[^\\x00]*$"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment variables that override the sandbox's" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
 	Cwd       string            `json:"cwd,omitempty" doc:"working directory; default the sandbox's default_cwd, else /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
-	User      string            `json:"user,omitempty" doc:"user (the default) or root" enum:"user,root"`
+	User      string            `json:"user,omitempty" doc:"user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed" minimum:"0" maximum:"9223372036854"`
 	Stdin     *string           `json:"stdin,omitempty" doc:"text for standard input"`
 	StdinB64  []byte            `json:"stdin_b64,omitzero" doc:"bytes for standard input, in base64"`

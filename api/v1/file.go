@@ -45,14 +45,14 @@ type Entries struct {
 // MakeDirRequest is the request to create a directory and its parents.
 type MakeDirRequest struct {
 	Path string `json:"path" doc:"absolute, or relative to where the sandbox's commands start (default_cwd, else /workspace); ~ is the user's home" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
-	User string `json:"user,omitempty" doc:"user whose rights apply, and who owns new files: user (the default) or root" enum:"user,root"`
+	User string `json:"user,omitempty" doc:"user whose rights apply, and who owns new files: user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 }
 
 // MoveRequest is the request to rename a file. An existing target is replaced.
 type MoveRequest struct {
 	From string `json:"from" doc:"absolute, or relative to where the sandbox's commands start (default_cwd, else /workspace); ~ is the user's home" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
 	To   string `json:"to" doc:"the new path, including the file's name" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
-	User string `json:"user,omitempty" doc:"user whose rights and home apply, and who owns new parent directories: user (the default) or root" enum:"user,root"`
+	User string `json:"user,omitempty" doc:"user whose rights and home apply, and who owns new parent directories: user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 }
 
 // ComposeRequest is the request to join several files into a new file and to
@@ -60,7 +60,7 @@ type MoveRequest struct {
 type ComposeRequest struct {
 	Sources     []string `json:"source_paths" nullable:"false" doc:"the files to join, in order" minItems:"1" maxItems:"1000" items:"^[^\\x00]+$"`
 	Destination string   `json:"destination" doc:"the new file" minLength:"1" maxLength:"4096" pattern:"^[^\\x00]*$"`
-	User        string   `json:"user,omitempty" doc:"user whose rights and home apply, and who owns the file: user (the default) or root" enum:"user,root"`
+	User        string   `json:"user,omitempty" doc:"user whose rights and home apply, and who owns the file: user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 }
 
 // Change is a change to one name in a watched directory.

@@ -18,7 +18,7 @@ type ProcessRequest struct {
 	Shell     string            `json:"shell,omitempty" doc:"a script for the image's shell" minLength:"1" pattern:"^[^\\x00]*$"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment variables that override the sandbox's" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
 	Cwd       string            `json:"cwd,omitempty" doc:"working directory; default the sandbox's default_cwd, else /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
-	User      string            `json:"user,omitempty" doc:"user (the default) or root" enum:"user,root"`
+	User      string            `json:"user,omitempty" doc:"user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed; default unlimited" minimum:"0" maximum:"9223372036854"`
 	Terminal  *Terminal         `json:"terminal,omitempty" doc:"terminal size; without it, the process has pipes instead of a terminal"`
 	NoInput   bool              `json:"no_input,omitempty" doc:"empty standard input; otherwise the standard input stays open"`

@@ -31,7 +31,7 @@ type RunRequest struct {
 	Placement *Placement        `json:"placement,omitempty" doc:"selects the provider; default: the tenant's routing"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed" minimum:"0" maximum:"9223372036854"`
 	GraceMS   int64             `json:"grace_ms,omitempty" doc:"time after SIGTERM at the timeout until SIGKILL; together with timeout_ms at most the maximum timeout; default 0" minimum:"0" maximum:"600000"`
-	User      string            `json:"user,omitempty" doc:"user (the default) or root" enum:"user,root"`
+	User      string            `json:"user,omitempty" doc:"user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 	Name      string            `json:"name,omitempty" doc:"name of the sandbox; default: a generated name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$"`
 	Labels    map[string]string `json:"labels,omitempty" maxItems:"64" keys:"^[^\\x00\\n]{1,128}$" items:"^[^\\x00\\n]*$"`
 	Stdin     *string           `json:"stdin,omitempty" doc:"text for standard input"`

@@ -43,7 +43,7 @@ type Spec struct {
 	PauseAtEnd bool              `json:"pause_at_end,omitempty" doc:"the sandbox is paused at the end of its lease, instead of ended"`
 	PauseMS    int64             `json:"pause_after_ms,omitempty" doc:"time without use after which the sandbox is paused until its next use, at least 1000 and less than ttl_ms; default: never" minimum:"0" maximum:"9223372036854"`
 	PauseFiles bool              `json:"pause_files_only,omitempty" doc:"pause_at_end and pause_after_ms keep only the files, like files_only of a pause; needs one of them"`
-	User       string            `json:"user,omitempty" doc:"user (the default) or root" enum:"user,root"`
+	User       string            `json:"user,omitempty" doc:"user (the default), root, or the IDs of another user and its group, such as 1001:1001"`
 	Cwd        string            `json:"cwd,omitempty" doc:"working directory; default /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty" doc:"wall time limit of the main program" minimum:"0" maximum:"9223372036854"`
 	// DefaultUser and DefaultCwd apply to every command, unlike user and cwd.

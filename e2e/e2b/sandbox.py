@@ -67,6 +67,21 @@ def commands():
 
 
 @check
+def other_users():
+    assert "invalid username" in str(raises(Exception, box.commands.run, "true", user="alice"))
+    raises(Exception, box.files.read, "f", user="alice")
+    box.commands.run("echo 'alice:x:1234:1235::/tmp/alice:/bin/sh' >> /etc/passwd", user="root")
+    box.files.make_dir("/tmp/alice", user="alice")
+    r = box.commands.run("id -u; id -g; echo $HOME $USER; pwd; echo one > f; chmod 600 f", user="alice")
+    assert r.stdout == "1234\n1235\n/tmp/alice alice\n/tmp/alice\n", r
+    assert box.files.read("f", user="alice") == "one\n"
+    raises(Exception, box.files.read, "/tmp/alice/f")
+    assert box.files.get_info("f", user="alice").owner == "alice"
+    r = box.commands.run("id -u; pwd", user="daemon")
+    assert r.stdout == "1\n/usr/sbin\n", r
+
+
+@check
 def relative():
     box.files.write("by_api", "from the API")
     r = box.commands.run("cat by_api; echo -n from a command > by_command; pwd")

@@ -16,6 +16,9 @@ type account struct{ uid, gid uint32 }
 // Further operations wait.
 const maxThreads = 32
 
+// maxAccounts is the maximum number of accounts whose threads can be found again.
+const maxAccounts = 256
+
 // threadIdle is how long such a thread waits for another operation.
 const threadIdle = time.Second
 
@@ -70,6 +73,9 @@ func (r *accountThreads) queue(who account) chan task {
 	defer r.mu.Unlock()
 	c := r.tasks[who]
 	if c == nil {
+		if len(r.tasks) >= maxAccounts {
+			clear(r.tasks) // its threads end when they have been idle
+		}
 		c = make(chan task)
 		r.tasks[who] = c
 	}

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/binary"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -241,6 +243,18 @@ const (
 // AgentID is the user id and the group id of an agent in a sandbox. The agent
 // trusts processes of that user, so programs must not run as it.
 const AgentID = 64999
+
+// ParseAccount parses the IDs of an account, "UID:GID". It rejects root, which has a name, and the
+// IDs of the agent.
+func ParseAccount(s string) (uid, gid uint32, ok bool) {
+	user, group, ok := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(user, 10, 16)
+	m, err2 := strconv.ParseUint(group, 10, 16)
+	if !ok || err != nil || err2 != nil || n == 0 || n == AgentID || m == AgentID {
+		return 0, 0, false
+	}
+	return uint32(n), uint32(m), true
+}
 
 // SessionSocket is the abstract socket on which an agent accepts sessions. Each
 // session is a Mux with a process of the agent's own user.

@@ -140,7 +140,7 @@ func testDir(t *testing.T, h Harness) {
 
 func testUser(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	for user, want := range map[string]string{"": "1000 1000 /home/user\n", "user": "1000 1000 /home/user\n", "root": "0 0 /root\n"} {
+	for user, want := range map[string]string{"": "1000 1000 /home/user\n", "user": "1000 1000 /home/user\n", "root": "0 0 /root\n", "1234:1235": "1234 1235 /home/user\n"} {
 		cmd := script("echo $(id -u) $(id -g) $HOME")
 		cmd.User = user
 		if a := run(t, in, cmd); a.out != want {

@@ -3,6 +3,7 @@ package envd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"path"
 	"strconv"
@@ -24,6 +25,7 @@ type call struct {
 	every time.Duration
 	out   *writer
 	body  *countedBody // nil if the body is not counted
+	files brig.Files   // of the sandbox
 }
 
 type callKey struct{}
@@ -36,8 +38,8 @@ var streams = [...]string{"/process.Process/Start", "/process.Process/Connect", 
 const timeoutHeader = "Connect-Timeout-Ms"
 
 // withCall returns a copy of r whose context carries its call.
-func withCall(r *http.Request, s Sandbox, out *writer) *http.Request {
-	c := &call{box: s, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
+func withCall(r *http.Request, s Sandbox, files brig.Files, out *writer) *http.Request {
+	c := &call{box: s, files: files, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
 	if c.user, _, _ = r.BasicAuth(); s.Token != "" && r.Header.Get("X-Access-Token") == "" {
 		c.user = "" // a signature is valid only for the user in the signed URL
 	}
@@ -76,36 +78,35 @@ func keepalive(s string) time.Duration {
 	return 90 * time.Second
 }
 
-// homeDir returns the home directory of a user and reports whether the user
-// exists.
-func homeDir(user string) (string, bool) {
-	switch user {
+// resolveUser returns the account of the request, or an error if the sandbox has no such user.
+func (c *call) resolveUser(ctx context.Context) (account, error) {
+	name := cmp.Or(c.user, c.box.User, "user")
+	switch name {
 	case "user":
-		return "/home/user", true
+		return account{user: name, home: "/home/user"}, nil
 	case "root":
-		return "/root", true
+		return account{user: name, home: "/root"}, nil
 	}
-	return "", false
+	if c.files != nil && !strings.ContainsAny(name, ":\n\x00") {
+		a, err := findAccount(ctx, c.files, name)
+		if err != nil || a.user != "" {
+			return a, err
+		}
+	}
+	return account{}, brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(name)).Because(errUnknownUser)
 }
 
-// resolveUser returns the user of the request and the home directory of that user.
-func (c *call) resolveUser() (user, dir string, err error) {
-	user = cmp.Or(c.user, c.box.User, "user")
-	dir, ok := homeDir(user)
-	if !ok {
-		return "", "", brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(user))
-	}
-	return user, dir, nil
-}
+// errUnknownUser is the cause of the error for a user that the sandbox does not have.
+var errUnknownUser = errors.New("the sandbox does not have the user")
 
 // path returns the absolute path of a name in the request.
-func (c *call) path(name string) (brig.Path, error) {
-	user, dir, err := c.resolveUser()
+func (c *call) path(ctx context.Context, name string) (brig.Path, error) {
+	a, err := c.resolveUser(ctx)
 	if err != nil {
 		return brig.Path{}, err
 	}
-	abs, err := resolve(dir, name)
-	return brig.Path{Name: abs, User: user}, err
+	abs, err := resolve(a.home, name)
+	return brig.Path{Name: abs, User: a.user}, err
 }
 
 // resolve makes a name absolute, relative to a user's home directory.

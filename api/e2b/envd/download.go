@@ -3,6 +3,7 @@ package envd
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -18,11 +19,11 @@ func (e *Envd) filePath(w http.ResponseWriter, r *http.Request, user, name strin
 	if user != "" {
 		c.user = user
 	}
-	if _, _, err := c.resolveUser(); err != nil {
+	p, err := c.path(r.Context(), name)
+	if errors.Is(err, errUnknownUser) {
 		writeError(w, http.StatusUnauthorized, "error looking up user '"+truncate(c.user)+"': user: unknown user "+truncate(c.user))
-		return brig.Path{}, false
+		return p, false
 	}
-	p, err := c.path(name)
 	if err != nil {
 		e.fail(w, r, "", err)
 		return p, false

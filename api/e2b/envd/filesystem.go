@@ -16,7 +16,7 @@ func (s filesystem) filesOf(c *call) brig.Files { return s.service.Files(c.box.I
 // E2B's wording.
 func (s filesystem) withPath(ctx context.Context, name string, do func(brig.Files, brig.Path) error) error {
 	c := callOf(ctx)
-	p, err := c.path(name)
+	p, err := c.path(ctx, name)
 	if err == nil {
 		err = do(s.filesOf(c), p)
 	}
@@ -57,7 +57,7 @@ func (s filesystem) MakeDir(ctx context.Context, r *pb.MakeDirRequest) (*pb.Make
 func (s filesystem) Move(ctx context.Context, r *pb.MoveRequest) (*pb.MoveResponse, error) {
 	out := &pb.MoveResponse{}
 	err := s.withPath(ctx, r.GetSource(), func(f brig.Files, from brig.Path) error {
-		to, err := callOf(ctx).path(r.GetDestination())
+		to, err := callOf(ctx).path(ctx, r.GetDestination())
 		if err != nil {
 			return err
 		}

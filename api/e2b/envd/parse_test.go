@@ -141,8 +141,8 @@ func FuzzWho(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, name string) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header["Authorization"] = []string{header}
-		c := callOf(withCall(r, Sandbox{}, nil).Context())
-		p, err := c.path(name)
+		c := callOf(withCall(r, Sandbox{}, nil, nil).Context())
+		p, err := c.path(t.Context(), name)
 		if err == nil && (!path.IsAbs(p.Name) || path.Clean(p.Name) != p.Name || p.User != "user" && p.User != "root") {
 			t.Errorf("%+v", p)
 		}

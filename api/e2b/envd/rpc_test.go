@@ -102,7 +102,7 @@ func TestFilesystemCalls(t *testing.T) {
 		{"Stat", `{"path":"d"}`, "", nil, 200, `{"entry":{"name":"d","type":"FILE_TYPE_DIRECTORY","path":"/home/user/d","mode":493,"permissions":"drwxr-xr-x"`, ""},
 		{"Stat", `{"path":"a.txt"}`, "cm9vdDo=", nil, 404, `{"code":"not_found","message":"file not found: /root/a.txt"}`, "stat root /root/a.txt"},
 		{"Stat", `{"path":"~eve/x"}`, "", nil, 400, `{"code":"invalid_argument"`, ""},
-		{"Stat", `{"path":"x"}`, "ZXZlOg==", nil, 401, `{"code":"unauthenticated","message":"invalid username: 'eve'"}`, ""},
+		{"Stat", `{"path":"x"}`, "ZXZlOg==", nil, 401, `{"code":"unauthenticated","message":"invalid username: 'eve'"}`, "read /etc/passwd"},
 		{"Stat", `{"path":"x"}`, "", brig.InvalidField("path", "path 'x' is a mess"), 400, `{"code":"invalid_argument","message":"path 'x' is a mess"}`, ""},
 		{"MakeDir", `{"path":"new"}`, "", nil, 200, `{"entry":{"name":"new","type":"FILE_TYPE_DIRECTORY"`, "mkdir /home/user/new"},
 		{"MakeDir", `{"path":"d"}`, "", nil, 409, `{"code":"already_exists"`, ""},

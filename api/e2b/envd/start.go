@@ -35,7 +35,7 @@ func (s processes) Start(ctx context.Context, r *pb.StartRequest, out *connect.S
 
 // spec converts a request to a process spec.
 func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.ProcessSpec, error) {
-	user, home, err := c.resolveUser()
+	who, err := c.resolveUser(ctx)
 	if err != nil {
 		return brig.ProcessSpec{}, err
 	}
@@ -47,12 +47,12 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	if cwd == "" && c.user == "" { // the request has no user
 		cwd = c.box.Dir
 	}
-	dir, err := resolve(home, cwd)
+	dir, err := resolve(who.home, cwd)
 	if err != nil {
 		return brig.ProcessSpec{}, err
 	}
-	if dir != home {
-		_, err := s.service.Files(c.box.ID).Stat(ctx, brig.Path{Name: dir, User: user})
+	if dir != who.home {
+		_, err := s.service.Files(c.box.ID).Stat(ctx, brig.Path{Name: dir, User: who.user})
 		if brig.KindOf(err) == brig.NotFound && !s.causedByEnd(ctx, err) {
 			err = errNoDirectory(dir)
 		}
@@ -62,8 +62,8 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	}
 	spec := brig.ProcessSpec{
 		Command: brig.Command{
-			Argv: append([]string{config.GetCmd()}, config.GetArgs()...), Env: c.environ(config.GetEnvs()),
-			Dir: dir, User: user, Timeout: c.timeout,
+			Argv: append([]string{config.GetCmd()}, config.GetArgs()...), Env: who.withAccount(c.environ(config.GetEnvs())),
+			Dir: dir, User: who.user, Timeout: c.timeout,
 		},
 		NoInput: r.Stdin != nil && !r.GetStdin(),
 		Tag:     r.GetTag(),

@@ -14,7 +14,7 @@ import (
 func (s filesystem) WatchDir(ctx context.Context, r *pb.WatchDirRequest, out *connect.ServerStream[pb.WatchDirResponse]) error {
 	c := callOf(ctx)
 	c.body.releaseExcept(proto.Size(r))
-	dir, err := c.path(r.GetPath())
+	dir, err := c.path(ctx, r.GetPath())
 	if err != nil {
 		return s.failure(ctx, err)
 	}

@@ -216,7 +216,7 @@ func (ws *watchers) close() {
 // CreateWatcher implements filesystem.Filesystem.
 func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherRequest) (*pb.CreateWatcherResponse, error) {
 	c := callOf(ctx)
-	dir, err := c.path(r.GetPath())
+	dir, err := c.path(ctx, r.GetPath())
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}

@@ -184,8 +184,8 @@ export interface ComposeRequest {
   destination: string;
   /** the files to join, in order */
   source_paths: string[];
-  /** user whose rights and home apply, and who owns the file: user (the default) or root */
-  user?: "user" | "root";
+  /** user whose rights and home apply, and who owns the file: user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
 }
 
 export interface ConfigField {
@@ -380,8 +380,8 @@ export interface ExecRequest {
   survive?: boolean;
   /** wall time after which the whole process tree is killed */
   timeout_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
 }
 
 export interface Execution {
@@ -656,8 +656,8 @@ export type LogEvent = Chunk & {
 export interface MakeDirRequest {
   /** absolute, or relative to where the sandbox's commands start (default_cwd, else /workspace); ~ is the user's home */
   path: string;
-  /** user whose rights apply, and who owns new files: user (the default) or root */
-  user?: "user" | "root";
+  /** user whose rights apply, and who owns new files: user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
 }
 
 export interface MostLimits {
@@ -689,8 +689,8 @@ export interface MoveRequest {
   from: string;
   /** the new path, including the file's name */
   to: string;
-  /** user whose rights and home apply, and who owns new parent directories: user (the default) or root */
-  user?: "user" | "root";
+  /** user whose rights and home apply, and who owns new parent directories: user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
 }
 
 export interface NewKey {
@@ -800,8 +800,8 @@ export interface Process {
   terminal?: Terminal;
   /** wall time after which the whole process tree is killed; default unlimited */
   timeout_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
   /** number of output bytes so far */
   written: number;
 }
@@ -830,8 +830,8 @@ export interface ProcessRequest {
   terminal?: Terminal;
   /** wall time after which the whole process tree is killed; default unlimited */
   timeout_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
 }
 
 export interface Processes {
@@ -1184,8 +1184,8 @@ export interface RunRequest {
   step?: Step;
   /** wall time after which the whole process tree is killed */
   timeout_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }
@@ -1300,8 +1300,8 @@ export interface Sandbox {
   timeout_ms?: number;
   /** time without use after which the sandbox ends */
   ttl_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }
@@ -1491,8 +1491,8 @@ export interface Spec {
   timeout_ms?: number;
   /** time without use after which the sandbox ends */
   ttl_ms?: number;
-  /** user (the default) or root */
-  user?: "user" | "root";
+  /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
+  user?: string;
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }

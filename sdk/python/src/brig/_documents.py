@@ -133,7 +133,7 @@ class CodeStarted(TypedDict):
 class ComposeRequest(TypedDict):
     destination: str
     source_paths: list[str]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
 
 
 class ConfigField(TypedDict):
@@ -265,7 +265,7 @@ class ExecRequest(TypedDict):
     stdin_b64: NotRequired[str]
     survive: NotRequired[bool]
     timeout_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
 
 
 class Execution(TypedDict):
@@ -459,7 +459,7 @@ class LogEnd(TypedDict):
 
 class MakeDirRequest(TypedDict):
     path: str
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
 
 
 class MostLimits(TypedDict):
@@ -485,7 +485,7 @@ MoveRequest = TypedDict(
     {
         "from": "str",
         "to": "str",
-        "user": "NotRequired[Literal[\"user\", \"root\"]]",
+        "user": "NotRequired[str]",
     },
 )
 
@@ -564,7 +564,7 @@ class Process(TypedDict):
     tag: NotRequired[str]
     terminal: NotRequired[Terminal]
     timeout_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
     written: int
 
 
@@ -582,7 +582,7 @@ class ProcessRequest(TypedDict):
     tag: NotRequired[str]
     terminal: NotRequired[Terminal]
     timeout_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
 
 
 class Processes(TypedDict):
@@ -807,7 +807,7 @@ class RunRequest(TypedDict):
     stdin_b64: NotRequired[str]
     step: NotRequired[Step]
     timeout_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
     workspace: NotRequired[WorkspaceUse]
 
 
@@ -875,7 +875,7 @@ class Sandbox(TypedDict):
     tenant: str
     timeout_ms: NotRequired[int]
     ttl_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
     workspace: NotRequired[WorkspaceUse]
 
 
@@ -1003,7 +1003,7 @@ class Spec(TypedDict):
     template: NotRequired[str]
     timeout_ms: NotRequired[int]
     ttl_ms: NotRequired[int]
-    user: NotRequired[Literal["user", "root"]]
+    user: NotRequired[str]
     workspace: NotRequired[WorkspaceUse]
 
 

@@ -1,0 +1,83 @@
+package envd
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// account is the account of a sandbox with which an operation runs.
+type account struct {
+	user string // for brig.Command and brig.Path
+	home string
+	env  map[string]string // variables that describe the account; nil for the standard accounts
+}
+
+// passwdFile lists the accounts of a sandbox. A program that runs as root can change it, so it is
+// read for each operation.
+const passwdFile = "/etc/passwd"
+
+// maxPasswd is the maximum size of the part of passwdFile that is read.
+const maxPasswd = brig.MiB
+
+// findAccount looks up an account of a sandbox. The result is empty if the sandbox has no such
+// account, or if nothing can run with it.
+func findAccount(ctx context.Context, files brig.Files, name string) (account, error) {
+	_, r, err := files.Read(ctx, brig.Path{Name: passwdFile}, 0, int64(maxPasswd))
+	if brig.KindOf(err) == brig.NotFound {
+		return account{}, nil
+	}
+	if err != nil {
+		return account{}, err
+	}
+	defer r.Close()
+	a := parseAccount(r, name)
+	_, err = io.Copy(io.Discard, r)
+	return a, err
+}
+
+// parseAccount finds an account in the format of passwdFile, which is untrusted.
+func parseAccount(r io.Reader, name string) account {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), ":")
+		if len(fields) != 7 || fields[0] != name {
+			continue
+		}
+		home := "/"
+		if path.IsAbs(fields[5]) {
+			home = path.Clean(fields[5])
+		}
+		env := map[string]string{"HOME": home, "USER": name, "LOGNAME": name}
+		if shell := fields[6]; path.IsAbs(shell) {
+			env["SHELL"] = shell
+		}
+		if id, err := strconv.ParseUint(fields[2], 10, 32); err == nil && id == 0 {
+			return account{user: "root", home: home, env: env}
+		}
+		ids := fields[2] + ":" + fields[3]
+		if _, _, ok := wire.ParseAccount(ids); !ok {
+			return account{} // the agent's own account, or one that gVisor cannot represent
+		}
+		return account{user: ids, home: home, env: env}
+	}
+	return account{}
+}
+
+// withAccount adds the variables that describe the account, unless the caller or the sandbox has set
+// them.
+func (a account) withAccount(env map[string]string) map[string]string {
+	if a.env == nil {
+		return env
+	}
+	out := maps.Clone(a.env)
+	maps.Copy(out, env)
+	return out
+}
