@@ -33,7 +33,7 @@ func TestRootFileAccessNeedsExec(t *testing.T) {
 		{"a member for files and processes", scoped(brig.Member, "file", "process.start"), true, true},
 		{"a viewer for files", scoped(brig.Viewer, "file", "sandbox.exec"), false, false},
 	} {
-		for _, user := range []string{"", "user", "root"} {
+		for _, user := range []string{"", "user", "root", "1234:1235"} {
 			at := func(name string) brig.Path { return brig.Path{Name: "/workspace/" + name, User: user} }
 			plain := func(name string) brig.Path { return brig.Path{Name: "/workspace/" + name} }
 			for op, do := range map[string]func() error{
@@ -65,7 +65,7 @@ func TestRootFileAccessNeedsExec(t *testing.T) {
 				},
 			} {
 				reads := op == "stat" || op == "list" || op == "read" || op == "watch"
-				allowed := (reads || c.changes) && (user != "root" || c.root)
+				allowed := (reads || c.changes) && (user == "" || user == "user" || c.root)
 				if err := do(); (brig.KindOf(err) != brig.PermissionDenied) != allowed {
 					t.Errorf("%s, %s as %q: %v; allowed is %v", c.who, op, user, err, allowed)
 				}

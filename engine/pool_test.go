@@ -66,8 +66,9 @@ func TestPoolHitAndRefill(t *testing.T) {
 		other.Limits.Memory = 256 * brig.MiB
 		mustRun(t, h, other, brig.PoolMiss)
 		root := python("ann")
-		root.User = "root"
-		mustRun(t, h, root, brig.PoolMiss)
+		for _, root.User = range []string{"root", "1234:1235"} {
+			mustRun(t, h, root, brig.PoolMiss)
+		}
 		// The output limit does not prevent the use of a pooled instance.
 		short := python("ann")
 		short.Limits.Output = 2 * brig.KiB

@@ -47,7 +47,7 @@ type Spec struct {
 	Cwd        string            `json:"cwd,omitempty" doc:"working directory; default /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty" doc:"wall time limit of the main program" minimum:"0" maximum:"9223372036854"`
 	// DefaultUser and DefaultCwd apply to every command, unlike user and cwd.
-	DefaultUser string `json:"default_user,omitempty" doc:"default user of commands; default: the template's, or user" enum:"user,root"`
+	DefaultUser string `json:"default_user,omitempty" doc:"default user of commands, as for user; default: the template's, or user"`
 	DefaultCwd  string `json:"default_cwd,omitempty" doc:"default working directory of commands; default: the template's, the image's, or /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 }
 

@@ -43,19 +43,20 @@ func findAccount(ctx context.Context, files brig.Files, name string) (account, e
 	return a, err
 }
 
-// parseAccount finds an account in the format of passwdFile, which is untrusted.
+// parseAccount finds an account in the format of passwdFile, which is untrusted. name is the name of
+// the account or its IDs, "UID:GID".
 func parseAccount(r io.Reader, name string) account {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		fields := strings.Split(lines.Text(), ":")
-		if len(fields) != 7 || fields[0] != name {
+		if len(fields) != 7 || fields[0] != name && fields[2]+":"+fields[3] != name {
 			continue
 		}
 		home := "/"
 		if path.IsAbs(fields[5]) {
 			home = path.Clean(fields[5])
 		}
-		env := map[string]string{"HOME": home, "USER": name, "LOGNAME": name}
+		env := map[string]string{"HOME": home, "USER": fields[0], "LOGNAME": fields[0]}
 		if shell := fields[6]; path.IsAbs(shell) {
 			env["SHELL"] = shell
 		}

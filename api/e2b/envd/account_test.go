@@ -20,16 +20,17 @@ homeless:x:1004:0::../etc:nologin
 
 func TestParseAccountOfPasswd(t *testing.T) {
 	for name, want := range map[string]struct{ user, home, shell string }{
-		"alice":    {"1001:1002", "/home/alice", "/bin/zsh"},
-		"toor":     {"root", "/root2", "/bin/sh"},
-		"homeless": {"1004:0", "/", ""},
-		"agent":    {}, "group": {}, "large": {}, "odd": {}, "short": {}, "bob": {}, "": {}, "# a comment": {},
+		"alice":     {"1001:1002", "/home/alice", "/bin/zsh"},
+		"toor":      {"root", "/root2", "/bin/sh"},
+		"homeless":  {"1004:0", "/", ""},
+		"1001:1002": {"1001:1002", "/home/alice", "/bin/zsh"},
+		"1001:1":    {}, "agent": {}, "group": {}, "large": {}, "odd": {}, "short": {}, "bob": {}, "": {}, "# a comment": {},
 	} {
 		a := parseAccount(strings.NewReader(passwd), name)
 		if a.user != want.user || a.home != want.home || a.env["SHELL"] != want.shell {
 			t.Errorf("%s: %+v, want %+v", name, a, want)
 		}
-		if a.user != "" && (a.env["HOME"] != a.home || a.env["USER"] != name || a.env["LOGNAME"] != name) {
+		if a.user != "" && (a.env["HOME"] != a.home || a.env["USER"] != strings.Replace(name, "1001:1002", "alice", 1) || a.env["LOGNAME"] != a.env["USER"]) {
 			t.Errorf("%s: environment %v", name, a.env)
 		}
 	}

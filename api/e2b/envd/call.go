@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // call holds the data of a request that its response depends on.
@@ -87,11 +88,16 @@ func (c *call) resolveUser(ctx context.Context) (account, error) {
 	case "root":
 		return account{user: name, home: "/root"}, nil
 	}
-	if c.files != nil && !strings.ContainsAny(name, ":\n\x00") {
+	_, _, isDefault := wire.ParseAccount(name)
+	isDefault = isDefault && c.user == "" // only the sandbox's default user can consist of IDs
+	if c.files != nil && (isDefault || !strings.ContainsAny(name, ":\n\x00")) {
 		a, err := findAccount(ctx, c.files, name)
 		if err != nil || a.user != "" {
 			return a, err
 		}
+	}
+	if isDefault {
+		return account{user: name, home: "/"}, nil
 	}
 	return account{}, brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(name)).Because(errUnknownUser)
 }

@@ -1234,8 +1234,8 @@ export interface Sandbox {
   cwd?: string;
   /** default working directory of commands; default: the template's, the image's, or /workspace */
   default_cwd?: string;
-  /** default user of commands; default: the template's, or user */
-  default_user?: "user" | "root";
+  /** default user of commands, as for user; default: the template's, or user */
+  default_user?: string;
   /** digest of the image at the creation */
   digest: string;
   /** egress rules; default: no network access */
@@ -1450,8 +1450,8 @@ export interface Spec {
   cwd?: string;
   /** default working directory of commands; default: the template's, the image's, or /workspace */
   default_cwd?: string;
-  /** default user of commands; default: the template's, or user */
-  default_user?: "user" | "root";
+  /** default user of commands, as for user; default: the template's, or user */
+  default_user?: string;
   /** egress rules; default: no network access */
   egress?: EgressRequest;
   /** run the image's entrypoint as the main program, with command or the image's own command as its arguments */

@@ -839,7 +839,7 @@ class Sandbox(TypedDict):
     created: str
     cwd: NotRequired[str]
     default_cwd: NotRequired[str]
-    default_user: NotRequired[Literal["user", "root"]]
+    default_user: NotRequired[str]
     digest: str
     egress: NotRequired[Egress]
     ended: NotRequired[str]
@@ -982,7 +982,7 @@ class Spec(TypedDict):
     command_env: NotRequired[dict[str, str]]
     cwd: NotRequired[str]
     default_cwd: NotRequired[str]
-    default_user: NotRequired[Literal["user", "root"]]
+    default_user: NotRequired[str]
     egress: NotRequired[EgressRequest]
     entrypoint: NotRequired[bool]
     env: NotRequired[dict[str, str]]
