@@ -114,8 +114,8 @@ func TestImageEntrypoint(t *testing.T) {
 	}{
 		{brig.Spec{Image: "none", Entrypoint: true}, "entrypoint"},
 		{brig.Spec{Image: "1", Entrypoint: true, Command: &brig.Command{Shell: "x"}}, "shell"},
-		{brig.Spec{Image: "1", Command: &brig.Command{Argv: []string{"sh"}, User: "101:102"}}, "user"},
-		{brig.Spec{Image: "1", User: "101:102"}, "default_user"},
+		{brig.Spec{Image: "1", Command: &brig.Command{Argv: []string{"sh"}, User: "0:0"}}, "user"},
+		{brig.Spec{Image: "1", User: "web"}, "default_user"},
 	} {
 		c.spec.Image = host + "/app:" + c.spec.Image
 		if _, err := e.Create(ctx, c.spec); brig.AsError(err).Field != c.field || brig.KindOf(err) != brig.InvalidArgument {

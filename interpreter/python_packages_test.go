@@ -52,12 +52,17 @@ func TestPythonInstalled(t *testing.T) {
 func TestPythonImportsPackagesOfCommands(t *testing.T) {
 	flavors(t, func(t *testing.T, _ func(t *testing.T) *driver, flavor string) {
 		base := t.TempDir()
-		env := []string{"PYTHONUSERBASE=" + base}
+		path := t.TempDir()
+		env := []string{"PYTHONUSERBASE=" + base, "PYTHONPATH=" + path}
+		first := filepath.Join(path, "brigtestspace", "first.py")
+		if err := errors.Join(os.Mkdir(filepath.Dir(first), 0o755), os.WriteFile(first, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 		if flavor == "cpython" {
 			env = append(env, "BRIG_NO_IPYTHON=1")
 		}
 		d := startPython(t, env...)
-		_, out, _ := d.cell("import site; print(site.getusersitepackages())")
+		_, out, _ := d.cell("import brigtestspace.first, site; print(site.getusersitepackages())")
 		dir := strings.TrimSpace(out)
 		if !strings.HasPrefix(dir, base) {
 			t.Skipf("this Python has no packages of its user: %q", dir)
@@ -67,6 +72,7 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 		}
 		for name, text := range map[string]string{
 			"brigtestlate.py": "late = 1\n", "pip.py": "late = 1\n",
+			"brigtestspace/late.py":             "late = 2\n",
 			"brigtestlate-7.dist-info/METADATA": "Metadata-Version: 2.1\nName: brigtestlate\nVersion: 7\n",
 		} {
 			path := filepath.Join(dir, name)
@@ -75,6 +81,7 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 			}
 		}
 		for code, want := range map[string]string{
+			"print(getattr(__builtins__, '__imp' + 'ort__')('brigtestlate').late)":   "1\n",
 			"import brigtestlate, pip; print(brigtestlate.late, pip.late)":           "1 1\n",
 			"import importlib.metadata as m; print(m.version('brigtestlate'))":       "7\n",
 			"import importlib.util as u; print(u.find_spec('brigtestlate') is None)": "False\n",
@@ -83,7 +90,8 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 				t.Errorf("%s: %q %s", code, out, errs)
 			}
 		}
-		if _, out, errs := d.cell("import brigtestlate; print(brigtestlate.late)"); out != "1\n" {
+		// A package without __init__.py can have parts in several directories.
+		if _, out, errs := d.cell("import brigtestspace.late; print(brigtestspace.late.late)"); out != "2\n" {
 			t.Errorf("%q %s", out, errs)
 		}
 	})

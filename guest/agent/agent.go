@@ -46,6 +46,7 @@ type Agent struct {
 	order []string // ids by age, oldest first
 	tag   uint32   // the supplementary group that was assigned last
 
+	others           otherUsers
 	carried          carriers
 	calls            hostCalls
 	term             term

@@ -70,6 +70,34 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	return p, err
 }
 
+// maxOtherUsers is the maximum number of users besides user and root that may run commands during the
+// life of a sandbox. The process limit holds for each user, and the host's limit of threads is sized
+// for this number.
+const maxOtherUsers = 2
+
+// otherUsers are the users besides user and root that have run commands.
+type otherUsers struct {
+	mu   sync.Mutex // guards the field below
+	uids []uint32
+}
+
+// add adds a user, and reports whether the user may run commands.
+func (o *otherUsers) add(uid uint32) bool {
+	if uid == 0 || uid == userID {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(o.uids, uid) {
+		return true
+	}
+	if len(o.uids) == maxOtherUsers {
+		return false
+	}
+	o.uids = append(o.uids, uid)
+	return true
+}
+
 // start starts the process of x on the given descriptors, in a new session and
 // without privileges.
 func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, error) {
@@ -91,6 +119,9 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	}
 	if !a.plain && (x.call.UID == agentID || x.call.GID == agentID) {
 		return nil, failure("invalid", "user", "nobody else is the agent's user")
+	}
+	if !a.others.add(x.call.UID) {
+		return nil, failure("exhausted", "user", "commands of %d other users have run in this sandbox; use one of them, or root", maxOtherUsers)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: withLocale(x.call.Env), Files: fds,

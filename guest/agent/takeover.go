@@ -184,7 +184,7 @@ func inBoundingSet(c uintptr) (has, known bool) {
 func isForOtherUser(c *wire.Call) bool {
 	switch {
 	case c.Exec != nil:
-		return c.Exec.UID != userID
+		return c.Exec.UID != userID || c.Exec.GID != userID
 	case c.Put != nil:
 		return c.Put.UID != userID
 	case c.FS != nil:

@@ -135,16 +135,17 @@ class NoInput(io.TextIOBase):
 
 
 class UserPackages:
-    """A finder that finds no modules. It lets the first import of a cell find the
+    """A finder that finds no modules. It lets the imports of a cell find the
     packages that pip has installed for the user in a command. As in a new
     interpreter, they precede the packages of the distribution. The check is a
-    system call, so a cell that imports nothing omits it."""
+    system call, so it is made at the start of a cell with the word import, and
+    otherwise at the first import of the functions that the cell calls."""
 
     due = False
 
     def find_spec(self, name, path=None, target=None):
         # The standard library precedes all packages.
-        if path is None and name not in driver.Shadows.library:
+        if name.partition(".")[0] not in driver.Shadows.library:
             self.check()
 
     def find_distributions(self, context=None):
@@ -196,6 +197,8 @@ class Shell:
 
     def cell(self, request):
         self.packages.due = True
+        if "import" in request.get("code", ""):
+            self.packages.check()  # not during an import, because .pth files may import modules
         self.run_cell(request)
         self.channel.send({"type": "end"})
 

@@ -113,7 +113,7 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 		// The sentry crashes when it reaches the host's limit. The host's limit
 		// is therefore larger, and gVisor's kernel enforces the requested
 		// limit.
-		pids = int64(4*l.Processes + 512)
+		pids = int64(10*l.Processes + 512)
 	}
 	h := &container.HostConfig{
 		Runtime: p.Runtime, NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private",

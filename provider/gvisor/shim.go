@@ -172,8 +172,9 @@ func (s *shim) limit() (notes []string, err error) {
 // threads returns the maximum number of host threads for a sandbox with the
 // given process limit. The maximum is far above RLIMIT_NPROC, because the
 // sentry crashes when it reaches the maximum: a guest's thread may need three
-// host threads, and the sentry has its own threads.
-func threads(processes int) int64 { return int64(4*processes + 512) }
+// host threads, RLIMIT_NPROC holds for each of up to four users, and the sentry
+// has its own threads.
+func threads(processes int) int64 { return int64(10*processes + 512) }
 
 // run supervises the sandbox until it ends, and records how it ended.
 func (s *shim) run(ctx context.Context) error {

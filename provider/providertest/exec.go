@@ -147,6 +147,16 @@ func testUser(t *testing.T, h Harness) {
 			t.Errorf("user %q: %q, want %q", user, a.out, want)
 		}
 	}
+	// The process limit holds for each user, so the number of users is limited, too.
+	cmd := script("id -u")
+	cmd.User = "1236:1236"
+	if a := run(t, in, cmd); a.out != "1236\n" {
+		t.Errorf("a second other user: %q", a.out)
+	}
+	cmd.User = "1237:1237"
+	if _, err := try(t.Context(), in, newExecID(), cmd); err == nil || brig.AsError(err).Field != "user" {
+		t.Errorf("a third other user: %v", err)
+	}
 }
 
 func testBadCommands(t *testing.T, h Harness) {

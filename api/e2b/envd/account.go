@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
@@ -26,6 +27,27 @@ const passwdFile = "/etc/passwd"
 
 // maxPasswd is the maximum size of the part of passwdFile that is read.
 const maxPasswd = brig.MiB
+
+// foundAccounts keeps the result of the last lookup during a request, which may name thousands of
+// files.
+type foundAccounts struct {
+	mu   sync.Mutex // guards the fields below, and is held during a lookup
+	done bool
+	name string
+	last account
+}
+
+// find is like findAccount, but reads the file once for one name.
+func (f *foundAccounts) find(ctx context.Context, files brig.Files, name string) (account, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done && f.name == name {
+		return f.last, nil
+	}
+	a, err := findAccount(ctx, files, name)
+	f.done, f.name, f.last = err == nil, name, a
+	return a, err
+}
 
 // findAccount looks up an account of a sandbox. The result is empty if the sandbox has no such
 // account, or if nothing can run with it.
@@ -74,11 +96,14 @@ func parseAccount(r io.Reader, name string) account {
 
 // withAccount adds the variables that describe the account, unless the caller or the sandbox has set
 // them.
-func (a account) withAccount(env map[string]string) map[string]string {
+func (a account) withAccount(requested, sandbox map[string]string) map[string]string {
 	if a.env == nil {
-		return env
+		return requested
 	}
 	out := maps.Clone(a.env)
-	maps.Copy(out, env)
+	for k := range sandbox {
+		delete(out, k)
+	}
+	maps.Copy(out, requested)
 	return out
 }

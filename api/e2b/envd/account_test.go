@@ -34,7 +34,7 @@ func TestParseAccountOfPasswd(t *testing.T) {
 			t.Errorf("%s: environment %v", name, a.env)
 		}
 	}
-	if env := parseAccount(strings.NewReader(passwd), "alice").withAccount(map[string]string{"HOME": "/x", "A": "b"}); env["HOME"] != "/x" || env["USER"] != "alice" || env["A"] != "b" {
+	if env := parseAccount(strings.NewReader(passwd), "alice").withAccount(map[string]string{"HOME": "/x", "A": "b"}, map[string]string{"SHELL": "/bin/fish"}); env["HOME"] != "/x" || env["USER"] != "alice" || env["A"] != "b" || env["SHELL"] != "" {
 		t.Errorf("environment %v", env)
 	}
 }

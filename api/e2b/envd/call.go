@@ -27,6 +27,7 @@ type call struct {
 	out   *writer
 	body  *countedBody // nil if the body is not counted
 	files brig.Files   // of the sandbox
+	found *foundAccounts
 }
 
 type callKey struct{}
@@ -40,7 +41,7 @@ const timeoutHeader = "Connect-Timeout-Ms"
 
 // withCall returns a copy of r whose context carries its call.
 func withCall(r *http.Request, s Sandbox, files brig.Files, out *writer) *http.Request {
-	c := &call{box: s, files: files, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
+	c := &call{box: s, files: files, found: &foundAccounts{}, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
 	if c.user, _, _ = r.BasicAuth(); s.Token != "" && r.Header.Get("X-Access-Token") == "" {
 		c.user = "" // a signature is valid only for the user in the signed URL
 	}
@@ -91,7 +92,7 @@ func (c *call) resolveUser(ctx context.Context) (account, error) {
 	_, _, isDefault := wire.ParseAccount(name)
 	isDefault = isDefault && c.user == "" // only the sandbox's default user can consist of IDs
 	if c.files != nil && (isDefault || !strings.ContainsAny(name, ":\n\x00")) {
-		a, err := findAccount(ctx, c.files, name)
+		a, err := c.found.find(ctx, c.files, name)
 		if err != nil || a.user != "" {
 			return a, err
 		}

@@ -232,3 +232,21 @@ func TestCompose(t *testing.T) {
 		}
 	}
 }
+
+// A request that names many files reads the accounts once.
+func TestAccountsAreReadOncePerRequest(t *testing.T) {
+	s := newStub()
+	s.files["/etc/passwd"] = "alice:x:1001:1002::/home/alice:/bin/sh\n"
+	srv := serve(t, s)
+	names := strings.Repeat(`"a",`, 500) + `"b"`
+	request{method: "POST", path: "/files/compose", body: `{"source_paths":[` + names + `],"destination":"c","username":"alice"}`}.do(t, srv.URL)
+	reads := 0
+	for _, c := range s.calls {
+		if c == "read /etc/passwd" {
+			reads++
+		}
+	}
+	if reads != 1 {
+		t.Errorf("%d reads of /etc/passwd", reads)
+	}
+}

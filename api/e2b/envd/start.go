@@ -62,7 +62,7 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	}
 	spec := brig.ProcessSpec{
 		Command: brig.Command{
-			Argv: append([]string{config.GetCmd()}, config.GetArgs()...), Env: who.withAccount(c.environ(config.GetEnvs())),
+			Argv: append([]string{config.GetCmd()}, config.GetArgs()...), Env: who.withAccount(c.environ(config.GetEnvs()), c.box.Env),
 			Dir: dir, User: who.user, Timeout: c.timeout,
 		},
 		NoInput: r.Stdin != nil && !r.GetStdin(),

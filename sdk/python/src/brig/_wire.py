@@ -45,11 +45,6 @@ def millis(seconds: float, field: str = "timeout") -> int:
     return max(1, round(seconds * 1000))
 
 
-def user(name: str) -> Literal["user", "root"]:
-    """Return a name of a user as the type of the documents. The server checks it."""
-    return cast(Literal["user", "root"], name)
-
-
 def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
     """Encode egress rules."""
     out: list[d.EgressRule] = []
@@ -111,7 +106,7 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         "labels": dict(s.labels),
         "env": dict(s.env),
         "pause_files_only": s.pause_files_only,
-        "default_user": user(s.user),
+        "default_user": s.user,
         "require": dict(s.require),
         "secrets": _secrets(s),
     }
@@ -139,7 +134,7 @@ def _stdin(body: d.ExecRequest | d.RunRequest, stdin: str | bytes | None) -> Non
 
 def command(c: n.Command) -> d.ExecRequest:
     """Encode a command."""
-    fields: d.ExecRequest = {"command": list(c.argv), "env": dict(c.env), "cwd": c.cwd, "user": user(c.user)}
+    fields: d.ExecRequest = {"command": list(c.argv), "env": dict(c.env), "cwd": c.cwd, "user": c.user}
     body = _some(fields)
     if c.timeout is not None:
         body["timeout_ms"] = millis(c.timeout)
@@ -156,7 +151,7 @@ def process(c: n.Command, tag: str) -> d.ProcessRequest:
         "command": list(c.argv),
         "env": dict(c.env),
         "cwd": c.cwd,
-        "user": user(c.user),
+        "user": c.user,
         "tag": tag,
     }
     body = _some(fields)
@@ -189,7 +184,7 @@ def program(p: n.Program) -> d.RunRequest:
         "limits": _limits(s),
         "labels": dict(s.labels),
         "env": dict(s.env),
-        "user": user(s.user),
+        "user": s.user,
         "require": dict(s.require),
         "secrets": _secrets(s),
         "files": [_file(path, content) for path, content in p.files.items()],
