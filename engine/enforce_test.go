@@ -91,7 +91,7 @@ func TestCreateRejectsUnenforceableRequirements(t *testing.T) {
 }
 
 // SetEgress rejects rules for a running sandbox that has no uplink.
-func TestSetEgressWithoutUplink(t *testing.T) {
+func TestSetEgressRejectsRulesWithoutUplink(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.NoUplink = true
 	ctx := withRole(t, brig.Admin)
@@ -199,7 +199,7 @@ func TestInstanceWorseThanItsImageIsRejected(t *testing.T) {
 	}
 }
 
-func TestAttest(t *testing.T) {
+func TestAttestReportsEnforcement(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.Enforces = fullEnforcement()
 	ctx := withRole(t, brig.Admin)

@@ -228,7 +228,7 @@ func TestRunLeavesNoRecord(t *testing.T) {
 
 // A new engine on the same store and provider recovers running sandboxes, ends
 // those whose creation was never acknowledged, and removes orphaned instances.
-func TestRecover(t *testing.T) {
+func TestRecoverKeepsRunningSandboxes(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "kept", TTL: time.Hour}); err != nil {
@@ -286,7 +286,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-func TestLogsTail(t *testing.T) {
+func TestLogsReturnsLastLines(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// TestFollowLog verifies that a followed log contains each line once and in order, including
+// TestFollowedLogHasEachLineOnce verifies that a followed log contains each line once and in order, including
 // lines with equal times. The log continues after a pause and ends with the sandbox. Without
 // Follow, it ends immediately.
-func TestFollowLog(t *testing.T) {
+func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)

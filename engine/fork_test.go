@@ -34,7 +34,7 @@ func (h *fixture) wantOnly(t *testing.T, ctx context.Context, name string) {
 
 // Copies are independent sandboxes with the files of the original. The audit log has events for
 // the call on the original, and one event for each copy.
-func TestFork(t *testing.T) {
+func TestForkCreatesIndependentCopies(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	labels := map[string]string{"a": "b"}
@@ -93,7 +93,7 @@ func TestFork(t *testing.T) {
 
 // A fork that is not possible fails with a specific error. It creates no copies, and the original
 // continues to run.
-func TestForkErrors(t *testing.T) {
+func TestImpossibleForkCreatesNoCopies(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	h.box(t, ctx, brig.Spec{Name: "one"})
@@ -236,7 +236,7 @@ func TestPausedSandboxStaysPausedWhenForked(t *testing.T) {
 
 // A paused copy has the state of the original at the time of the fork, and no instance. It counts
 // against the storage quota of its tenant, outlives the server, and can be forked and resumed.
-func TestForkPaused(t *testing.T) {
+func TestPausedForkKeepsState(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	origin := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
@@ -383,7 +383,7 @@ func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 
 // Each copy has its own placeholder of a secret, and also accepts the placeholders of the
 // sandboxes that it was copied from. The original accepts only its own placeholder.
-func TestForkPlaceholders(t *testing.T) {
+func TestForkAcceptsPlaceholdersOfOrigin(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Value: []byte("the value"), Hosts: []string{"a.example"}}); err != nil {

@@ -153,9 +153,9 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 	}
 }
 
-// TestOpenAndExtend verifies that the renewals for an open use do not shorten a lease that a
+// TestOpenUseKeepsExtendedLease verifies that the renewals for an open use do not shorten a lease that a
 // caller extended, and continue for a lease that a caller shortened.
-func TestOpenAndExtend(t *testing.T) {
+func TestOpenUseKeepsExtendedLease(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
 		const ttl = 30 * time.Minute

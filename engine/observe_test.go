@@ -178,7 +178,7 @@ func (*failingProvider) Create(context.Context, brig.ID, brig.Spec, time.Time) (
 
 // Health checks distinguish a working provider from a broken one, and leave no
 // instances.
-func TestHealthChecks(t *testing.T) {
+func TestHealthChecksDetectBrokenProvider(t *testing.T) {
 	good := &fake.Provider{}
 	for name, c := range map[string]struct {
 		provider brig.Provider

@@ -66,7 +66,7 @@ func recoveredFixture(t *testing.T, change func(*engine.Options)) *fixture {
 // The save of a paused sandbox is packed after a while. The packed save uses less space, also of
 // the tenant's storage quota, and the record has an encrypted key. A call, a fork and the next
 // server unpack the save. The record of a running sandbox has no key.
-func TestPack(t *testing.T) {
+func TestPackedSaveUsesLessStorage(t *testing.T) {
 	keys := newKeyring(t)
 	withKeys := func(o *engine.Options) {
 		packSoon(o)
@@ -136,7 +136,7 @@ func TestResumeInterruptsPack(t *testing.T) {
 }
 
 // Saves are not packed if there is no keyring or if packing is disabled.
-func TestPackDisabled(t *testing.T) {
+func TestSavesAreNotPackedWhenDisabled(t *testing.T) {
 	for name, change := range map[string]func(*engine.Options){
 		"disabled":    func(o *engine.Options) { o.PackAfter = -1 },
 		"without key": func(o *engine.Options) { o.PackAfter, o.Keys = 10*time.Millisecond, nil },
@@ -154,7 +154,7 @@ func TestPackDisabled(t *testing.T) {
 
 // A rotation of the master key encrypts the keys of saves again. A resume without the right
 // master key fails, and the sandbox stays paused; with this key, it succeeds.
-func TestPackAndKeys(t *testing.T) {
+func TestKeyRotationKeepsPackedSaves(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
 	keys := func(s seal.Source) func(*engine.Options) {
 		return func(o *engine.Options) {
@@ -190,7 +190,7 @@ func TestPackAndKeys(t *testing.T) {
 
 // A save key that was copied from another record cannot be decrypted, and the sandbox stays
 // paused.
-func TestMovedSaveKey(t *testing.T) {
+func TestMovedSaveKeyCannotBeDecrypted(t *testing.T) {
 	h := recoveredFixture(t, packSoon)
 	ctx := withRole(t, brig.Member)
 	one, two := h.paused(t, ctx, "one"), h.paused(t, ctx, "two")
@@ -209,7 +209,7 @@ func TestMovedSaveKey(t *testing.T) {
 }
 
 // A sandbox whose pack fails stays paused and can be resumed.
-func TestFailedPack(t *testing.T) {
+func TestFailedPackKeepsSandboxResumable(t *testing.T) {
 	h := recoveredFixture(t, packSoon)
 	failed := make(chan struct{}, 1)
 	h.provider.OnPack = func(context.Context, brig.SaveID) error {

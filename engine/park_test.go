@@ -72,7 +72,7 @@ func (i *parkingInstance) Park(ctx context.Context, p brig.Process, _ func(strin
 
 // An interpreter that has ended, or ends while it is parked, does not prevent a pause. A running
 // interpreter that cannot be parked prevents it.
-func TestPauseWithEndedInterpreter(t *testing.T) {
+func TestEndedInterpreterDoesNotPreventPause(t *testing.T) {
 	ended := brig.Errorf(brig.NotFound, "the interpreter has ended")
 	for _, c := range []struct {
 		name string
@@ -176,7 +176,7 @@ func (p lateProcess) Receive() (brig.From, []byte, error) {
 
 // A late "parked" message of a pooled interpreter does not end the context that uses the
 // interpreter, and does not affect the results of its cells.
-func TestLateParkedMessage(t *testing.T) {
+func TestLateParkedMessageKeepsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said atomic.Bool
 		p := &parkingProvider{park: func(_ context.Context, p brig.Process) (brig.Process, error) { return lateProcess{p, &said}, nil }}

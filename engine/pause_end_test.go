@@ -9,7 +9,7 @@ import (
 
 // A sandbox with PauseAtEnd is paused at the end of its lease, and the audit log
 // records the pause. The sandbox can be resumed and its lease extended.
-func TestPauseAtLeaseEnd(t *testing.T) {
+func TestPauseAtEndPausesAtLeaseEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true, PauseAtEnd: true})
@@ -55,7 +55,7 @@ func TestPauseAtLeaseEnd(t *testing.T) {
 }
 
 // Create rejects PauseAtEnd for a sandbox that can never be paused.
-func TestPauseAtEndRejected(t *testing.T) {
+func TestCreateRejectsImpossiblePauseAtEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	_, err := h.Create(ctx, brig.Spec{Name: "one", PauseAtEnd: true, Command: &brig.Command{Argv: []string{"true"}}})

@@ -14,7 +14,7 @@ import (
 
 // A pause that keeps only the files is possible while programs run that prevent a pause with
 // memory. Contexts and executions end, and the next use boots the sandbox with its files.
-func TestPauseFilesOnly(t *testing.T) {
+func TestPauseFilesOnlyKeepsFiles(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
@@ -149,7 +149,7 @@ func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 // A sandbox can be created with automatic pauses that keep only its files, even if
 // it has a main program. Invalid combinations are rejected with an error that names
 // the field.
-func TestPauseFilesOnlySpec(t *testing.T) {
+func TestCreateValidatesFilesOnlyPauses(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
@@ -187,7 +187,7 @@ func TestPauseFilesOnlySpec(t *testing.T) {
 // After the failed pause of a sandbox whose workspace is written back, as many goroutines watch
 // the sandbox as before. Further attempts without changes to write back add nothing to the audit
 // log.
-func TestFailedPauseFilesOnly(t *testing.T) {
+func TestFailedFilesOnlyPauseLeaksNothing(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {

@@ -44,7 +44,7 @@ func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []st
 
 // A sandbox with PauseAfter is paused whenever it was not used for this time. The
 // next use resumes it with a full lease.
-func TestPauseAfter(t *testing.T) {
+func TestIdleSandboxIsPausedAfterDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
@@ -80,7 +80,7 @@ func TestPauseAfter(t *testing.T) {
 
 // If the pause of an idle sandbox fails, the sandbox continues to run, and the
 // pause is retried after the same time. Repeated failures are recorded once.
-func TestPauseAfterFailed(t *testing.T) {
+func TestFailedIdlePauseIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
@@ -136,7 +136,7 @@ func TestPauseAfterSurvivesRestart(t *testing.T) {
 }
 
 // Create rejects a PauseAfter that could have no effect.
-func TestPauseAfterRejected(t *testing.T) {
+func TestCreateRejectsIneffectivePauseAfter(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "files"); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // A resume of a running sandbox neither ends the calls that use it nor waits for
 // them.
-func TestResumeWhileUsed(t *testing.T) {
+func TestResumeOfRunningSandboxKeepsCalls(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one"})
@@ -142,7 +142,7 @@ func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 
 // The lease of a sandbox does not end during its save. If the save fails, the previous lease
 // applies again.
-func TestLeaseDuringSave(t *testing.T) {
+func TestLeaseDoesNotEndDuringSave(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
@@ -192,7 +192,7 @@ func TestResumeRespectsProviderMax(t *testing.T) {
 }
 
 // A lease that is extended during a failing pause keeps its new end.
-func TestExtendDuringFailedPause(t *testing.T) {
+func TestFailedPauseKeepsExtendedLease(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})

@@ -99,7 +99,7 @@ func TestRunWithoutPoolReportsNoPoolUse(t *testing.T) {
 
 // A created sandbox claims an instance with an interpreter, and its first
 // context uses that interpreter.
-func TestCreateFromPool(t *testing.T) {
+func TestCreateClaimsPooledInterpreter(t *testing.T) {
 	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
 		s, err := h.Create(ctx, brig.Spec{Name: "mine", Env: map[string]string{"OWNER": "ann"}, TTL: time.Hour})
@@ -276,7 +276,7 @@ func TestDeadPooledInstanceIsReplaced(t *testing.T) {
 	})
 }
 
-func TestPoolMemory(t *testing.T) {
+func TestPoolMemoryIsLimited(t *testing.T) {
 	o := warm(10)
 	o.Pool.InstanceMemory, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
 	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Bash, Count: 1})
@@ -494,7 +494,7 @@ func TestFailedBindRemovesInstance(t *testing.T) {
 
 // If a server dies while it binds an instance, the next server removes the
 // instance.
-func TestServerDiesWhileBinding(t *testing.T) {
+func TestHalfBoundInstanceIsRemoved(t *testing.T) {
 	for what, call := range map[string]func(*testing.T, *fixture) error{
 		"run": func(t *testing.T, h *fixture) error {
 			_, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{})

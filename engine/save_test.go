@@ -109,7 +109,7 @@ func TestPauseAndResumeByUse(t *testing.T) {
 
 // The pause of a sandbox that cannot be paused fails with an error that contains
 // the reason, and the sandbox keeps running.
-func TestPauseErrors(t *testing.T) {
+func TestImpossiblePauseKeepsSandboxRunning(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	used := h.box(t, ctx, brig.Spec{Name: "used"})
@@ -156,7 +156,7 @@ func TestPauseErrors(t *testing.T) {
 }
 
 // A sandbox keeps running after a failed save.
-func TestFailedSave(t *testing.T) {
+func TestFailedSaveKeepsSandboxRunning(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	h.box(t, ctx, brig.Spec{Name: "one"})
@@ -178,7 +178,7 @@ func TestFailedSave(t *testing.T) {
 
 // A call that waits for a save resumes the sandbox afterwards, unless its context
 // forbids a resume.
-func TestCallDuringSave(t *testing.T) {
+func TestCallDuringSaveResumesSandbox(t *testing.T) {
 	for _, mayResume := range []bool{false, true} {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
@@ -263,7 +263,7 @@ func TestPauseSurvivesRestart(t *testing.T) {
 // A paused sandbox counts against the storage quota, not against the sandbox
 // quota. If the sandbox quota is used up, a resume fails and the sandbox stays
 // paused.
-func TestPausedQuota(t *testing.T) {
+func TestPausedSandboxCountsAgainstStorage(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Sandboxes: 1}}); err != nil {
@@ -299,7 +299,7 @@ func TestPausedQuota(t *testing.T) {
 // The engine ends sandboxes that have been paused for longer than the maximum,
 // including paused copies. A tenant's ceiling can shorten this maximum, but not
 // extend it.
-func TestPauseRetention(t *testing.T) {
+func TestLongPausedSandboxesAreEnded(t *testing.T) {
 	now := time.Now()
 	h := newFixture(t, func(o *engine.Options) {
 		o.Now, o.LimitRange = func() time.Time { return now }, brig.DefaultLimitRange()

@@ -10,7 +10,7 @@ import (
 
 // The engine fulfills the contract of brig.Service. The tests in e2e check the same
 // contract for the client with an API.
-func TestService(t *testing.T) {
+func TestEngineFulfillsServiceContract(t *testing.T) {
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
 			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator, Key: "k" + name})

@@ -94,7 +94,7 @@ func TestUnopenableProviderIsReportedDown(t *testing.T) {
 
 // The routing preference "cheapest" compares the prices that tenants are charged.
 // The configured rates take precedence over the provider's terms.
-func TestCheapestByRates(t *testing.T) {
+func TestCheapestRoutingComparesRates(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates map[string]brig.Rate
 		terms brig.Terms

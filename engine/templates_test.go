@@ -25,7 +25,7 @@ func withTemplates(t *testing.T, b *builder, all ...brig.Template) *fixture {
 	})
 }
 
-func TestCreateFromTemplate(t *testing.T) {
+func TestCreateAppliesTemplateDefaults(t *testing.T) {
 	h := withTemplates(t, nil, brig.Template{
 		Name: "web", Image: brig.HostImage, Limits: brig.Limits{Memory: brig.GiB}, Env: map[string]string{"A": "1"}, TTL: time.Hour,
 		User: "root", Dir: "/srv", Start: argv("sleep", "60"), Ready: argv("echo", "yes"), ReadyTimeout: 10 * time.Minute,
@@ -109,7 +109,7 @@ func TestTemplateIsNotReady(t *testing.T) {
 }
 
 // If the caller disconnects before a sandbox is ready, the sandbox is removed.
-func TestTemplateCallerDisconnects(t *testing.T) {
+func TestDisconnectBeforeReadyRemovesSandbox(t *testing.T) {
 	h := withTemplates(t, nil, brig.Template{Name: "web", Image: brig.HostImage, Ready: argv("exit", "1")})
 	ctx, cancel := context.WithCancel(withRole(t, brig.Member))
 	time.AfterFunc(100*time.Millisecond, cancel)

@@ -46,7 +46,7 @@ func newSeedFixture(t *testing.T) *fixture {
 
 // The secret of a key is returned only at its creation. The key authenticates its
 // holder until it is revoked.
-func TestKeyLifecycle(t *testing.T) {
+func TestKeyAuthenticatesUntilRevoked(t *testing.T) {
 	h := newSeedFixture(t)
 	admin := withRole(t, brig.Admin)
 	ctx, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
@@ -134,7 +134,7 @@ func TestCreateKeyNeverExceedsCaller(t *testing.T) {
 
 // A key's name appears as the actor of calls, so it must not contain invisible
 // or reordering characters. As a control, letters of any script are valid.
-func TestKeyNames(t *testing.T) {
+func TestKeyNamesRejectInvisibleCharacters(t *testing.T) {
 	h := newSeedFixture(t)
 	for name, good := range map[string]bool{
 		"deploy": true, "Zoë's laptop": true, "クラスタ": true,
@@ -296,7 +296,7 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 
 // A grant has a subset of the rights of its key, and a grant derived from another
 // one has a subset of the latter's rights. All grants end with the key.
-func TestGrants(t *testing.T) {
+func TestGrantRightsAreSubset(t *testing.T) {
 	h := newSeedFixture(t)
 	member, k := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
 	for _, name := range []string{"one", "two"} {
@@ -368,7 +368,7 @@ func TestGrants(t *testing.T) {
 
 // A tenant can be created, limited, and removed with its keys. No caller can act
 // for a tenant that was removed.
-func TestTenantLifecycle(t *testing.T) {
+func TestRemovedTenantRejectsCallers(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
 	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
@@ -491,7 +491,7 @@ func TestFormerTenantAuditIsHidden(t *testing.T) {
 
 // If sandboxes are created while their tenant is being removed, none of them
 // remains after a successful removal.
-func TestRemoveTenantRaces(t *testing.T) {
+func TestRemovedTenantKeepsNoSandboxes(t *testing.T) {
 	for range 20 {
 		h := newFixture(t, nil)
 		createTenants(t, h.store, "fresh")
@@ -511,7 +511,7 @@ func TestRemoveTenantRaces(t *testing.T) {
 }
 
 // A scoped ID refers only to a sandbox of its own tenant.
-func TestScopedIDs(t *testing.T) {
+func TestScopedIDFindsOnlyOwnSandbox(t *testing.T) {
 	h := newSeedFixture(t)
 	ctx := withRole(t, brig.Member)
 	s, err := h.Create(ctx, brig.Spec{Name: "box"})

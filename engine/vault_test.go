@@ -89,7 +89,7 @@ func TestMovedSecretRowsCannotBeDecrypted(t *testing.T) {
 
 // A server with another encryption key reports that it cannot decrypt a secret, and
 // does not adopt the key of the secret as its own.
-func TestWrongMasterKey(t *testing.T) {
+func TestWrongMasterKeyCannotDecryptSecret(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "a", Value: []byte("value")}); err != nil {
@@ -111,7 +111,7 @@ func TestWrongMasterKey(t *testing.T) {
 }
 
 // A secret that is set during a key rotation can be decrypted after the rotation.
-func TestSecretSetDuringKeyRotation(t *testing.T) {
+func TestSecretSetDuringRotationStaysReadable(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	done := make(chan error, 1)
@@ -251,7 +251,7 @@ func (s *failingSecrets) GetSecret(ctx context.Context, tenant, name string) (*b
 
 // While the store cannot read a secret, the secret's hosts are unknown. It is then
 // bound to all hosts and has no value. A removed secret is bound to no host.
-func TestUnreadableSecret(t *testing.T) {
+func TestUnreadableSecretHasNoValue(t *testing.T) {
 	store := &failingSecrets{Store: mem.New()}
 	h := newFixture(t, func(o *engine.Options) { o.Store = store })
 	ctx := withRole(t, brig.Operator)

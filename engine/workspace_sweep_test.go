@@ -140,7 +140,7 @@ func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
 
 // A server sweeps the objects that an earlier server left, even those of tenants
 // that no longer exist.
-func TestSweepAfterStart(t *testing.T) {
+func TestServerSweepsObjectsOfEarlierServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store, count := withObjects(t)
 		for _, tenant := range []string{"acme", "former"} {

@@ -47,9 +47,9 @@ func TestAheadReturnsUnreceivedMessages(t *testing.T) {
 	look("the stream is closed", "", true)
 }
 
-// TestUnreadMessageSize verifies that Unread returns the size of the sent messages until the process has read
+// TestUnreadReturnsSizeOfSentMessages verifies that Unread returns the size of the sent messages until the process has read
 // them.
-func TestUnreadMessageSize(t *testing.T) {
+func TestUnreadReturnsSizeOfSentMessages(t *testing.T) {
 	s, side := streams(t)
 	p := &Process{stream: s}
 	look := func(when string, want bool) {

@@ -127,7 +127,7 @@ func FuzzFiles(f *testing.F) {
 
 // This test runs the agent's code under the race detector, which is not
 // possible inside a sandbox.
-func TestFilesWithAgent(t *testing.T) {
+func TestAgentServesFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an agent gives files to another user, which takes root")
 	}

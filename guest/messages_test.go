@@ -44,9 +44,9 @@ func sendPart(b *messageBuffer, size int) error {
 	return nil
 }
 
-// TestMessageBudget verifies that a buffer is charged to its budget, and that the charge is
+// TestMessageBudgetIsRefunded verifies that a buffer is charged to its budget, and that the charge is
 // refunded when the message was received, when the buffer is closed, and after an error.
-func TestMessageBudget(t *testing.T) {
+func TestMessageBudgetIsRefunded(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
 		size  int

@@ -44,7 +44,7 @@ func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
 	return o
 }
 
-func TestRemoteHostResponses(t *testing.T) {
+func TestRemoteHostReportsResponseErrors(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer func(c net.Conn)
 		want   brig.Kind
@@ -167,7 +167,7 @@ func TestAttachKeepsLease(t *testing.T) {
 }
 
 // An instance that its supervisor no longer has is recorded as ended, although its exit is unknown.
-func TestDestroyWithoutExit(t *testing.T) {
+func TestDestroyedInstanceIsRecordedAsEnded(t *testing.T) {
 	o := newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
 	m := o.newInstance(t.Context(), InstanceOptions{ID: "x", Dir: t.TempDir()})
 	if err := m.Destroy(t.Context()); err != nil {

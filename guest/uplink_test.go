@@ -41,7 +41,7 @@ func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 	return up, theirs, <-calls
 }
 
-func TestUplinkCall(t *testing.T) {
+func TestUplinkCallHasNetworkConfiguration(t *testing.T) {
 	_, _, got := uplinkTo(t)
 	if got.Address != "198.18.0.2/15" || got.Gateway != "198.18.0.1" || got.MTU != 65535 || string(got.Authority) != "authority" {
 		t.Errorf("asked for %+v", got)

@@ -18,7 +18,7 @@ import (
 const interruptGrace = 5 * time.Second
 
 // An interrupt ends a cell whose displays wait for acknowledgements that arrive late or never.
-func TestInterruptDuringDisplay(t *testing.T) {
+func TestInterruptEndsWaitingDisplay(t *testing.T) {
 	ends := func(t *testing.T, d *driver, code string, late time.Duration) {
 		begin := time.Now()
 		d.send(interpreter.Request{Op: "cell", Code: code})
@@ -92,7 +92,7 @@ func startJupyter(t *testing.T) *driver {
 
 // Asyncio tasks of an earlier cell continue while acknowledgements and partial requests arrive
 // between cells. A request that arrives while a thread's display waits is carried out.
-func TestTasksBetweenCells(t *testing.T) {
+func TestTasksContinueBetweenCells(t *testing.T) {
 	const tasks = "import asyncio, threading, time\nasync def tick():\n    while True:\n        await asyncio.sleep(0.01)\n        print('tick')\n"
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
@@ -128,7 +128,7 @@ func TestTasksBetweenCells(t *testing.T) {
 
 // A display in a forked child sends nothing and does not wait, even while a thread of the parent
 // waits.
-func TestDisplayInForkedChild(t *testing.T) {
+func TestDisplayInForkedChildSendsNothing(t *testing.T) {
 	const code = `import os, signal, threading, time
 threading.Thread(target=display, args=(1,)).start()
 time.sleep(0.3)
@@ -172,7 +172,7 @@ func TestDisplayIgnoresProgramModules(t *testing.T) {
 
 // A display with arbitrary metadata, a long ID or thousands of representations does not fail the
 // cell, and the host accepts its message.
-func TestDisplayMetadata(t *testing.T) {
+func TestDisplayAcceptsAnyMetadata(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("class Odd:\n    def keys(self): raise OSError('no')\n    def __bool__(self): raise OSError('no')")

@@ -105,7 +105,7 @@ func (s step) run(t *testing.T, d *driver) {
 	}
 }
 
-func TestNodeCells(t *testing.T) {
+func TestNodeCellsReturnResults(t *testing.T) {
 	d := startNode(t)
 	module := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
@@ -205,7 +205,7 @@ func TestNodeCells(t *testing.T) {
 
 // A cell or program that modifies the prototypes of objects or arrays does not break the driver's
 // messages.
-func TestNodeChangedPrototypes(t *testing.T) {
+func TestNodeMessagesSurviveChangedPrototypes(t *testing.T) {
 	const change = "Object.prototype.toJSON = () => 'mine'; for (const name of ['map', 'filter', 'join', 'some', 'find', 'findIndex', 'includes', 'splice']) Array.prototype[name] = null; "
 	d := startNode(t)
 	for _, s := range []step{
@@ -228,7 +228,7 @@ func TestNodeChangedPrototypes(t *testing.T) {
 	}
 }
 
-func TestNodeRequestsBetweenCells(t *testing.T) {
+func TestNodeAnswersRequestsBetweenCells(t *testing.T) {
 	d := startNode(t)
 	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
 	d.out.await(t, "later")
@@ -241,7 +241,7 @@ func TestNodeRequestsBetweenCells(t *testing.T) {
 	step{what: "alive", code: "1", value: "1"}.run(t, d)
 }
 
-func TestNodePrograms(t *testing.T) {
+func TestNodeProgramsReturnResults(t *testing.T) {
 	for _, c := range []struct {
 		what, code, arguments, stdin string
 		warm, cell                   bool

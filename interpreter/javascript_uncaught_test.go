@@ -41,7 +41,7 @@ func (c errorCase) run(t *testing.T) {
 
 // An uncaught error ends a program as under the plain interpreter, even if a timer would keep the
 // program alive, and is passed to the program's listeners.
-func TestNodeUncaught(t *testing.T) {
+func TestNodeUncaughtErrorEndsProgram(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a server is open", code: "require('http').createServer(() => {}).listen(0); JSON.parse('{bad')", errout: []string{"SyntaxError"}},
 		{name: "a timer", code: "setInterval(() => console.log('tick'), 1); throw new Error('a')", errout: []string{"Error: a"}},
@@ -84,7 +84,7 @@ func TestNodeUncaught(t *testing.T) {
 }
 
 // A program that ends before the promise of its module or main function has settled fails.
-func TestNodeUnsettled(t *testing.T) {
+func TestNodeUnsettledPromiseFailsProgram(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a module", file: "main.mjs", code: "await new Promise(() => {})"},
 		{name: "an exit code", file: "main.mjs", code: "process.exitCode = 0; await new Promise(() => {})"},
@@ -141,7 +141,7 @@ func TestNodeErrorsArePrinted(t *testing.T) {
 }
 
 // A program's main module is the same as when Node.js runs the program as main.js.
-func TestNodeMainModule(t *testing.T) {
+func TestNodeMainModuleMatchesPlainNode(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "this", code: "console.log(this === module.exports, this === exports, module instanceof require('module'))"},
 		{name: "paths", code: "const { relative } = require('path'); console.log(module.paths.map((p) => relative(__dirname, p)).slice(0, 2), module.path === __dirname, require.resolve.paths('x').length === module.paths.length + 3)"},

@@ -19,7 +19,7 @@ var jupyterCells = []cellCase{
 	{name: "input", code: "input()", error: "StdinNotImplementedError", value: "~"},
 }
 
-func TestJupyter(t *testing.T) {
+func TestJupyterCellsReturnResults(t *testing.T) {
 	d := startJupyter(t)
 	d.errout.take() // a kernel may have written warnings during its start
 	d.send(interpreter.Request{Op: "warm"})

@@ -36,7 +36,7 @@ func startFor(t *testing.T, file string) *driver {
 
 // A program can read its own source file in an empty directory, in a directory with another file
 // of the same name, and in a read-only directory.
-func TestProgramFile(t *testing.T) {
+func TestProgramReadsItsSourceFile(t *testing.T) {
 	for _, p := range selfPrograms(t) {
 		for _, place := range []string{"empty", "taken", "same", "sealed"} {
 			if place == "sealed" && (os.Geteuid() == 0 || strings.Contains(p.Name, "beside")) {
@@ -132,7 +132,7 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 }
 
 // A cell has no source file, even in an interpreter that ran programs during its warm-up.
-func TestForkInWarmCell(t *testing.T) {
+func TestWarmCellHasNoSourceFile(t *testing.T) {
 	d := startPython(t)
 	d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 	messages, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")

@@ -13,7 +13,7 @@ import (
 
 // The driver reports the packages that a step installs with pip: to the host if the next step can
 // use them, and on standard error otherwise.
-func TestPythonInstalled(t *testing.T) {
+func TestPythonReportsInstalledPackages(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		offline := map[string]string{"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -91,7 +91,7 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 
 // The packages of a step have the lowest precedence in imports, including those of child
 // programs. Their code runs only when they are imported.
-func TestPythonPackages(t *testing.T) {
+func TestPythonStepPackagesAreImportedLast(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"brigtestgreet.py": "VERSION = 1\n", "json.py": "raise SystemExit('not the one')\n", "brig.pth": "import sys; sys.struck = True\n",

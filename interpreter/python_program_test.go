@@ -63,7 +63,7 @@ var pythonPrograms = []programCase{
 	{name: "input", code: "import sys\nprint(input(), sys.stdin.read())", stdout: "given \n"},
 }
 
-func TestPythonPrograms(t *testing.T) {
+func TestPythonProgramsReturnResults(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		t.Run(map[bool]string{false: "cold", true: "warm"}[warm], func(t *testing.T) {
 			for _, c := range pythonPrograms {
@@ -81,7 +81,7 @@ func TestPythonPrograms(t *testing.T) {
 
 // An uncaught exception ends a program as under the plain interpreter, including the call of
 // sys.excepthook.
-func TestPythonUncaught(t *testing.T) {
+func TestPythonUncaughtExceptionEndsProgram(t *testing.T) {
 	hook := "import sys\ndef hook(kind, value, trace):\n    print('hook', kind.__name__, value, trace.tb_frame.f_code.co_name, trace.tb_next)\n    %s\nsys.excepthook = hook\n"
 	for name, source := range map[string]string{
 		"a hook":                 strings.ReplaceAll(hook, "%s", "pass") + "1/0",
@@ -116,7 +116,7 @@ func TestPythonUncaught(t *testing.T) {
 
 // A module in the program's directory shadows a standard library module in the same cases as
 // under the plain interpreter, even if the driver has already loaded the latter.
-func TestPythonShadowedModules(t *testing.T) {
+func TestPythonShadowingMatchesPlainPython(t *testing.T) {
 	names := []string{"json", "re", "threading", "traceback", "math", "os"}
 	for _, warm := range []string{"cold", "warm", "warm before the files"} {
 		for _, name := range names {
@@ -162,7 +162,7 @@ func TestPythonShadowedModules(t *testing.T) {
 
 // Environment variables that an interpreter reads at startup affect a program as under the plain
 // interpreter, if the driver was started with them.
-func TestEnvironmentAtStart(t *testing.T) {
+func TestStartupVariablesAffectProgram(t *testing.T) {
 	node := func(t *testing.T) string { return "node" }
 	for _, c := range []struct {
 		program   func(*testing.T) string
@@ -212,7 +212,7 @@ func TestEnvironmentAtStart(t *testing.T) {
 
 // Minimal Python installations have no json, no usable threading and no
 // traceback.
-func TestPythonProgramsWithoutJSON(t *testing.T) {
+func TestPythonProgramsRunWithoutJSON(t *testing.T) {
 	site := t.TempDir()
 	hide := "import sys\nfor m in ('json', '_json', 'traceback', 'resource', 'linecache', 'tokenize', 're', 'subprocess'): sys.modules[m] = None\n"
 	if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte(hide), 0o644); err != nil {
@@ -264,7 +264,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 	}
 }
 
-func TestPythonProgramRequest(t *testing.T) {
+func TestPythonProgramAppliesRequestOptions(t *testing.T) {
 	d := startPython(t)
 	end, _, stdout, stderr := d.program(interpreter.Request{
 		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
@@ -279,7 +279,7 @@ func TestPythonProgramRequest(t *testing.T) {
 
 // The directory artifacts/ exists when a program starts, and is removed if it is still empty at
 // the end.
-func TestProgramArtifacts(t *testing.T) {
+func TestEmptyArtifactsDirectoryIsRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		start     func(*testing.T) *driver

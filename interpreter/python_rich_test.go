@@ -28,7 +28,7 @@ var charts = []struct{ name, code, want string }{
 	{"blank", "plt.subplots()", `{}`},
 }
 
-func TestPythonCharts(t *testing.T) {
+func TestPythonChartsAreDisplayed(t *testing.T) {
 	needs(t, "matplotlib")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -74,7 +74,7 @@ func canonical(text json.RawMessage) string {
 
 // A display includes its metadata, except metadata that is not valid JSON. A request to clear the
 // output is sent to the host.
-func TestPythonDisplayMetadata(t *testing.T) {
+func TestPythonDisplayOmitsInvalidMetadata(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		d := start(t)
 		messages, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
@@ -89,7 +89,7 @@ func TestPythonDisplayMetadata(t *testing.T) {
 }
 
 // Each figure is displayed once, on request or at the end of the cell.
-func TestPythonFigures(t *testing.T) {
+func TestPythonFiguresAreDisplayedOnce(t *testing.T) {
 	needs(t, "matplotlib")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -111,7 +111,7 @@ func TestPythonFigures(t *testing.T) {
 	})
 }
 
-func TestPythonFrames(t *testing.T) {
+func TestPythonFramesAreDisplayedAsData(t *testing.T) {
 	needs(t, "pandas")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -133,7 +133,7 @@ func TestPythonFrames(t *testing.T) {
 	})
 }
 
-func TestPythonImages(t *testing.T) {
+func TestPythonImagesAreDisplayed(t *testing.T) {
 	needs(t, "PIL")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -146,7 +146,7 @@ func TestPythonImages(t *testing.T) {
 
 // An image that is saved to a file is displayed only in E2B's mode. Each way to
 // show an image displays it once.
-func TestPythonSavedImages(t *testing.T) {
+func TestPythonSavedImagesAreDisplayedForE2B(t *testing.T) {
 	needs(t, "PIL")
 	const cell = "import io, os, pathlib, tempfile\nfrom PIL import Image, ImageShow\ni = Image.new('RGB', (2, 2))\nd = tempfile.mkdtemp()\n"
 	for _, flavor := range [][]string{{"BRIG_NO_IPYTHON=1"}, nil} {

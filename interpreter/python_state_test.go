@@ -52,7 +52,7 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	return result, stdout, stderr, failed
 }
 
-// notebooks are the notebooks of TestPythonSteps. The value of the last step depends on the state
+// notebooks are the notebooks of TestPythonStepsMatchSeparateInterpreters. The value of the last step depends on the state
 // of the earlier steps.
 var notebooks = []struct {
 	name  string
@@ -101,7 +101,7 @@ var notebooks = []struct {
 
 // A notebook has the same results in one interpreter for all steps as in a new interpreter for
 // each step.
-func TestPythonSteps(t *testing.T) {
+func TestPythonStepsMatchSeparateInterpreters(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, s := range notebooks {
 			if flavor != "cpython" && !slices.Contains([]string{"closure", "class", "tool", "magics", "error keeps"}, s.name) {

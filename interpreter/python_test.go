@@ -162,7 +162,7 @@ var pythonCells = []cellCase{
 	},
 }
 
-func TestPythonCells(t *testing.T) {
+func TestPythonCellsReturnResults(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		d := start(t)
 		count := 0
@@ -227,7 +227,7 @@ func checkText(t *testing.T, what, got, want string) {
 }
 
 // Messages and output arrive in order, and before the end of the cell.
-func TestPythonStreams(t *testing.T) {
+func TestPythonOutputArrivesInOrder(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(600)"})
@@ -249,7 +249,7 @@ func TestPythonStreams(t *testing.T) {
 
 // An uncounted cell has the number of the previous cell, and does not change the history or the
 // values of earlier results.
-func TestPythonUncounted(t *testing.T) {
+func TestPythonUncountedCellKeepsHistory(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("'first'")
@@ -264,7 +264,7 @@ func TestPythonUncounted(t *testing.T) {
 	})
 }
 
-func TestPythonInterrupt(t *testing.T) {
+func TestPythonInterruptEndsCell(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("import time, asyncio, subprocess")
@@ -301,7 +301,7 @@ func TestPythonInterrupt(t *testing.T) {
 }
 
 // An interrupt that arrives while a display flushes the cell's output still ends the cell.
-func TestPythonInterruptInFlush(t *testing.T) {
+func TestPythonInterruptDuringFlushEndsCell(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		messages, _, _ := d.cell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
@@ -313,7 +313,7 @@ func TestPythonInterruptInFlush(t *testing.T) {
 	})
 }
 
-func TestPythonRequests(t *testing.T) {
+func TestPythonCellAppliesRequestOptions(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "ping", Nonce: "é"})
@@ -355,7 +355,7 @@ func TestPythonTasksRunWhileIdle(t *testing.T) {
 }
 
 // A cell that contains a NUL character fails, and does not affect later cells.
-func TestPythonCellWithNUL(t *testing.T) {
+func TestPythonCellWithNULFails(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		messages, _, _ := d.cell("a = '\x00'")
@@ -369,7 +369,7 @@ func TestPythonCellWithNUL(t *testing.T) {
 	})
 }
 
-func TestPythonWithoutIPython(t *testing.T) {
+func TestPythonProvidesDisplayWithoutIPython(t *testing.T) {
 	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
 	d.ready()
 	cellCase{
@@ -380,7 +380,7 @@ func TestPythonWithoutIPython(t *testing.T) {
 
 // An overlong representation is omitted, and overlong text is truncated, so that the host accepts
 // the message of any display.
-func TestPythonOverlongRepresentations(t *testing.T) {
+func TestPythonOverlongRepresentationsAreOmitted(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell(`class Long:
@@ -427,7 +427,7 @@ func TestPythonOverlongRepresentations(t *testing.T) {
 	})
 }
 
-func TestPythonRepresentations(t *testing.T) {
+func TestPythonRepresentationsAreDisplayed(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell(`class T:

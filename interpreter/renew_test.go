@@ -7,10 +7,10 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// TestRenew verifies that the request "renew" reseeds the random generator of the driver's
+// TestRenewReseedsRandomGenerator verifies that the request "renew" reseeds the random generator of the driver's
 // process and keeps the variables. As a control, the same seed without the request gives the same
 // numbers.
-func TestRenew(t *testing.T) {
+func TestRenewReseedsRandomGenerator(t *testing.T) {
 	for _, c := range []struct {
 		name, seed, next string
 		start            func(t *testing.T) *driver
@@ -42,9 +42,9 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewNode verifies that the replaced generators of Node.js have the same interface as the
+// TestRenewedNodeGeneratorsMatchOriginals verifies that the replaced generators of Node.js have the same interface as the
 // originals, and reject the same arguments.
-func TestRenewNode(t *testing.T) {
+func TestRenewedNodeGeneratorsMatchOriginals(t *testing.T) {
 	d := startNode(t)
 	const code = `
 const nc = require('crypto'), out = [];

@@ -31,7 +31,7 @@ func startBash(t *testing.T, agent string) *driver {
 	return d
 }
 
-func TestBashCells(t *testing.T) {
+func TestBashCellsKeepState(t *testing.T) {
 	d := startBash(t, buildAgent(t))
 	if err := os.Mkdir(filepath.Join(d.dir, "it's a sub"), 0o755); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestBashCells(t *testing.T) {
 	step{what: "alive after an idle interrupt", code: "echo hi", out: "hi"}.run(t, d)
 }
 
-func TestBashPrograms(t *testing.T) {
+func TestBashProgramsReportExit(t *testing.T) {
 	agent := buildAgent(t)
 	for _, c := range []struct {
 		what, code, stdin string

@@ -123,7 +123,7 @@ func TestDoChecksNonces(t *testing.T) {
 }
 
 // Do accepts the messages of drivers of earlier versions, which have no nonces.
-func TestDoWithoutNonces(t *testing.T) {
+func TestDoAcceptsMessagesWithoutNonces(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", `{"type":"pong","nonce":"rouse"}`, `{"type":"started"}`, `{"type":"end"}`}
 	})

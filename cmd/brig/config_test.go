@@ -53,9 +53,9 @@ func TestConfigErrorContainsField(t *testing.T) {
 	}
 }
 
-// TestE2BCertificate checks that the server refuses to start if a certificate is unreadable.
+// TestUnreadableE2BCertificateStopsServer checks that the server refuses to start if a certificate is unreadable.
 // Otherwise, it would announce an address that it does not serve.
-func TestE2BCertificate(t *testing.T) {
+func TestUnreadableE2BCertificateStopsServer(t *testing.T) {
 	cfg := &config{}
 	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
 	stop, err := (&apis{}).serveTLS(cfg, httpapi.NewLimiter(httpapi.Limits{}), nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -67,8 +67,8 @@ func TestE2BCertificate(t *testing.T) {
 	}
 }
 
-// TestUnknownCommands checks that an unknown command fails.
-func TestUnknownCommands(t *testing.T) {
+// TestUnknownCommandsFail checks that an unknown command fails.
+func TestUnknownCommandsFail(t *testing.T) {
 	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}, {"help", "nope"}, {"help", "sandbox", "nope"}} {
 		var out, errs bytes.Buffer
 		if code := execute(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "unknown command") {
@@ -86,9 +86,9 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// TestInvalidDataFolder checks that an invalid data folder is reported before
+// TestInvalidDataFolderIsReportedFirst checks that an invalid data folder is reported before
 // the command accesses files in it.
-func TestInvalidDataFolder(t *testing.T) {
+func TestInvalidDataFolderIsReportedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

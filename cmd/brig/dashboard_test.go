@@ -24,7 +24,7 @@ var generated = map[string][]string{
 	"../../docs/grafana.json":         {"metrics", "dashboard"},
 }
 
-func TestGeneratedFiles(t *testing.T) {
+func TestGeneratedFilesMatchCommands(t *testing.T) {
 	for file, args := range generated {
 		var out bytes.Buffer
 		if code := execute(args, strings.NewReader(""), &out, io.Discard); code != 0 {
@@ -180,9 +180,9 @@ func TestPrometheusAcceptsRules(t *testing.T) {
 	}
 }
 
-// TestAlertsConfig checks that invalid values are rejected with an error that
+// TestAlertsConfigRejectsInvalidValues checks that invalid values are rejected with an error that
 // names the field.
-func TestAlertsConfig(t *testing.T) {
+func TestAlertsConfigRejectsInvalidValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"alerts: {rules: {Nonsense: {off: true}}}":                     `alerts.rules: no rule "Nonsense"`,
 		"alerts: {rules: {BrigMemoryHigh: {window: 1m}}}":              "alerts.rules.BrigMemoryHigh.window",

@@ -202,10 +202,10 @@ func TestFolderKeyIsNeverSent(t *testing.T) {
 	}
 }
 
-// TestFolderKeyWithTwoLoopbacks checks that the command connects to the socket if a URL is equivalent
+// TestEquivalentURLUsesSocket checks that the command connects to the socket if a URL is equivalent
 // to the announced one. The name localhost may resolve to another address, where another program
 // may listen on the same port.
-func TestFolderKeyWithTwoLoopbacks(t *testing.T) {
+func TestEquivalentURLUsesSocket(t *testing.T) {
 	served := listenAt(t, "127.0.0.2:0")
 	other := listenAt(t, "127.0.0.1:"+served.port)
 	dir := folderServedAt(t, served.url, true)

@@ -258,9 +258,9 @@ func TestForwardProtectsSession(t *testing.T) {
 	}
 }
 
-// TestForwardOtherProtocols checks that protocols other than HTTP, and upgraded connections, are
+// TestForwardKeepsOtherProtocolsUnchanged checks that protocols other than HTTP, and upgraded connections, are
 // forwarded unchanged, regardless of which end sends first.
-func TestForwardOtherProtocols(t *testing.T) {
+func TestForwardKeepsOtherProtocolsUnchanged(t *testing.T) {
 	serve := func(handle func(net.Conn)) string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -346,9 +346,9 @@ func TestForwardOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestLoopbackOf checks that each sandbox has its own address, outside the
+// TestLoopbackOfIsUniquePerSandbox checks that each sandbox has its own address, outside the
 // range that other servers use.
-func TestLoopbackOf(t *testing.T) {
+func TestLoopbackOfIsUniquePerSandbox(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 1000 {
 		a := loopbackOf(brig.ID(fmt.Sprintf("sb%d", i)))

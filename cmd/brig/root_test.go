@@ -65,9 +65,9 @@ func parse(args []string) (err error) {
 	return brig.Errorf(brig.InvalidArgument, "no command runs")
 }
 
-// TestExamples checks that every command has a short description and an
+// TestEveryCommandHasExample checks that every command has a short description and an
 // example, and that each example parses and uses its command.
-func TestExamples(t *testing.T) {
+func TestEveryCommandHasExample(t *testing.T) {
 	paths := map[string]bool{}
 	everyCommand((&cli{}).root(), func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), "brig ")
@@ -189,9 +189,9 @@ func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 	}
 }
 
-// TestConfirmation checks that the removal of all sandboxes requires a confirmation, and that only
+// TestRemoveAllRequiresConfirmation checks that the removal of all sandboxes requires a confirmation, and that only
 // "y" and "yes" confirm it.
-func TestConfirmation(t *testing.T) {
+func TestRemoveAllRequiresConfirmation(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var errs bytes.Buffer
 		p := prompt{in: strings.NewReader(answer), out: &errs, terminal: true}
@@ -202,8 +202,8 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// TestListing checks the output formats of lists, and the hint for an empty list.
-func TestListing(t *testing.T) {
+// TestListingSupportsFormats checks the output formats of lists, and the hint for an empty list.
+func TestListingSupportsFormats(t *testing.T) {
 	items := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}, {Name: "b\x1b[31m\nc"}}
 	row := func(t *brig.Tenant) []string { return []string{t.Name, bound(t.Quota.Sandboxes)} }
 	for _, c := range []struct {
@@ -230,8 +230,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestAgeFormat checks that ages are formatted with a single unit.
-func TestAgeFormat(t *testing.T) {
+// TestAgesHaveOneUnit checks that ages are formatted with a single unit.
+func TestAgesHaveOneUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 59*time.Second + 999*time.Millisecond: "59s", 61 * time.Second: "1m", 59 * time.Minute: "59m",
 		25 * time.Hour: "25h", 49 * time.Hour: "2d", 400 * 24 * time.Hour: "400d",
@@ -242,9 +242,9 @@ func TestAgeFormat(t *testing.T) {
 	}
 }
 
-// TestProgress checks that the progress line contains the percentage, the rate and the remaining
+// TestProgressShowsRateAndRemainingTime checks that the progress line contains the percentage, the rate and the remaining
 // time.
-func TestProgress(t *testing.T) {
+func TestProgressShowsRateAndRemainingTime(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	p := &progressLine{}
 	for _, c := range []struct {
@@ -265,9 +265,9 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestColors checks that colors are used only on terminals, and only if the
+// TestColorsRequireTerminal checks that colors are used only on terminals, and only if the
 // user has not disabled them.
-func TestColors(t *testing.T) {
+func TestColorsRequireTerminal(t *testing.T) {
 	_, tty := openPTY(t)
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")

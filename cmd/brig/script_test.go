@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestScripts runs the built binary as users do. Each script has its own data
+// TestScriptsPass runs the built binary as users do. Each script has its own data
 // folder.
-func TestScripts(t *testing.T) {
+func TestScriptsPass(t *testing.T) {
 	bin := filepath.Dir(testenv.Bin(t, "brig"))
 	// If scripts shared a data folder, they would wait for each other. They share one image store,
 	// so that the image is created only once.
@@ -53,9 +53,9 @@ func sweep(t *testing.T, brig, data string) {
 	}
 }
 
-// TestAnnotatedConfig checks that the annotated file contains every field with
+// TestAnnotatedConfigContainsDefaults checks that the annotated file contains every field with
 // its default.
-func TestAnnotatedConfig(t *testing.T) {
+func TestAnnotatedConfigContainsDefaults(t *testing.T) {
 	c := &cli{configFile: "brig.yaml"}
 	cfg, err := c.config()
 	if err != nil {
@@ -82,9 +82,9 @@ func TestAnnotatedConfig(t *testing.T) {
 	}
 }
 
-// TestAPIReference checks that docs/openapi.json, which `make docs` generates,
+// TestAPIReferenceMatchesCode checks that docs/openapi.json, which `make docs` generates,
 // matches the code.
-func TestAPIReference(t *testing.T) {
+func TestAPIReferenceMatchesCode(t *testing.T) {
 	var out bytes.Buffer
 	if code := execute([]string{"openapi"}, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("brig openapi exits with %d", code)

@@ -58,9 +58,9 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	return s
 }
 
-// TestAnnouncedAddress checks the address that a server announces if it listens on all addresses.
+// TestAnnouncedAddressIsReachable checks the address that a server announces if it listens on all addresses.
 // It must be a reachable loopback address that is an accepted host name.
-func TestAnnouncedAddress(t *testing.T) {
+func TestAnnouncedAddressIsReachable(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string
 		s := serveAt(t, listen, func(w http.ResponseWriter, r *http.Request) {

@@ -107,9 +107,9 @@ func TestOtherUsersSocketIsRejected(t *testing.T) {
 	}
 }
 
-// TestListenSocketErrors checks the errors for a directory in which the server
+// TestListenSocketReportsUnusableDirectory checks the errors for a directory in which the server
 // cannot listen.
-func TestListenSocketErrors(t *testing.T) {
+func TestListenSocketReportsUnusableDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, socketFile), 0o700); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestDetachKeys(t *testing.T) {
+func TestDetachKeysAreDetected(t *testing.T) {
 	for typed, want := range map[string]struct {
 		sent string
 		left bool
@@ -194,7 +194,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestParseGuestPath(t *testing.T) {
+func TestParseGuestPathRejectsLocalPaths(t *testing.T) {
 	for s, want := range map[string]guestPath{
 		"box:/a": {"box", "/a"}, "box:": {"box", ""}, "box:a:b": {"box", "a:b"},
 		"a": {}, "./a:b": {}, "/a:b": {}, ":b": {}, "a/b:c": {}, "../a:b": {},

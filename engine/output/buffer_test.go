@@ -36,7 +36,7 @@ func (h *receivedOutput) record(ev brig.ProcessEvent) error {
 
 // A follower that attaches at any time receives a contiguous part of the output, up
 // to the end.
-func TestOutputBuffer(t *testing.T) {
+func TestFollowersReceiveContiguousOutput(t *testing.T) {
 	bytesOf := rand.NewChaCha8([32]byte{1, 2})
 	rnd := rand.New(bytesOf)
 	for range 4 {

@@ -36,7 +36,7 @@ func (s *blockedWriter) Write(p []byte) (int, error) {
 // For a caller that does not read, the relay buffers a bounded part of the output,
 // and then blocks the process. After the process has ended, the relay accepts all
 // remaining output immediately.
-func TestRelay(t *testing.T) {
+func TestRelayBlocksProcessOfSlowCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caller := &blockedWriter{free: make(chan struct{})}
 		r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
@@ -155,7 +155,7 @@ func TestRelayDeliversLargeEvents(t *testing.T) {
 // The buffered bytes of a tenant's streams are bounded, and so are those of all
 // tenants. When the budget is exhausted, the stream of an ended process is
 // truncated, and a running process blocks.
-func TestRelayBudget(t *testing.T) {
+func TestRelayBudgetLimitsTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := NewRelays(200<<10, 300<<10)
 		caller := &blockedWriter{free: make(chan struct{})}

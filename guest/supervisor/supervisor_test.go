@@ -125,7 +125,7 @@ func TestConnectRejectsForeignDirectory(t *testing.T) {
 	}
 }
 
-func TestJournal(t *testing.T) {
+func TestSendLogMarksLinesWithTimes(t *testing.T) {
 	m := newMachine(&Supervisor{dir: t.TempDir()}, "x")
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -97,9 +97,9 @@ func TestDestroyKills(t *testing.T) {
 	}
 }
 
-// TestEnter verifies that processes started between Enter and leave are in the group, and that
+// TestEnterMovesOnlyNewProcesses verifies that processes started between Enter and leave are in the group, and that
 // no thread of this process is in the group afterwards.
-func TestEnter(t *testing.T) {
+func TestEnterMovesOnlyNewProcesses(t *testing.T) {
 	g := group(t, cgroup.Limits{Memory: 64 << 20})
 	leave, err := g.Enter()
 	if errors.Is(err, errors.ErrUnsupported) {

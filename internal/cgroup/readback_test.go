@@ -13,13 +13,13 @@ func TestLimitsAreReadBack(t *testing.T) {
 	}
 }
 
-func TestLimitsOfUnlimitedGroup(t *testing.T) {
+func TestUnlimitedGroupHasNoLimits(t *testing.T) {
 	if got, err := group(t, cgroup.Limits{}).Limits(); err != nil || got != (cgroup.Limits{}) {
 		t.Errorf("%+v, %v; want no limit", got, err)
 	}
 }
 
-func TestLimitsWithoutGroup(t *testing.T) {
+func TestLimitsOfDestroyedGroupFails(t *testing.T) {
 	g := group(t, cgroup.Limits{})
 	if err := g.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

@@ -151,7 +151,7 @@ func TestWriteDoesNotBlockReaders(t *testing.T) {
 
 // If the file cannot be written, the clock still opens and advances, and it logs which expiries
 // a restart may forget. It stores the time when writing is possible again.
-func TestUnwritableFile(t *testing.T) {
+func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// TestFollow verifies that a Follower returns all data exactly once: data from before it was
+// TestFollowerReturnsDataOnce verifies that a Follower returns all data exactly once: data from before it was
 // opened, data from after it reached the end, data in several files, and data from a writer
 // that still has the old file open.
-func TestFollow(t *testing.T) {
+func TestFollowerReturnsDataOnce(t *testing.T) {
 	for _, times := range []bool{false, true} {
 		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), logFile)

@@ -37,10 +37,10 @@ func timed(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// TestLogTimesRotate checks that the times are rotated with the log, even in
+// TestLogTimesRotateWithLog checks that the times are rotated with the log, even in
 // the middle of a line. The times must never use more space than the log, even
 // for very short writes.
-func TestLogTimesRotate(t *testing.T) {
+func TestLogTimesRotateWithLog(t *testing.T) {
 	dir := t.TempDir()
 	if got := timed(t, dir); got != "" {
 		t.Errorf("without a log: %q", got)
@@ -94,9 +94,9 @@ func TestLogTimesRotate(t *testing.T) {
 	}
 }
 
-// TestLogTimesDamaged checks that a log remains readable when its times are
+// TestLogWithDamagedTimesIsReadable checks that a log remains readable when its times are
 // missing or damaged.
-func TestLogTimesDamaged(t *testing.T) {
+func TestLogWithDamagedTimesIsReadable(t *testing.T) {
 	for name, times := range map[string][]byte{
 		"none": nil, "cut": []byte("short"), "wild": bytes.Repeat([]byte{0xff}, 40),
 		"backwards": append(bytes.Repeat([]byte{1}, 16), make([]byte, 16)...),

@@ -91,7 +91,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestNamesInBatches(t *testing.T) {
+func TestNamesReturnsAllBatches(t *testing.T) {
 	root := t.TempDir()
 	var want []string
 	for i := range 2000 {

@@ -207,8 +207,8 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-// TestFill checks that gVisor's lookups find the installed programs.
-func TestFill(t *testing.T) {
+// TestFillInstallsPrograms checks that gVisor's lookups find the installed programs.
+func TestFillInstallsPrograms(t *testing.T) {
 	s, err := decode(programs)
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestRerunFailures runs real tests that fail in known ways. A flaky failure counts as passed and
+// TestRerunAcceptsOnlyFlakyFailures runs real tests that fail in known ways. A flaky failure counts as passed and
 // is listed as unsteady. Every other failure fails the run.
-func TestRerunFailures(t *testing.T) {
+func TestRerunAcceptsOnlyFlakyFailures(t *testing.T) {
 	for _, c := range []struct {
 		test  string
 		raced bool
@@ -73,8 +73,8 @@ func TestRerunFailures(t *testing.T) {
 	}
 }
 
-// TestRerunLimit verifies that tests do not run again if many tests fail.
-func TestRerunLimit(t *testing.T) {
+// TestManyFailuresPreventRerun verifies that tests do not run again if many tests fail.
+func TestManyFailuresPreventRerun(t *testing.T) {
 	for n, want := range map[int]bool{maxAgain: true, maxAgain + 1: false} {
 		dir := t.TempDir()
 		var jobs []Job

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestDiscoverFile(t *testing.T) {
+func TestDiscoverFileReadsDirectives(t *testing.T) {
 	for _, c := range []struct {
 		name, src string
 		want      Test
@@ -44,7 +44,7 @@ func TestDiscoverFile(t *testing.T) {
 	}
 }
 
-func TestPartsFor(t *testing.T) {
+func TestPartsForSelectsPartsOfFiles(t *testing.T) {
 	tests := []Test{{Name: "TestA", File: "e2e/a_test.go", Part: "docker"}, {Name: "TestB", File: "e2e/a_test.go", Part: "egress"}}
 	for file, want := range map[string]string{
 		"provider/docker/docker.go": "docker",
@@ -74,9 +74,9 @@ func TestPartsFor(t *testing.T) {
 	}
 }
 
-// TestPartsToRun checks that parts are selected according to the files that
+// TestPartsToRunSelectsChangedParts checks that parts are selected according to the files that
 // changed since each part last passed.
-func TestPartsToRun(t *testing.T) {
+func TestPartsToRunSelectsChangedParts(t *testing.T) {
 	g := PassRecords{Parts: map[string]PassRecord{}}
 	for _, name := range allParts() {
 		g.Parts[name] = PassRecord{Commit: "new"}
@@ -103,8 +103,8 @@ func TestPartsToRun(t *testing.T) {
 	}
 }
 
-// TestRotation checks that the rotation changes with the ISO week and with nothing else.
-func TestRotation(t *testing.T) {
+// TestRotationChangesWeekly checks that the rotation changes with the ISO week and with nothing else.
+func TestRotationChangesWeekly(t *testing.T) {
 	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC) // week 53
 	last := ""
 	for day := range 21 {
@@ -119,7 +119,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-func TestQuarantine(t *testing.T) {
+func TestQuarantineRejectsInvalidLines(t *testing.T) {
 	list, err := ReadQuarantine("# a comment\n\nTestA 2026-11-23 the port is taken now and then\n")
 	if err != nil || len(list) != 1 || list[0].Test != "TestA" || list[0].Reason != "the port is taken now and then" {
 		t.Fatalf("%+v, %v", list, err)
@@ -138,13 +138,13 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-func TestPattern(t *testing.T) {
+func TestPatternQuotesNames(t *testing.T) {
 	if got := pattern("TestA/b.c/d"); got != `^TestA$/^b\.c$/^d$` {
 		t.Errorf("pattern %s", got)
 	}
 }
 
-func TestStages(t *testing.T) {
+func TestStagesSeparateExclusiveJobs(t *testing.T) {
 	stages := stages([]Job{{Name: "a1", Part: "a", Alone: true}, {Name: "a2", Part: "a"}, {Name: "b1", Part: "b"}, {Name: "a3", Part: "a"}, {Name: "b2", Part: "b", Alone: true}})
 	var got []string
 	for _, s := range stages {
@@ -169,9 +169,9 @@ const (
 	failing = `printf '%s\n' '{"Action":"output","Package":"p","Test":"TestB/x","Output":"it is wrong\n"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB/x"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB"}'; printf '%s\n' '{"Action":"fail","Package":"p"}'; exit 1`
 )
 
-// TestRun checks that any kind of failed job makes the run fail, with the
+// TestFailedJobFailsRun checks that any kind of failed job makes the run fail, with the
 // reason and the command to repeat it.
-func TestRun(t *testing.T) {
+func TestFailedJobFailsRun(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		jobs   []Job
@@ -237,9 +237,9 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
-// TestFailFast verifies that the first failure ends the concurrent jobs, and that the ended
+// TestFirstFailureEndsConcurrentJobs verifies that the first failure ends the concurrent jobs, and that the ended
 // jobs are not counted.
-func TestFailFast(t *testing.T) {
+func TestFirstFailureEndsConcurrentJobs(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	r := &Runner{Out: &out, Slots: 2, FailFast: true, Times: newTimes()}
@@ -271,9 +271,9 @@ func TestRunStopsAfterInterrupt(t *testing.T) {
 	}
 }
 
-// TestRunSlots checks that jobs run concurrently up to the number of slots, and
+// TestSlotsLimitConcurrentJobs checks that jobs run concurrently up to the number of slots, and
 // that jobs marked as alone run alone.
-func TestRunSlots(t *testing.T) {
+func TestSlotsLimitConcurrentJobs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/now", 0o700); err != nil {
 		t.Fatal(err)
@@ -319,8 +319,8 @@ func TestStageStartsDuringLastPackages(t *testing.T) {
 	}
 }
 
-// TestRunWaitingJobs verifies that a waiting job runs while other jobs occupy all slots.
-func TestRunWaitingJobs(t *testing.T) {
+// TestWaitingJobRunsBesideFullSlots verifies that a waiting job runs while other jobs occupy all slots.
+func TestWaitingJobRunsBesideFullSlots(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
 	busy.Limit = 10 * time.Second

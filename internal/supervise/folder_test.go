@@ -12,7 +12,7 @@ import (
 
 type record struct{ Code int }
 
-func TestRecord(t *testing.T) {
+func TestRecordRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "exit.json")
 	var r record
@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) {
 }
 
 // A failed write changes nothing and leaves no temporary file.
-func TestFailedWrite(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-func TestSocketPath(t *testing.T) {
+func TestSocketPathSupportsLongDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"a", strings.Repeat("b", 150)} {
 		at := filepath.Join(dir, sub)

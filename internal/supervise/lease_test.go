@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLease(t *testing.T) {
+func TestLeaseExpiresUnlessRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease
 		if l.Renew(time.Hour, false) || l.Tethered() || l.Left() != 0 {
@@ -34,7 +34,7 @@ func TestLease(t *testing.T) {
 }
 
 // A renewal after the end of the lease does not restart the timer.
-func TestEndedLease(t *testing.T) {
+func TestEndedLeaseCannotBeRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease
 		l.Begin(time.Minute, true, func() { t.Error("an ended lease expires") })

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestPort verifies that a port is given to one test at a time, is outside the range from which
+// TestPortIsExclusive verifies that a port is given to one test at a time, is outside the range from which
 // the kernel assigns ports, and can be used.
-func TestPort(t *testing.T) {
+func TestPortIsExclusive(t *testing.T) {
 	given := map[int]bool{}
 	for range 200 {
 		port := testenv.Port(t)
@@ -34,9 +34,9 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestClosedPort checks that the port refuses connections and that no other program can listen
+// TestClosedPortRefusesConnections checks that the port refuses connections and that no other program can listen
 // on it.
-func TestClosedPort(t *testing.T) {
+func TestClosedPortRefusesConnections(t *testing.T) {
 	at := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))
 	if c, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection: %v, %v", c, err)

@@ -9,9 +9,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the types of the clients")
 
-// TestClientTypes verifies that the types of the console, the TypeScript package and the Python
+// TestClientTypesMatchOpenAPI verifies that the types of the console, the TypeScript package and the Python
 // package match docs/openapi.json, and therefore the types of the server.
-func TestClientTypes(t *testing.T) {
+func TestClientTypesMatchOpenAPI(t *testing.T) {
 	openapi, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ const boxes = `{
 	}}
 }`
 
-func TestTypeScript(t *testing.T) {
+func TestTypeScriptGeneratesTypes(t *testing.T) {
 	got, err := TypeScript([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ export interface Spec {
 	}
 }
 
-func TestPython(t *testing.T) {
+func TestPythonGeneratesTypedDicts(t *testing.T) {
 	got, err := Python([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
@@ -172,9 +172,9 @@ BoxEvent = Union[AtEvent, End]
 	}
 }
 
-// TestUnsupportedSchemas checks that a schema outside the supported part is
+// TestUnsupportedSchemasAreRejected checks that a schema outside the supported part is
 // rejected, because a client would otherwise get no or a wrong type.
-func TestUnsupportedSchemas(t *testing.T) {
+func TestUnsupportedSchemasAreRejected(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type": "string"}`: "schema X: is a [string], not an object or a union",
 		`{"type": "object", "properties": {"p": {"type": "decimal"}}}`:                                   `property p: unknown type "decimal"`,
