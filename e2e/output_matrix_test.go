@@ -74,7 +74,7 @@ func outputMatrix(t *testing.T, image string) {
 	var cells []matrixCell
 	for _, cpus := range []float64{0.25, 1, 2} {
 		for _, c := range outputClients {
-			if testenv.Full() || !c.download {
+			if testenv.IsFull() || !c.download {
 				cells = append(cells, matrixCell{c, image, cpus})
 			}
 		}

@@ -56,7 +56,7 @@ func describeDifference(got brig.Output, want string) string {
 
 // outputCPUs returns the CPU limits of the sandboxes in which output is tested.
 func outputCPUs() []float64 {
-	if testenv.Full() {
+	if testenv.IsFull() {
 		return []float64{0.25, 1, 2}
 	}
 	return []float64{0.25}

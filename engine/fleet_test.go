@@ -138,7 +138,7 @@ func configure(t *testing.T, h *fixture, id string, change func(*brig.ProviderCo
 	return p
 }
 
-func echo(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error) {
+func runEcho(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error) {
 	t.Helper()
 	return h.Run(withRole(t, brig.Member), brig.Program{Command: []string{"echo", "hi"}, Placement: place}, brig.IO{})
 }
@@ -147,7 +147,7 @@ func echo(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error)
 // and the failed attempts.
 func providerOf(t *testing.T, h *fixture, place brig.Placement) string {
 	t.Helper()
-	o, err := echo(t, h, place)
+	o, err := runEcho(t, h, place)
 	if err != nil {
 		return brig.AsError(err).Kind.Code() + ": " + brig.AsError(err).Message
 	}
@@ -321,7 +321,7 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 			// On a busy host, all runs could end before the first change of the
 			// provider.
 			for begun.Add(1) <= runs || !both() && time.Since(begin) < 20*time.Second {
-				o, err := echo(t, h, brig.Placement{})
+				o, err := runEcho(t, h, brig.Placement{})
 				if err != nil {
 					failed.Add(1)
 					t.Error(err)
@@ -397,7 +397,7 @@ func TestServersReloadChangedSettings(t *testing.T) {
 
 func TestRunWithoutProviderFails(t *testing.T) {
 	h, _ := newCloudFixture(t, func(o *engine.Options) { o.Active = engine.NoProvider })
-	_, err := echo(t, h, brig.Placement{})
+	_, err := runEcho(t, h, brig.Placement{})
 	if apiErr := brig.AsError(err); apiErr == nil || apiErr.Kind != brig.NotInitialized || apiErr.Kind.Code() != "SB001" || apiErr.Hint == "" {
 		t.Errorf("%+v", apiErr)
 	}
@@ -505,7 +505,7 @@ func TestRunsOnlyProviderRejectsSandboxes(t *testing.T) {
 	if tried, err := h.TestProvider(ctx, brig.ProviderConfig{ID: "far"}); err != nil || far.ran.Load() != 1 {
 		t.Errorf("a test: %+v, %v, %d programs", tried, err, far.ran.Load())
 	}
-	o, err := echo(t, h, brig.Placement{})
+	o, err := runEcho(t, h, brig.Placement{})
 	if err != nil || string(o.Stdout.Head) != "[echo hi] true true" || o.Route.Provider != "far" || o.Sandbox == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}

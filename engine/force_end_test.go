@@ -131,7 +131,7 @@ func TestRestartAfterFailedKill(t *testing.T) {
 		old := p.procs[0].Process
 		p.mu.Unlock()
 		select {
-		case <-waited(t, old):
+		case <-waitAsync(t, old):
 		case <-time.After(time.Second):
 			t.Error("the interpreter still runs")
 		}
@@ -223,8 +223,8 @@ func TestForcedEndIsRepeated(t *testing.T) {
 	})
 }
 
-// waited returns a channel that is closed when a process has ended.
-func waited(t *testing.T, p brig.Process) <-chan struct{} {
+// waitAsync returns a channel that is closed when a process has ended.
+func waitAsync(t *testing.T, p brig.Process) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		if _, err := p.Wait(t.Context()); err == nil {

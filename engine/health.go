@@ -18,7 +18,7 @@ const healthCheckTimeout = 30 * time.Second
 // image, so that a broken provider is detected before a caller needs it. It
 // skips a check while callers wait for instances, because their calls exercise
 // the provider.
-func (rs *runs) healthChecks() {
+func (rs *runs) runHealthChecks() {
 	if rs.HealthCheckInterval <= 0 || rs.providers.builtin() == nil {
 		return
 	}

@@ -60,18 +60,18 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	stopTimeout := a.startTimeout(j.cmd.Timeout, j.grace)
 	defer stopTimeout()
 	_, s := span.Start(ctx, "guest.program")
-	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.output, Message: func(msg *interpreter.Message) {
-		m.program.note(msg, j.request.Code)
-		a.step.message(msg)
+	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.sendOutput, Message: func(msg *interpreter.Message) {
+		m.program.setPath(msg, j.request.Code)
+		a.step.handleMessage(msg)
 	}})
 	a.res.Duration = time.Since(begin)
 	stopTimeout() // the program has ended in time, or the timeout has ended it
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
-		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.output)
+		m.session.ReceiveRest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.sendOutput)
 	}
 	endStep(s, err)
 	if a.step != nil && a.step.outputs.omitted > 0 {
-		a.output(brig.FromStderr, leftOutNote(a.step.outputs.omitted))
+		a.sendOutput(brig.FromStderr, leftOutNote(a.step.outputs.omitted))
 	}
 	a.res.Stdout, a.res.Stderr = a.out.Output(), a.err.Output()
 	violation, violated := errors.AsType[*interpreter.ViolationError](err)
@@ -110,8 +110,8 @@ func (a *programRun) copyStdin(stdin io.Reader) {
 	}()
 }
 
-// output handles one chunk of output.
-func (a *programRun) output(from brig.From, p []byte) {
+// sendOutput handles one chunk of output.
+func (a *programRun) sendOutput(from brig.From, p []byte) {
 	to, w := a.out, a.sio.Stdout
 	if from == brig.FromStderr {
 		to, w = a.err, a.sio.Stderr

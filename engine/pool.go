@@ -207,7 +207,7 @@ func (p *pool) dropImage(digest string) {
 		return true
 	})
 	p.mu.Unlock()
-	p.end(out)
+	p.endInstances(out)
 }
 
 // empty ends all waiting instances and closes the pool.
@@ -219,11 +219,11 @@ func (p *pool) empty() {
 		out = append(out, s.clear()...)
 	}
 	p.mu.Unlock()
-	p.end(out)
+	p.endInstances(out)
 	p.e.background.Wait()
 }
 
-func (p *pool) end(list []*pooledInstance) {
+func (p *pool) endInstances(list []*pooledInstance) {
 	for _, w := range list {
 		if w.session != nil {
 			w.session.Close()
@@ -241,7 +241,7 @@ func (p *pool) status() []brig.PoolClass {
 	for _, s := range p.classes {
 		out = append(out, brig.PoolClass{
 			Provider: p.e.builtinID, Image: s.image, Language: s.language, Limits: s.limits,
-			Target: p.target(s, now), Ready: len(s.ready), Making: s.making,
+			Target: p.targetSize(s, now), Ready: len(s.ready), Making: s.making,
 			Hits: s.hits, Misses: s.misses, Failed: s.failed, Refill: median(s.refills),
 		})
 	}

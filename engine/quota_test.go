@@ -130,12 +130,12 @@ func TestExecutionQuotaLimitsConcurrency(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := make(chan string, 1)
-	hold, stop := context.WithCancel(ctx)
-	defer stop()
+	holdCtx, cancelHold := context.WithCancel(ctx)
+	defer cancelHold()
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			_, _ = h.Exec(hold, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(id string) { begun <- id }})
+			_, _ = h.Exec(holdCtx, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(id string) { begun <- id }})
 		})
 		<-begun
 	}
@@ -147,7 +147,7 @@ func TestExecutionQuotaLimitsConcurrency(t *testing.T) {
 	wantQuota(t, "RunCode", err, "executions")
 	_, err = h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"echo"}}})
 	wantQuota(t, "Start", err, "executions")
-	stop()
+	cancelHold()
 	wg.Wait()
 	if _, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"echo"}}, brig.IO{}); err != nil {
 		t.Errorf("after three have ended: %v", err)
@@ -530,7 +530,7 @@ func TestTenantCeilingsLimitRequests(t *testing.T) {
 // TestLabelsAreLimited of package quota tests the limit itself.
 func TestUsageLabelsAreLimited(t *testing.T) {
 	runs, want := 20, 20
-	if testenv.Full() { // the runs take 40 seconds with the race detector
+	if testenv.IsFull() { // the runs take 40 seconds with the race detector
 		runs, want = 1100, 1000
 	}
 	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})

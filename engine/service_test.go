@@ -19,7 +19,7 @@ func TestEngineFulfillsServiceContract(t *testing.T) {
 	h := newFixture(t, nil)
 	servicetest.Run(t, servicetest.Harness{Service: h, Context: tenant("acme"), OtherContext: tenant("rival")})
 	h.Close() // waits for the instance of the last Run, which may still exist
-	if left := h.provider.Machines(); len(left) != 0 {
-		t.Errorf("machines %v are left", left)
+	if machines := h.provider.Machines(); len(machines) != 0 {
+		t.Errorf("machines %v are left", machines)
 	}
 }

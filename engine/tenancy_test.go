@@ -126,9 +126,9 @@ func TestCreateKeyNeverExceedsCaller(t *testing.T) {
 		t.Errorf("an admin revokes an operator's key: %v", err)
 	}
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Admin})
-	theirs, none := brig.AsError(h.RevokeKey(rival, above.ID)), brig.AsError(h.RevokeKey(rival, "k-none"))
-	if theirs.Kind != brig.NotFound || strings.ReplaceAll(theirs.Message, above.ID, "k-none") != none.Message {
-		t.Errorf("another tenant's key is %v, and one that never was is %v", theirs, none)
+	foreignErr, missingErr := brig.AsError(h.RevokeKey(rival, above.ID)), brig.AsError(h.RevokeKey(rival, "k-none"))
+	if foreignErr.Kind != brig.NotFound || strings.ReplaceAll(foreignErr.Message, above.ID, "k-none") != missingErr.Message {
+		t.Errorf("another tenant's key is %v, and one that never was is %v", foreignErr, missingErr)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 	if err := h.Remove(member, "one"); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, member, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
+	h.createWithNoteFile(t, member, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
 	if _, err := h.Get(granted, "one"); err != nil {
 		t.Errorf("the next sandbox of the name: %v", err)
 	}
@@ -371,9 +371,9 @@ func TestGrantRightsAreSubset(t *testing.T) {
 func TestRemovedTenantRejectsCallers(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
-	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
-	if err != nil || made.Quota.Executions != 10 {
-		t.Fatalf("CreateTenant: %+v, %v", made, err)
+	created, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
+	if err != nil || created.Quota.Executions != 10 {
+		t.Fatalf("CreateTenant: %+v, %v", created, err)
 	}
 	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); brig.KindOf(err) != brig.AlreadyExists {
 		t.Errorf("again: %v", err)
@@ -387,8 +387,8 @@ func TestRemovedTenantRejectsCallers(t *testing.T) {
 	if _, err := h.Create(member, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
-	made.Quota = brig.Quota{Sandboxes: 1}
-	if _, err := h.UpdateTenant(op, *made); err != nil {
+	created.Quota = brig.Quota{Sandboxes: 1}
+	if _, err := h.UpdateTenant(op, *created); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Create(member, brig.Spec{})

@@ -137,7 +137,7 @@ func TestSecretSetDuringRotationStaysReadable(t *testing.T) {
 		t.Fatalf("%d secrets, %v", len(all), err)
 	}
 	for _, s := range all {
-		if !h.Options.Keys.Has(s.Key) {
+		if !h.Options.Keys.HasKey(s.Key) {
 			t.Errorf("%s was sealed with a key that is gone", s.Name)
 		}
 	}
@@ -301,7 +301,7 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 		}
 	}
 	box := func(name string) {
-		h.box(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
+		h.createWithNoteFile(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
 	}
 	// bound returns the hosts of a sandbox's secret, with a mark if plain HTTP is
 	// allowed, and the secret's value.
@@ -377,7 +377,7 @@ func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 		}
 	}
 	put("a.test")
-	h.box(t, ctx, brig.Spec{Name: "old", Secrets: []brig.SecretUse{{Name: "key"}}})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "old", Secrets: []brig.SecretUse{{Name: "key"}}})
 	get := func() *brig.Record {
 		t.Helper()
 		rec, err := h.store.Get(ctx, "acme", "old")

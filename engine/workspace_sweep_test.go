@@ -16,7 +16,7 @@ import (
 
 // withObjects returns an engine, the store of its workspaces, and a function that
 // counts a tenant's objects in this store.
-func withObjects(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
+func newObjectsFixture(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
 	t.Helper()
 	objects, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -142,7 +142,7 @@ func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
 // that no longer exist.
 func TestServerSweepsObjectsOfEarlierServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, store, count := withObjects(t)
+		h, store, count := newObjectsFixture(t)
 		for _, tenant := range []string{"acme", "former"} {
 			leaveRemoved(t, store, tenant)
 			if count(tenant) != 3 {
@@ -163,7 +163,7 @@ func TestServerSweepsObjectsOfEarlierServer(t *testing.T) {
 // The removal of a tenant sweeps its objects even if an earlier attempt has
 // already removed the names of all workspaces.
 func TestTenantRemovalSweepsLeftovers(t *testing.T) {
-	h, store, count := withObjects(t)
+	h, store, count := newObjectsFixture(t)
 	leaveRemoved(t, store, "rival")
 	if err := h.RemoveTenant(withRole(t, brig.Operator), "rival"); err != nil {
 		t.Fatal(err)

@@ -16,11 +16,11 @@ import (
 // its own context ends.
 func TestRemoteHostOpensOnce(t *testing.T) {
 	var opened atomic.Int32
-	release, there := make(chan struct{}), newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
+	release, remote := make(chan struct{}), newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
 	o := &RemoteHost{Label: "there", Open: func(ctx context.Context) (io.ReadWriteCloser, error) {
 		opened.Add(1)
 		<-release
-		return there.Open(ctx)
+		return remote.Open(ctx)
 	}}
 	t.Cleanup(func() { o.Close() })
 	first, cancel := context.WithCancel(t.Context())

@@ -190,7 +190,7 @@ func FuzzSupervisorFrame(f *testing.F) {
 	f.Add(byte(wire.TypeError), []byte(`{"Kind":"not_found","Message":"`+strings.Repeat("\xff", 300)+`"}`))
 	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
 		frame := wire.Frame{Type: wire.Type(kind), Payload: bytes.Clone(payload)}
-		if err := frameError(frame); err != nil && len(err.Error()) > 2000 {
+		if err := decodeFrameError(frame); err != nil && len(err.Error()) > 2000 {
 			t.Errorf("it says %d bytes", len(err.Error()))
 		}
 		s, err := decodeState(frame)

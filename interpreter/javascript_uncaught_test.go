@@ -21,7 +21,7 @@ func (c errorCase) run(t *testing.T) {
 	}
 	d := startNode(t)
 	d.stdin.Close()
-	_, code, stdout, stderr := d.program(interpreter.Request{Code: c.code})
+	_, code, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code})
 	exit, wantOut, wantErr := runPlain(t, "node", c.file, c.code)
 	if code != exit || stdout != wantOut {
 		t.Errorf("exit %d, stdout %q, want %d and %q\n%s", code, stdout, exit, wantOut, stderr)
@@ -75,7 +75,7 @@ func TestNodeUncaughtErrorEndsProgram(t *testing.T) {
 		t.Run("called "+name, func(t *testing.T) {
 			t.Parallel()
 			d := startNode(t)
-			end, code, _, stderr := d.program(interpreter.Request{Code: code})
+			end, code, _, stderr := d.runProgram(interpreter.Request{Code: code})
 			if code != 1 || end.Failure == nil || !strings.HasSuffix(end.Failure.Name, "Error") || !strings.Contains(stderr, end.Failure.Name) {
 				t.Errorf("exit %d, %+v\n%s", code, end.Failure, stderr)
 			}
@@ -111,7 +111,7 @@ func TestNodeUnsettledPromiseFailsProgram(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			d := startNode(t)
-			end, exit, _, stderr := d.program(interpreter.Request{Code: code})
+			end, exit, _, stderr := d.runProgram(interpreter.Request{Code: code})
 			if exit != want || end.Code != want || (end.Failure != nil) != (want != 0) || strings.Contains(stderr, "unsettled promise of main") != (want != 0) {
 				t.Errorf("exit %d, %+v\n%s", exit, end.Failure, stderr)
 			}

@@ -67,7 +67,7 @@ func TestProgramReadsItsSourceFile(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				end, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
+				end, exit, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 				if exit != 0 || end.Failure != nil || strings.TrimSpace(stdout) != "ok" {
 					t.Errorf("exit %d, stdout %q\n%s", exit, stdout, stderr)
 				}
@@ -93,7 +93,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startFor(t, name)
 			d.stdin.Close()
-			_, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
+			_, exit, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 			if exit != 0 || strings.Trim(stdout, "[]\n") != "" {
 				t.Errorf("exit %d, stdout %q, stderr %s", exit, stdout, stderr)
 			}
@@ -117,8 +117,8 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 			}
 			d.send(interpreter.Request{Op: "program", Code: code})
 			var reported []string
-			end := d.next()
-			for ; end.Type == "file"; end = d.next() {
+			end := d.readMessage()
+			for ; end.Type == "file"; end = d.readMessage() {
 				reported = append(reported, filepath.Base(end.Path))
 			}
 			if d.wait() != 0 || end.Failure != nil || strings.Join(reported, " ") != want {
@@ -135,8 +135,8 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 func TestWarmCellHasNoSourceFile(t *testing.T) {
 	d := startPython(t)
 	d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
-	messages, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
-	if stderr != "" || len(find(messages, "file")) > 0 || len(find(messages, "end")) != 1 {
+	messages, _, stderr := d.runCell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
+	if stderr != "" || len(filterMessages(messages, "file")) > 0 || len(filterMessages(messages, "end")) != 1 {
 		t.Errorf("messages %+v, stderr %q", messages, stderr)
 	}
 }

@@ -118,7 +118,7 @@ const maxText = 256 << 10
 // without a type.
 func decodeMessage(line []byte) *Message {
 	m := new(Message)
-	if len(line) > maxParts && parts(line) > maxParts || json.Unmarshal(line, m) != nil {
+	if len(line) > maxParts && countParts(line) > maxParts || json.Unmarshal(line, m) != nil {
 		return new(Message)
 	}
 	texts := []*string{&m.Name, &m.Value, &m.Traceback}
@@ -134,7 +134,7 @@ func decodeMessage(line []byte) *Message {
 // parts counts the members and elements at the two outer levels of a JSON document, and stops
 // just above maxParts. It does not count inside values that Message keeps as text. It does not
 // allocate, and accepts invalid JSON.
-func parts(doc []byte) (n int) {
+func countParts(doc []byte) (n int) {
 	depth, quoted, keepsText := 0, false, false
 	var begin int
 	var name []byte // the last string at the outer level

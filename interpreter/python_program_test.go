@@ -99,7 +99,7 @@ func TestPythonUncaughtExceptionEndsProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := startPython(t)
-			end, code, stdout, stderr := d.program(interpreter.Request{Code: source})
+			end, code, stdout, stderr := d.runProgram(interpreter.Request{Code: source})
 			exit, wantOut, wantErr := runPlain(t, python(t), "main.py", source)
 			// These parts differ between the traceback module and the interpreter.
 			differs := regexp.MustCompile(`"/[^"]*/|"|(?m)^ *~*\^+~*\n`)
@@ -132,7 +132,7 @@ func TestPythonShadowingMatchesPlainPython(t *testing.T) {
 					if warm == "warm before the files" {
 						d.send(interpreter.Request{Op: "warm"})
 						d.send(interpreter.Request{Op: "ping"})
-						if m := d.next(); m.Type != "pong" {
+						if m := d.readMessage(); m.Type != "pong" {
 							t.Fatalf("got %+v, want pong", m)
 						}
 					}
@@ -149,7 +149,7 @@ func TestPythonShadowingMatchesPlainPython(t *testing.T) {
 					if warm == "warm" {
 						d.send(interpreter.Request{Op: "warm"})
 					}
-					_, code0, stdout, stderr := d.program(interpreter.Request{Code: code})
+					_, code0, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 					exit, wantOut, wantErr := runPlainIn(t, plain, python(t), "main.py", code)
 					if code0 != exit || stdout != wantOut || strings.Contains(stderr, "/driver/") || (stderr == "") != (wantErr == "") && name != "threading" {
 						t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %s\nwant %s", code0, exit, stdout, wantOut, stderr, wantErr)
@@ -193,8 +193,8 @@ func TestStartupVariablesAffectProgram(t *testing.T) {
 				t.Errorf("%s needs no interpreter of its own", name)
 			}
 			d := startDriver(t, []string{program, driverFile(t, driver)}, []string{c.env})
-			d.ready()
-			_, code, stdout, stderr := d.program(interpreter.Request{Code: c.code, Env: map[string]string{name: value}})
+			d.awaitReady()
+			_, code, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code, Env: map[string]string{name: value}})
 			exit, wantOut, wantErr := runPlain(t, program, file, c.code, c.env)
 			if code != exit || stdout != wantOut || (stderr == "") != (wantErr == "") {
 				t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %q, want %q", code, exit, stdout, wantOut, stderr, wantErr)
@@ -241,7 +241,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 	}
 	d.stdin.Write([]byte("given\n"))
 	d.stdin.Close()
-	end, code, stdout, stderr := d.program(o)
+	end, code, stdout, stderr := d.runProgram(o)
 	if end.Type != "end" || end.Code != c.exit || code != c.exit {
 		t.Errorf("exit code %d, end message %+v, want exit code %d", code, end, c.exit)
 	}
@@ -266,7 +266,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 
 func TestPythonProgramAppliesRequestOptions(t *testing.T) {
 	d := startPython(t)
-	end, _, stdout, stderr := d.program(interpreter.Request{
+	end, _, stdout, stderr := d.runProgram(interpreter.Request{
 		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
 		Env:    map[string]string{"A": "ä", "TZ": "XYZ1"},
 		Dir:    "/usr",
@@ -287,7 +287,7 @@ func TestEmptyArtifactsDirectoryIsRemoved(t *testing.T) {
 		arguments string
 		artifacts bool
 		out       string
-		left      bool
+		remains   bool
 	}{
 		{"python", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    print(os.path.isdir('artifacts'))", "{}", true, "True\n", false},
 		{"python at import", func(t *testing.T) *driver { return startPython(t) }, "open('artifacts/a.csv', 'w').write('a')\ndef main(): pass", "{}", true, "", true},
@@ -300,11 +300,11 @@ func TestEmptyArtifactsDirectoryIsRemoved(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.start(t)
-			end, _, stdout, stderr := d.program(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
+			end, _, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
 			if end.Code != 0 || stdout != c.out {
 				t.Errorf("exit code %d, stdout %q, want %q\n%s", end.Code, stdout, c.out, stderr)
 			}
-			if _, err := os.Stat(filepath.Join(d.dir, "artifacts")); (err == nil) != c.left {
+			if _, err := os.Stat(filepath.Join(d.dir, "artifacts")); (err == nil) != c.remains {
 				t.Errorf("artifacts/ still exists: %v", err)
 			}
 		})

@@ -22,11 +22,11 @@ func TestRenewReseedsRandomGenerator(t *testing.T) {
 			d := c.start(t)
 			var values []string
 			for _, renew := range []bool{false, false, true, true} {
-				d.cell(c.seed)
+				d.runCell(c.seed)
 				if renew {
 					d.send(interpreter.Request{Op: "renew"})
 				}
-				_, stdout, stderr := d.cell(c.next)
+				_, stdout, stderr := d.runCell(c.next)
 				if !strings.HasPrefix(stdout, "42 ") {
 					t.Fatalf("stdout %q, stderr %q", stdout, stderr)
 				}
@@ -59,7 +59,7 @@ say(await new Promise((done) => nc.randomBytes(3, (err, b) => done(b.length))), 
 console.log(out.join(' '))`
 	const want = "9 20000 000 0 true 0 true 36 3 true true ERR_OUT_OF_RANGE ERR_INVALID_ARG_TYPE ERR_INVALID_ARG_TYPE TypeMismatchError 3 0 0\n"
 	for range 3 {
-		_, stdout, stderr := d.cell("{" + code + "\n}")
+		_, stdout, stderr := d.runCell("{" + code + "\n}")
 		if got := strings.ReplaceAll(stdout, " 17 ", " TypeMismatchError "); got != want {
 			t.Fatalf("stdout %q, stderr %q, want %q", stdout, stderr, want)
 		}

@@ -81,8 +81,8 @@ func (w *requestWatch) begin(ctx context.Context) {
 	w.timer = time.AfterFunc(requestGrace, func() { w.check(ctx) })
 }
 
-// answer records that a message of the request has arrived.
-func (w *requestWatch) answer() {
+// recordAnswer records that a message of the request has arrived.
+func (w *requestWatch) recordAnswer() {
 	if !w.state.CompareAndSwap(requestOpen, requestAnswered) {
 		return
 	}
@@ -126,13 +126,13 @@ func (w *requestWatch) check(ctx context.Context) {
 	}
 }
 
-// pong handles the response to a ping. A driver carries out requests in order, so a pong arrives
-// after all responses to the request before the ping.
-func (w *requestWatch) pong(nonce string) error {
+// handlePong handles the response to a ping. A driver carries out requests in order, so a pong
+// arrives after all responses to the request before the ping.
+func (w *requestWatch) handlePong(nonce string) error {
 	w.s.mu.Lock()
-	mine := nonce == w.ping
+	isCurrent := nonce == w.ping
 	w.s.mu.Unlock()
-	if mine && w.state.CompareAndSwap(requestOpen, requestLost) {
+	if isCurrent && w.state.CompareAndSwap(requestOpen, requestLost) {
 		return errLost
 	}
 	return nil

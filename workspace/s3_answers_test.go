@@ -36,7 +36,7 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", "application/xml")
 				w.WriteHeader(c.status)
-				testenv.Endless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
+				testenv.WriteEndless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
 			}))
 			defer srv.Close()
 			at := srv.Listener.Addr().String()

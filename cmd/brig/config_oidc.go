@@ -143,7 +143,7 @@ func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logg
 	seed := hmac.New(sha256.New, o.GrantSeed)
 	seed.Write([]byte("signin"))
 	watched := &mappingFile{path: c.configFile, log: log, read: func() (*signin.Mapping, error) {
-		now, err := c.config()
+		now, err := c.loadConfig()
 		if err != nil {
 			return nil, err
 		}

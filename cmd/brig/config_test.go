@@ -20,7 +20,7 @@ func readConfig(t *testing.T, text string) (*config, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return (&cli{configFile: file}).config()
+	return (&cli{configFile: file}).loadConfig()
 }
 
 // TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and also

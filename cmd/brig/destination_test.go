@@ -260,8 +260,8 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 			if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}
-			if at := serverOf(dir); at != "" {
-				t.Errorf("the folder is said to be served at %s", at)
+			if announced := serverOf(dir); announced != "" {
+				t.Errorf("the folder is said to be served at %s", announced)
 			}
 		})
 	}
@@ -271,28 +271,28 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 // allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the listener.
 func TestKeyIsNotSentOverPlainHTTP(t *testing.T) {
 	far := listenAt(t, "0.0.0.0:0")
-	at := "http://0.0.0.0:" + far.port
+	announced := "http://0.0.0.0:" + far.port
 	for name, c := range map[string]struct {
 		flags []string
 		env   map[string]string
 		key   string // the key that the listener receives; empty if it receives no key
 	}{
-		"a flag's key":               {flags: []string{"--url", at, "--key", givenKey}},
-		"a variable's key":           {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
-		"all by variables":           {env: map[string]string{"BRIG_URL": at, "BRIG_API_KEY": givenKey}},
-		"not admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}},
-		"not admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
-		"nonsense in the variable":   {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
+		"a flag's key":               {flags: []string{"--url", announced, "--key", givenKey}},
+		"a variable's key":           {flags: []string{"--url", announced}, env: map[string]string{"BRIG_API_KEY": givenKey}},
+		"all by variables":           {env: map[string]string{"BRIG_URL": announced, "BRIG_API_KEY": givenKey}},
+		"not admitted by a flag":     {flags: []string{"--url", announced, "--key", givenKey, "--insecure-http=false"}},
+		"not admitted by a variable": {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
+		"nonsense in the variable":   {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
 		"a flag against a variable": {
-			flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
+			flags: []string{"--url", announced, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
 		},
 
-		"admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http"}, key: givenKey},
-		"admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
+		"admitted by a flag":     {flags: []string{"--url", announced, "--key", givenKey, "--insecure-http"}, key: givenKey},
+		"admitted by a variable": {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
 		"the loopback":           {flags: []string{"--url", "http://127.0.0.1:" + far.port, "--key", givenKey}, key: givenKey},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs, code := runWith(t, folderServedAt(t, at, true), c.env, c.flags...)
+			errs, code := runWith(t, folderServedAt(t, announced, true), c.env, c.flags...)
 			received := far.takeReceived()
 			if c.key != "" {
 				if !strings.Contains(received, "Authorization: Bearer "+c.key+"\r\n") {
@@ -326,13 +326,13 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 		"everybody may write":         {folder: 0o707, above: 0o755},
 		"below what everybody writes": {folder: 0o700, above: 0o777},
 	} {
-		for way, flags := range map[string][]string{
+		for what, flags := range map[string][]string{
 			"the folder alone":      nil,
 			"the address":           {"--url", other.url},
 			"the address by a name": {"--url", "http://localhost:" + other.port},
 			"a key":                 {"--key", givenKey},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
+			t.Run(name+", "+what, func(t *testing.T) {
 				above := t.TempDir()
 				dir := filepath.Join(above, "data")
 				if err := os.Rename(folderServedAt(t, other.url, true), dir); err != nil {
@@ -348,12 +348,12 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 					}
 				}
 				errs, code := runWith(t, dir, nil, flags...)
-				at, local := other.takeReceived(), socket.takeReceived()
-				switch withKey := way == "a key"; {
-				case c.good && (at != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
-					t.Errorf("the address received %q, the socket %q; %s", at, local, errs)
-				case !c.good && at+local != "":
-					t.Errorf("who may have written the folder received %q at the address, %q on the socket", at, local)
+				received, local := other.takeReceived(), socket.takeReceived()
+				switch withKey := what == "a key"; {
+				case c.good && (received != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
+					t.Errorf("the address received %q, the socket %q; %s", received, local, errs)
+				case !c.good && received+local != "":
+					t.Errorf("who may have written the folder received %q at the address, %q on the socket", received, local)
 				case !c.good && (code != exitError || !strings.Contains(errs, "("+brig.NotInitialized.Code()+")")):
 					t.Errorf("exit code %d, %s", code, errs)
 				}

@@ -322,7 +322,7 @@ func firstLine(b []byte) (p protocol, decided bool) {
 	line, _, whole := bytes.Cut(b, []byte("\n"))
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	method, rest, spaced := bytes.Cut(line, []byte(" "))
-	if len(method) == 0 && (spaced || whole) || bytes.ContainsFunc(method, notToken) {
+	if len(method) == 0 && (spaced || whole) || bytes.ContainsFunc(method, isNotTokenChar) {
 		return protocolOther, true
 	}
 	if bytes.ContainsFunc(rest, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
@@ -340,8 +340,8 @@ func firstLine(b []byte) (p protocol, decided bool) {
 	return protocolOther, true
 }
 
-// notToken reports whether a character cannot be part of an HTTP method.
-func notToken(c rune) bool {
+// isNotTokenChar reports whether a character cannot be part of an HTTP method.
+func isNotTokenChar(c rune) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 }
 

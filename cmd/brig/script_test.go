@@ -32,14 +32,14 @@ func TestScriptsPass(t *testing.T) {
 			e.Setenv("PATH", bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 			e.Setenv("BRIG_DATA_DIR", data)
 			e.Setenv("HOME", e.WorkDir)
-			e.Defer(func() { sweep(t, filepath.Join(bin, "brig"), data) })
+			e.Defer(func() { removeLeftovers(t, filepath.Join(bin, "brig"), data) })
 			return nil
 		},
 	})
 }
 
-// sweep removes sandboxes that a failed script may have left.
-func sweep(t *testing.T, brig, data string) {
+// removeLeftovers removes sandboxes that a failed script may have left.
+func removeLeftovers(t *testing.T, brig, data string) {
 	out, err := exec.Command(brig, "--data-dir", data, "sandbox", "ls", "--json").Output()
 	if err != nil {
 		return
@@ -57,7 +57,7 @@ func sweep(t *testing.T, brig, data string) {
 // its default.
 func TestAnnotatedConfigContainsDefaults(t *testing.T) {
 	c := &cli{configFile: "brig.yaml"}
-	cfg, err := c.config()
+	cfg, err := c.loadConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // secretFile reads a one-line secret from a file, or creates the file with a fresh secret. The
 // argument what describes the secret in errors.
-func secretFile(file, what string, fresh func() string) (string, error) {
+func readSecretFile(file, what string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		b = []byte(fresh() + "\n")

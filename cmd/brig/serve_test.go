@@ -92,8 +92,8 @@ func TestAnnouncementEndsBeforeListener(t *testing.T) {
 		requestDone <- err
 	}()
 	<-begun
-	if at := serverOf(s.dir); at != s.url {
-		t.Errorf("before it ends it is announced at %q, not at %s", at, s.url)
+	if announced := serverOf(s.dir); announced != s.url {
+		t.Errorf("before it ends it is announced at %q, not at %s", announced, s.url)
 	}
 	s.stop()
 	for { // loop until the listener is closed
@@ -104,8 +104,8 @@ func TestAnnouncementEndsBeforeListener(t *testing.T) {
 		c.Close()
 		time.Sleep(time.Millisecond)
 	}
-	if at := serverOf(s.dir); at != "" {
-		t.Errorf("without a listener it is still announced at %s", at)
+	if announced := serverOf(s.dir); announced != "" {
+		t.Errorf("without a listener it is still announced at %s", announced)
 	}
 	close(end)
 	if err := errors.Join(<-requestDone, <-s.done); err != nil {

@@ -23,7 +23,7 @@ import (
 // for other users.
 func TestClientOutlivesServer(t *testing.T) {
 	dir := folderServedAt(t, "", true)
-	svc, err := client.New(throughSocket(dir))
+	svc, err := client.New(socketOptions(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,9 +82,9 @@ func TestProcessWaitsForSlowestFollower(t *testing.T) {
 		tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 		ctx, cancel := context.WithCancel(t.Context())
 		stuck := make(chan struct{})
-		left := make(chan error, 1)
+		followErr := make(chan error, 1)
 		go func() {
-			left <- tp.Follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
+			followErr <- tp.Follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
 		}()
 		synctest.Wait()
 		wrote := make(chan int, 100)
@@ -101,7 +101,7 @@ func TestProcessWaitsForSlowestFollower(t *testing.T) {
 		}
 		cancel()
 		close(stuck)
-		if err := <-left; !errors.Is(err, context.Canceled) {
+		if err := <-followErr; !errors.Is(err, context.Canceled) {
 			t.Errorf("follow = %v", err)
 		}
 		synctest.Wait()

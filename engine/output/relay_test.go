@@ -97,15 +97,15 @@ func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 
 // After the caller has disconnected, the next write and flush return its error.
 func TestRelayReportsDisconnectedCaller(t *testing.T) {
-	gone := errors.New("the client disconnected")
-	caller := &blockedWriter{free: make(chan struct{}), err: gone}
+	errDisconnected := errors.New("the client disconnected")
+	caller := &blockedWriter{free: make(chan struct{}), err: errDisconnected}
 	close(caller.free)
 	var lost error
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(err error) { lost = err })
-	for err := error(nil); !errors.Is(err, gone); {
+	for err := error(nil); !errors.Is(err, errDisconnected); {
 		_, err = sio.Stdout.Write([]byte("x"))
 	}
-	if r.Flush() == nil || !errors.Is(lost, gone) {
+	if r.Flush() == nil || !errors.Is(lost, errDisconnected) {
 		t.Errorf("the relay does not report its end: %v", lost)
 	}
 	if none, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.Flush() != nil {

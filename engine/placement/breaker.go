@@ -44,13 +44,13 @@ func (b *Breaker) Record(err error, now time.Time) bool {
 	if kind == brig.CreationFailed && b.failures < breakAfter {
 		return false
 	}
-	was := b.retryAt
+	oldRetryAt := b.retryAt
 	wait := breakMax
 	if n := b.failures - 1; n < 4 {
 		wait = breakFirst << n
 	}
 	b.retryAt = now.Add(wait)
-	return was.IsZero()
+	return oldRetryAt.IsZero()
 }
 
 // IsOpen reports whether the breaker is open. The provider must not be tried while the breaker is
@@ -70,7 +70,7 @@ func (b *Breaker) LastFailure() (bool, error) {
 
 // CheckDue reports whether the next health check is due. If the check is due, CheckDue records its
 // time, and the caller must run it.
-func (b *Breaker) CheckDue(now time.Time, every time.Duration) bool {
+func (b *Breaker) StartCheckIfDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.checked) < every {

@@ -126,8 +126,8 @@ func (a *Account) StopOverdueExecutions() (all bool) {
 		}
 	}
 	a.mu.Unlock()
-	for _, stop := range candidates {
-		stop(why)
+	for _, stopExecution := range candidates {
+		stopExecution(why)
 	}
 	return all
 }

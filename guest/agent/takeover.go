@@ -42,21 +42,21 @@ var pythonDirs = [...]string{"/usr/local/bin", "/usr/bin", "/bin"}
 // If the host's /usr serves as the image's /usr, the image cannot provide that
 // command itself. A failure to create the link is ignored.
 func linkPython() {
-	there := func(dir, name string) bool {
+	exists := func(dir, name string) bool {
 		_, err := os.Stat(path.Join(dir, name))
 		return err == nil
 	}
 	to := ""
-	if there(wire.ProgramsDir, "python3") { // a program from the machine's configuration
+	if exists(wire.ProgramsDir, "python3") { // a program from the machine's configuration
 		to = path.Join(wire.ProgramsDir, "python3")
 	}
 	for _, dir := range pythonDirs {
-		if to == "" && there(dir, "python") {
+		if to == "" && exists(dir, "python") {
 			return
 		}
 	}
 	for _, dir := range pythonDirs {
-		if to == "" && there(dir, "python3") {
+		if to == "" && exists(dir, "python3") {
 			to = path.Join(dir, "python3")
 		}
 	}

@@ -35,7 +35,7 @@ const (
 	OpPark     Op = "park"   // replace the descriptors of a donated interpreter by descriptors that the agent holds
 
 	// Operations for an agent without a supervisor on the host.
-	OpMain     Op = "main"  // run the main program, with which the sandbox ends
+	OpMain     Op = "main"  // run the main program, whose exit ends the sandbox
 	OpWaitMain Op = "over"  // return the Exit of a lingering main program, once it has ended
 	OpLease    Op = "lease" // set the remaining lease of the sandbox
 )

@@ -272,14 +272,14 @@ func (g *Group) Destroy(ctx context.Context) error {
 		if err := g.Kill(); err != nil {
 			return err
 		}
-		left := g.remove()
-		if left == nil {
+		err := g.remove()
+		if err == nil {
 			g.removeParents()
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("remove cgroup %s: %w", g.path, errors.Join(left, context.Cause(ctx)))
+			return fmt.Errorf("remove cgroup %s: %w", g.path, errors.Join(err, context.Cause(ctx)))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

@@ -17,7 +17,7 @@ var (
 
 // Embedded returns the IPv4 addresses to which a translator or a tunnel may
 // forward packets for an IPv6 address.
-func Embedded(a netip.Addr) []netip.Addr {
+func EmbeddedIPv4(a netip.Addr) []netip.Addr {
 	if a.Is4In6() {
 		return []netip.Addr{a.Unmap()}
 	}

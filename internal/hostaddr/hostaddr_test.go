@@ -23,7 +23,7 @@ func TestEmbeddedReturnsIPv4Addresses(t *testing.T) {
 		"2001:db8:0:0:200:5efe:cb00:7107":  {"203.0.113.7"},
 		"2001:db8:0:0:8200:5efe:cb00:7107": nil,
 	} {
-		got := Embedded(netip.MustParseAddr(in))
+		got := EmbeddedIPv4(netip.MustParseAddr(in))
 		for _, w := range want {
 			if !slices.Contains(got, netip.MustParseAddr(w)) {
 				t.Errorf("%s: %v, without %s", in, got, w)

@@ -20,7 +20,7 @@ func TestFollowerReturnsDataOnce(t *testing.T) {
 			name := filepath.Join(t.TempDir(), logFile)
 			var format func(time.Time) string
 			if times {
-				format = stamp
+				format = formatStamp
 			}
 			f, err := Follow(name, format)
 			if err != nil {
@@ -34,7 +34,7 @@ func TestFollowerReturnsDataOnce(t *testing.T) {
 				if times {
 					got = ""
 					for line := range strings.Lines(string(b)) {
-						at, rest, ok := cut(line)
+						at, rest, ok := cutStamp(line)
 						if ok && time.Since(at).Abs() > time.Minute {
 							t.Errorf("a line of %v", at)
 						}
@@ -96,7 +96,7 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	f, err := Follow(name, stamp)
+	f, err := Follow(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 	}
 	var lines []string
 	for line := range strings.Lines(got.String()) {
-		_, rest, _ := cut(line)
+		_, rest, _ := cutStamp(line)
 		lines = append(lines, rest)
 	}
 	if strings.Join(lines, "") != "beginend\nnext\n" {
@@ -136,12 +136,12 @@ func TestFollowReadsMarksInOrder(t *testing.T) {
 	if err := os.WriteFile(name+timesSuffix, marks, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Follow(name, stamp)
+	f, err := Follow(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	once, err := ReadTimed(name, stamp)
+	once, err := ReadTimed(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestFollowReadsMarksInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := io.ReadAll(once)
-	if err != nil || string(got) != string(want) || !strings.HasPrefix(string(got), stamp(time.Unix(1000, 0))) {
+	if err != nil || string(got) != string(want) || !strings.HasPrefix(string(got), formatStamp(time.Unix(1000, 0))) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }

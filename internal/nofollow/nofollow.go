@@ -151,19 +151,19 @@ func (d *Dir) Walk(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := &Dir{fd: fd}
+	current := &Dir{fd: fd}
 	if name == "." || name == "" {
-		return at, nil
+		return current, nil
 	}
 	for step := range strings.SplitSeq(name, "/") {
-		next, err := at.Dir(step)
-		_ = at.Close() // opened only for the walk
+		next, err := current.Dir(step)
+		_ = current.Close() // opened only for the walk
 		if err != nil {
 			return nil, err
 		}
-		at = next
+		current = next
 	}
-	return at, nil
+	return current, nil
 }
 
 // Stat is the metadata of a file.

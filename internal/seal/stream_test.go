@@ -122,11 +122,11 @@ func TestDamagedStreamIsDetected(t *testing.T) {
 			t.Errorf("%s: it returned data that was never sealed", name)
 		}
 	}
-	for _, at := range []int{0, 9, 10, headerSize - 1, headerSize, headerSize + 70_000, len(sealed) - 1} {
+	for _, offset := range []int{0, 9, 10, headerSize - 1, headerSize, headerSize + 70_000, len(sealed) - 1} {
 		forged := bytes.Clone(sealed)
-		forged[at] ^= 1
+		forged[offset] ^= 1
 		if _, err := openStream(key, forged, "a"); !errors.Is(err, seal.ErrForged) {
-			t.Errorf("with byte %d changed: %v", at, err)
+			t.Errorf("with byte %d changed: %v", offset, err)
 		}
 	}
 	broken := errors.New("broken")

@@ -42,13 +42,13 @@ func TestRerunAcceptsOnlyFlakyFailures(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			tree := &Tree{Root: "testdata/planted", Module: "planted.test"}
-			j := tree.goTest("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, slices.Repeat([]string{"."}, 40))
+			j := tree.goTestJob("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, slices.Repeat([]string{"."}, 40))
 			j.Argv[slices.Index(j.Argv, "-timeout")+1] = "3s"
 			j.Env = append(j.Env, "PLANTED="+dir, "GOFLAGS=-mod=mod")
 			var out bytes.Buffer
 			r := &Runner{Out: &out, Slots: 1, Times: newTimes(), LedgerDir: t.TempDir()}
 			r.Run(t.Context(), Plan{"plan", []Job{j}})
-			r.SecondLook(t.Context())
+			r.RerunFailures(t.Context())
 			if ok := r.Report(&out); ok != c.ok || strings.Contains(out.String(), "--- FAIL: packages") == ok || len(r.Failures()) > 0 == ok {
 				t.Errorf("ok %v, want %v:\n%s", ok, c.ok, &out)
 			}
@@ -87,7 +87,7 @@ func TestManyFailuresPreventRerun(t *testing.T) {
 		var out bytes.Buffer
 		r := &Runner{Out: &out, Slots: 2, Times: newTimes()}
 		r.Run(t.Context(), Plan{"plan", jobs})
-		r.SecondLook(t.Context())
+		r.RerunFailures(t.Context())
 		if ok := r.Report(&out); ok != want || want != strings.Contains(out.String(), fmt.Sprintf("Unsteady: %d.", n)) {
 			t.Errorf("%d failures: ok %v, want %v:\n%s", n, ok, want, &out)
 		}
@@ -97,7 +97,7 @@ func TestManyFailuresPreventRerun(t *testing.T) {
 // TestRerunRunsOnlyFailedTest verifies that only the failed test of a group runs again.
 func TestRerunRunsOnlyFailedTest(t *testing.T) {
 	tree := &Tree{Root: "/root", TestJSON: "test2json", Bin: "/bin"}
-	jobs := tree.endToEnd("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
+	jobs := tree.endToEndJobs("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs", len(jobs))
 	}

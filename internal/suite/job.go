@@ -50,8 +50,8 @@ const cleanupTimeout = 30 * time.Second
 // runsAlone reports whether nothing may run concurrently with the job.
 func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
 
-// repeat returns the command that runs one test again, or the whole job.
-func (j *Job) repeat(test string) string {
+// repeatCommand returns the command that runs one test again, or the whole job.
+func (j *Job) repeatCommand(test string) string {
 	if test == "" {
 		return j.Again
 	}
@@ -205,7 +205,7 @@ func (o Options) env() (env []string) {
 // that repeats a failure of a part.
 const againTest = "make test"
 
-func againAll(part string) string { return "make test-all PART=" + part }
+func repeatAllCommand(part string) string { return "make test-all PART=" + part }
 
 // packagesLimit is the time limit of each package that runs concurrently with others.
 // onePackageLimit is the time limit of a package that runs alone.
@@ -214,8 +214,8 @@ const (
 	onePackageLimit = "10m"
 )
 
-// goTest returns a job that runs the tests of packages.
-func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
+// goTestJob returns a job that runs the tests of packages.
+func (t *Tree) goTestJob(name, part string, raced bool, o Options, packages []string) Job {
 	// Run two more packages than there are CPUs, because some long tests mostly wait: a
 	// conformance test of provider/local uses a third of a CPU. `make lint` has already vetted
 	// all packages.
@@ -246,7 +246,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	})
 	again := againTest
 	if o.Full {
-		again = againAll(part)
+		again = repeatAllCommand(part)
 	}
 	one := func(argv []string, pkg, test string) []string {
 		if pkg == "" {
@@ -257,7 +257,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 			argv[i] = onePackageLimit
 		}
 		if test != "" {
-			argv = append(argv, "-run", pattern(test))
+			argv = append(argv, "-run", testPattern(test))
 		}
 		return append(argv, pkg)
 	}
@@ -271,8 +271,8 @@ const (
 	jobLimitFull = 20 * time.Minute
 )
 
-// endToEnd returns one job for each group of end-to-end tests.
-func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs []Job) {
+// endToEndJobs returns one job for each group of end-to-end tests.
+func (t *Tree) endToEndJobs(part string, raced bool, o Options, tests []Test) (jobs []Job) {
 	bin := t.Bin
 	if raced {
 		bin = t.Race
@@ -294,11 +294,11 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 			groups[group] = i
 			again := againTest
 			if o.Full {
-				again = againAll(test.Part)
+				again = repeatAllCommand(test.Part)
 			} else if raced {
-				again = againAll("race")
+				again = repeatAllCommand("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: oneOfBinary})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: singleTestArgs})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)
@@ -322,11 +322,11 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 	return jobs
 }
 
-// oneOfBinary returns the arguments that run one test of a test binary.
-func oneOfBinary(argv []string, _, test string) []string {
+// singleTestArgs returns the arguments that run one test of a test binary.
+func singleTestArgs(argv []string, _, test string) []string {
 	argv = slices.Clone(argv)
 	if i := slices.Index(argv, "-test.run"); i >= 0 && test != "" {
-		argv[i+1] = pattern(test)
+		argv[i+1] = testPattern(test)
 	}
 	return argv
 }

@@ -60,7 +60,7 @@ func TestPartsForSelectsPartsOfFiles(t *testing.T) {
 		"quota.go":                  "core race",
 		"e2e/a_test.go":             "egress docker",
 		"e2e/harness_test.go":       "",
-		"new/thing.go":              strings.Join(allParts(), " "),
+		"new/thing.go":              strings.Join(partNames(), " "),
 	} {
 		names, why := PartsFor([]string{"SECURITY.md", file}, tests)
 		if got := strings.Join(names, " "); got != want {
@@ -78,7 +78,7 @@ func TestPartsForSelectsPartsOfFiles(t *testing.T) {
 // changed since each part last passed.
 func TestPartsToRunSelectsChangedParts(t *testing.T) {
 	g := PassRecords{Parts: map[string]PassRecord{}}
-	for _, name := range allParts() {
+	for _, name := range partNames() {
 		g.Parts[name] = PassRecord{Commit: "new"}
 	}
 	g.Parts["egress"], g.Parts["docker"] = PassRecord{Commit: "old"}, PassRecord{Commit: "old"}
@@ -139,13 +139,13 @@ func TestQuarantineRejectsInvalidLines(t *testing.T) {
 }
 
 func TestPatternQuotesNames(t *testing.T) {
-	if got := pattern("TestA/b.c/d"); got != `^TestA$/^b\.c$/^d$` {
+	if got := testPattern("TestA/b.c/d"); got != `^TestA$/^b\.c$/^d$` {
 		t.Errorf("pattern %s", got)
 	}
 }
 
 func TestStagesSeparateExclusiveJobs(t *testing.T) {
-	stages := stages([]Job{{Name: "a1", Part: "a", Alone: true}, {Name: "a2", Part: "a"}, {Name: "b1", Part: "b"}, {Name: "a3", Part: "a"}, {Name: "b2", Part: "b", Alone: true}})
+	stages := groupStages([]Job{{Name: "a1", Part: "a", Alone: true}, {Name: "a2", Part: "a"}, {Name: "b1", Part: "b"}, {Name: "a3", Part: "a"}, {Name: "b2", Part: "b", Alone: true}})
 	var got []string
 	for _, s := range stages {
 		var names []string
@@ -337,7 +337,7 @@ func TestWaitingJobRunsBesideFullSlots(t *testing.T) {
 func TestLongestPackagesRunFirst(t *testing.T) {
 	tree := &Tree{}
 	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
-	j := tree.goTest("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
+	j := tree.goTestJob("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
 	if got := strings.Join(j.Argv[len(j.Argv)-3:], " "); got != "m/c m/b m/a" {
 		t.Errorf("the packages run as %s", got)
 	}
@@ -349,7 +349,7 @@ func TestLongestPackagesRunFirst(t *testing.T) {
 		t.Errorf("recorded: %v", took)
 	}
 	// A part that runs a package both with and without the detector records both times.
-	with, without := tree.goTest("packages", "packages", true, o, nil), tree.goTest("packages without the detector", "packages", false, o, nil)
+	with, without := tree.goTestJob("packages", "packages", true, o, nil), tree.goTestJob("packages without the detector", "packages", false, o, nil)
 	for j, took := range map[*Job]string{&with: "4.5", &without: "3.5"} {
 		j.Argv, j.Dir = []string{"sh", "-c", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":` + took + `}'; ` + passing}, ""
 	}
@@ -369,9 +369,9 @@ func TestRecordedTimesAreRead(t *testing.T) {
 	const module = "github.com/brig-run/brig"
 	tree := &Tree{}
 	jobs := []Job{
-		tree.goTest("", "packages", false, Options{}, nil),
-		tree.goTest("", "packages", true, Options{}, nil),
-		tree.goTest("", detectorPart, true, Options{}, nil),
+		tree.goTestJob("", "packages", false, Options{}, nil),
+		tree.goTestJob("", "packages", true, Options{}, nil),
+		tree.goTestJob("", detectorPart, true, Options{}, nil),
 	}
 	found := 0
 	for key := range g.Jobs {

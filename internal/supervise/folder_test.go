@@ -63,11 +63,11 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 func TestSocketPathSupportsLongDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"a", strings.Repeat("b", 150)} {
-		at := filepath.Join(dir, sub)
-		if err := os.Mkdir(at, 0o700); err != nil {
+		subdir := filepath.Join(dir, sub)
+		if err := os.Mkdir(subdir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		p, done, err := SocketPath(at, "socket")
+		p, done, err := SocketPath(subdir, "socket")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestSocketPathSupportsLongDirectories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st, err := os.Stat(filepath.Join(at, "socket")); err != nil || st.Mode().Type() != fs.ModeSocket {
+		if st, err := os.Stat(filepath.Join(subdir, "socket")); err != nil || st.Mode().Type() != fs.ModeSocket {
 			t.Errorf("%s: %v, %v", p, st, err)
 		}
 		l.Close()

@@ -13,15 +13,15 @@ import (
 // TestPortIsExclusive verifies that a port is given to one test at a time, is outside the range from which
 // the kernel assigns ports, and can be used.
 func TestPortIsExclusive(t *testing.T) {
-	given := map[int]bool{}
+	used := map[int]bool{}
 	for range 200 {
 		port := testenv.Port(t)
-		if given[port] {
+		if used[port] {
 			t.Errorf("port %d was given twice", port)
 		}
-		given[port] = true
+		used[port] = true
 	}
-	for port := range given {
+	for port := range used {
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			t.Fatal(err)
@@ -37,11 +37,11 @@ func TestPortIsExclusive(t *testing.T) {
 // TestClosedPortRefusesConnections checks that the port refuses connections and that no other program can listen
 // on it.
 func TestClosedPortRefusesConnections(t *testing.T) {
-	at := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))
-	if c, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
+	address := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))
+	if c, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection: %v, %v", c, err)
 	}
-	if ln, err := net.Listen("tcp", at); err == nil {
+	if ln, err := net.Listen("tcp", address); err == nil {
 		ln.Close()
 		t.Error("another socket listens there")
 	}

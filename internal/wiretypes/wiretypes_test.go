@@ -17,9 +17,9 @@ func TestClientTypesMatchOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, generate := range map[string]func([]byte) ([]byte, error){
-		"ui/src/wire.ts":                    TypeScript,
-		"sdk/typescript/src/wire.ts":        TypeScript,
-		"sdk/python/src/brig/_documents.py": Python,
+		"ui/src/wire.ts":                    GenerateTypeScript,
+		"sdk/typescript/src/wire.ts":        GenerateTypeScript,
+		"sdk/python/src/brig/_documents.py": GeneratePython,
 	} {
 		want, err := generate(openapi)
 		if err != nil {
@@ -69,7 +69,7 @@ const boxes = `{
 }`
 
 func TestTypeScriptGeneratesTypes(t *testing.T) {
-	got, err := TypeScript([]byte(boxes))
+	got, err := GenerateTypeScript([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ export interface Spec {
 }
 
 func TestPythonGeneratesTypedDicts(t *testing.T) {
-	got, err := Python([]byte(boxes))
+	got, err := GeneratePython([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,13 +188,13 @@ func TestUnsupportedSchemasAreRejected(t *testing.T) {
 		`{"type": "object", "properties": {"p": {"oneOf": [{"type": "integer"}, {"type": "complex"}]}}}`: "unknown type",
 		`{"type": 7}`: "decode OpenAPI document",
 	} {
-		_, err := TypeScript([]byte(`{"components": {"schemas": {"X": ` + schema + `}}}`))
+		_, err := GenerateTypeScript([]byte(`{"components": {"schemas": {"X": ` + schema + `}}}`))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", schema, err, want)
 		}
 	}
-	taken := strings.Replace(boxes, `"End": {`, `"LimitsRequest": {"type": "object"}, "End": {`, 1)
-	if _, err := Python([]byte(taken)); err == nil || !strings.Contains(err.Error(), "two types are named LimitsRequest") {
+	conflicting := strings.Replace(boxes, `"End": {`, `"LimitsRequest": {"type": "object"}, "End": {`, 1)
+	if _, err := GeneratePython([]byte(conflicting)); err == nil || !strings.Contains(err.Error(), "two types are named LimitsRequest") {
 		t.Errorf("a type with a taken name: error %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // TestFindAttackTests checks that Tests finds tests that record attacks through
 // functions, variables and other packages, and no other tests, regardless of
 // their names.
-func TestFindAttackTests(t *testing.T) {
+func TestFindReturnsAttackTests(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":                    "module example.test/m\n\ngo 1.25\n",
