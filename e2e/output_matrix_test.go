@@ -284,8 +284,8 @@ func excerpt(got, want string) string {
 	return fmt.Sprintf("at %d there is %.60q instead of %.60q", at, got[from:], want[from:])
 }
 
-// TestOutputMatrixDetectsWrongOutput verifies that judgeOutput distinguishes the ways in which an output can
-// be wrong.
+// TestOutputMatrixDetectsWrongOutput verifies that judgeOutput distinguishes the ways in which an
+// output can be wrong.
 //
 //suite:part clients
 func TestOutputMatrixDetectsWrongOutput(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// withBooted returns a fixture with a template that has booted once, and a counter of the
+// newBootedFixture returns a fixture with a template that has booted once, and a counter of the
 // restores.
 func newBootedFixture(t *testing.T) (*fixture, *atomic.Int32) {
 	t.Helper()

@@ -304,7 +304,7 @@ func (p runProcess) Kill(ctx context.Context) error {
 	return err
 }
 
-// signal interrupts the code. A driver handles signals once it has reported
+// sendInterrupt interrupts the code. A driver handles signals once it has reported
 // that the code has started. An interpreter that ignores the signal is killed
 // after interruptGrace.
 func (r *codeRun) sendInterrupt(ctx context.Context) {

@@ -166,8 +166,8 @@ func TestRepeatedStartsSendOneSignal(t *testing.T) {
 	})
 }
 
-// Runs in one context execute one after the other, in order of arrival, and the
-// number of waiting runs is limited.
+// Runs in one context execute sequentially, in order of arrival, and the number
+// of waiting runs is limited.
 func TestContextRunsAreSerializedAndLimited(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x 1"})

@@ -80,8 +80,8 @@ func withRole(t *testing.T, role brig.Role) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: role})
 }
 
-// Every method of Service rejects a caller without a role and a caller whose role
-// is below the one in the operation's row in brig.Ops. The rejection is recorded as
+// Every method of Service rejects a caller without a role, and a caller with a
+// lower role than brig.Ops requires for the operation. The rejection is recorded as
 // one audit event with the operation's name.
 func TestEveryMethodIsGated(t *testing.T) {
 	for _, op := range brig.Ops {

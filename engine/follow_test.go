@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// TestFollowedLogHasEachLineOnce verifies that a followed log contains each line once and in order, including
-// lines with equal times. The log continues after a pause and ends with the sandbox. Without
-// Follow, it ends immediately.
+// TestFollowedLogHasEachLineOnce verifies that a followed log contains each line once and in order,
+// including lines with equal times. The log continues after a pause and ends with the sandbox.
+// Without Follow, it ends immediately.
 func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
@@ -84,8 +84,8 @@ func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	})
 }
 
-// TestFollowedLogsAreLimited verifies that the number of followed logs is limited like that of
-// watches, and that the log of a caller that disconnected no longer counts.
+// TestFollowedLogsAreLimited verifies that followed logs have the same limit as watches, and
+// that the log of a disconnected caller no longer counts.
 func TestFollowedLogsAreLimited(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) { o.Streams.Sandbox = 2 })
 	ctx := withRole(t, brig.Member)

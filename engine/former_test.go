@@ -183,9 +183,8 @@ func (h *fixture) removeTenant(t *testing.T, op, admin context.Context) {
 	}
 }
 
-// A tenant does not get packages that were installed for tools of a former
-// tenant of the same name, because the installation ran code that the former
-// tenant chose.
+// A tenant does not get the tool packages of a former tenant with the same
+// name, because their installation ran the former tenant's code.
 func TestFormerTenantPackagesAreNotReused(t *testing.T) {
 	h := newFixture(t, withPackages(t))
 	op := withRole(t, brig.Operator)

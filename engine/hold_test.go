@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// openUses maps the kinds of open use of a sandbox to functions that begin the use and return a
-// function that ends it.
+// openUses maps the kinds of open use of a sandbox to functions that begin the use. Each
+// returns a function to end the use.
 var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, name string) (closeUse func()){
 	"upload": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
 		r, w := io.Pipe()
@@ -153,8 +153,8 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 	}
 }
 
-// TestOpenUseKeepsExtendedLease verifies that the renewals for an open use do not shorten a lease that a
-// caller extended, and continue for a lease that a caller shortened.
+// TestOpenUseKeepsExtendedLease verifies that the renewals for an open use never shorten an
+// extended lease, and continue for a shortened lease.
 func TestOpenUseKeepsExtendedLease(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -185,8 +185,8 @@ func TestOpenUseKeepsExtendedLease(t *testing.T) {
 	})
 }
 
-// gettingStore is a store whose Get calls got once after reading a record, and
-// returns the error fail, if set.
+// gettingStore is a store whose Get method calls the function got once after it
+// has read a record. If fail is set, Get returns it as its error.
 type gettingStore struct {
 	brig.Store
 	mu   *sync.Mutex
@@ -206,9 +206,9 @@ func (s gettingStore) Get(ctx context.Context, tenant, name string) (*brig.Recor
 	return rec, cmp.Or(fail, err)
 }
 
-// TestOpenSeesShorterLease verifies that a lease that a caller shortens at the beginning of an
-// open use is still renewed in time, even if the store fails temporarily. The control is a
-// sandbox without open use.
+// TestOpenSeesShorterLease verifies that the engine renews a lease in time even if a caller
+// shortens it at the beginning of an open use and the store fails temporarily. The control is
+// a sandbox without open use.
 func TestOpenSeesShorterLease(t *testing.T) {
 	for what, meanwhile := range map[string]func(t *testing.T, extend func(), s gettingStore) (open bool){
 		"opened after": func(t *testing.T, extend func(), s gettingStore) bool {

@@ -42,8 +42,8 @@ type programRun struct {
 }
 
 // interpret runs a program in the interpreter of its instance. A timeout or a
-// disconnect of the caller ends the instance, so that no process that the
-// program started outlives it.
+// disconnect of the caller ends the instance, and with it all processes of the
+// program.
 func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
 	limit := m.rec.Spec.Limits.Output
 	a := &programRun{e: i, m: m, sio: sio, out: output.NewCapture(limit), err: output.NewCapture(limit)}
@@ -180,7 +180,7 @@ func (a *programRun) stopInstance(cause error, timedOut bool) {
 }
 
 // setResult sets the outcome of the program, from the program's final message
-// or, if there is none, from the host's observations.
+// or, without such a message, from the host's observations.
 func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, err error) error {
 	a.mu.Lock()
 	timedOut, stopRequested, ignored, disconnectErr := a.timedOut, a.stopRequested, a.ignoredStop, a.disconnectErr

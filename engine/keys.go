@@ -82,7 +82,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 	return k.Actor, nil
 }
 
-// tenantCreated returns the time at which a tenant was created, or an error if the
+// tenantCreationTime returns the time at which a tenant was created, or an error if the
 // tenant does not exist.
 func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (founded time.Time, err error) {
 	a, err := d.account(ctx, tenant)

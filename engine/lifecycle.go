@@ -321,7 +321,7 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 }
 
 // restoreRules restores the former rules in the record of a sandbox if the new
-// rules could not be applied, because a rejected request must change nothing.
+// rules could not be applied. A rejected request must have no effect.
 func (l *lifecycle) restoreRules(ctx context.Context, rec *brig.Record, had brig.Egress) error {
 	_, err := l.updateRecord(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Spec.Egress = had

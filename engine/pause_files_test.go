@@ -185,8 +185,8 @@ func TestCreateValidatesFilesOnlyPauses(t *testing.T) {
 }
 
 // After the failed pause of a sandbox whose workspace is written back, as many goroutines watch
-// the sandbox as before. Further attempts without changes to write back add nothing to the audit
-// log.
+// the sandbox as before. If there are no changes to write back, further attempts add no audit
+// events.
 func TestFailedFilesOnlyPauseLeaksNothing(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

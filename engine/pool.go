@@ -93,8 +93,9 @@ func newPool(e *machines, o PoolOptions) *pool {
 	return &pool{e: e, PoolOptions: o, wake: make(chan struct{}, 1), classes: map[poolKey]*poolClass{}}
 }
 
-// claim takes an instance of the first kind that has one. If there is none, claim returns nil and
-// counts a miss for the last kind. If the pool is disabled, it returns nil and an empty PoolUse.
+// claim takes an instance of the first kind that has one. If no instance is ready, claim returns
+// nil and counts a miss for the last kind. If the pool is disabled, it returns nil and an empty
+// PoolUse.
 func (p *pool) claim(persistent bool, kinds ...poolKey) (*pooledInstance, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""

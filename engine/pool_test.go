@@ -22,7 +22,7 @@ func newPoolOptions(n int) engine.Options {
 	}}
 }
 
-// python returns a program for the fake interpreter, with its owner in an
+// newPythonProgram returns a program for the fake interpreter, with its owner in an
 // environment variable.
 func newPythonProgram(owner string) brig.Program {
 	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": owner}}
@@ -134,7 +134,7 @@ func TestCreateClaimsPooledInterpreter(t *testing.T) {
 	})
 }
 
-// reused returns the instances that were bound to more than one program. A reused
+// findReused returns the instances that were bound to more than one program. A reused
 // instance could leak one tenant's secrets to the next.
 func findReused(p *hookedProvider) (out []string) {
 	p.mu.Lock()

@@ -307,7 +307,7 @@ func (ps *processes) unreserve() {
 }
 
 // add registers a process and reports whether it succeeded. It fails if the PID
-// is invalid or is that of another running process.
+// is invalid or belongs to another running process.
 func (ps *processes) add(p *process) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -179,7 +179,7 @@ func (ps *providers) ActivateProvider(ctx context.Context, id string) error {
 	})
 }
 
-// misconfigured returns an error if a provider can never work with its configuration. A provider
+// checkConfigured returns an error if a provider can never work with its configuration. A provider
 // that does not respond is not misconfigured, because it may recover.
 func (ps *providers) checkConfigured(ctx context.Context, m *placement.Backend) error {
 	if m == nil {

@@ -102,7 +102,7 @@ func (p *pool) kindOf(ctx context.Context, w WarmClass) (poolKey, error) {
 	return poolKey{img.Digest, w.Language, limits}.normalized(), nil
 }
 
-// target returns the number of instances of a kind that should be ready. The
+// targetSize returns the number of instances of a kind that should be ready. The
 // caller holds p.mu.
 func (p *pool) targetSize(s *poolClass, now time.Time) int {
 	return min(max(s.minReady, s.demand.peak(now)), p.MaxPerClass)
@@ -298,8 +298,8 @@ func (p *pool) isPersistent(s *poolClass) bool {
 	return s.persistent
 }
 
-// warmUp runs an empty command in an instance's shell, so that the files that commands need are
-// cached before the claimer's first command. Instances for one-shots skip the warm-up, because
+// warmUp runs an empty command in an instance's shell, so that the page cache holds the files of
+// commands before the claimer's first command. Instances for one-shots skip the warm-up, because
 // their interpreter is already warm. The result is ignored, because an image need not have a shell.
 func (p *pool) warmUp(ctx context.Context, w *pooledInstance) {
 	_, _ = w.in.Exec(ctx, newExecID(), brig.Command{Shell: ":", Timeout: warmUpTimeout}, brig.IO{Stdout: io.Discard, Stderr: io.Discard})

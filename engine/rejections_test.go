@@ -9,8 +9,8 @@ import (
 )
 
 // TestRejectionLinesAreLimited checks that the rejected calls of one caller cause a bounded
-// number of lines, in which every call is counted. The rejected calls of other callers still have
-// their own lines.
+// number of lines, and that these lines count every call. The rejected calls of other callers
+// still have their own lines.
 func TestRejectionLinesAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var rs rejections

@@ -94,9 +94,9 @@ func TestRereadLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestRereadLogLosesNothing verifies that a log that grows while it is read is returned exactly
-// once and in order. The log contains lines with equal times, lines longer than the buffer, and
-// an incomplete last line.
+// TestRereadLogLosesNothing verifies that a growing log is returned exactly once and in order.
+// The log contains lines with equal times, lines longer than the buffer, and an incomplete last
+// line.
 func TestRereadLogLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(30) {

@@ -107,8 +107,8 @@ func TestUseResumesPausedSandbox(t *testing.T) {
 	}
 }
 
-// The pause of a sandbox that cannot be paused fails with an error that contains
-// the reason, and the sandbox keeps running.
+// If a sandbox cannot be paused, its pause fails with an error that contains the
+// reason, and the sandbox keeps running.
 func TestImpossiblePauseKeepsSandboxRunning(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

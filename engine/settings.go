@@ -266,8 +266,8 @@ func (ps *providers) watchSettings() {
 	})
 }
 
-// reopenAfter is the number of reloads after which the engine retries a
-// provider that could not be opened.
+// reopenAfter is the number of reloads before the engine tries again to open a
+// failed provider.
 const reopenAfter = 25
 
 // The intervals of health checks, for providers that responded to the last check and for providers

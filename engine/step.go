@@ -61,7 +61,7 @@ type stepRun struct {
 	packages, requested []string
 }
 
-// message handles a message that the driver sends before the final message. If s is nil, the
+// handleMessage handles a message that the driver sends before the final message. If s is nil, the
 // program is not a step, and the message is ignored.
 func (s *stepRun) handleMessage(m *interpreter.Message) {
 	if s == nil {
@@ -83,7 +83,7 @@ func (s *stepRun) handleMessage(m *interpreter.Message) {
 	}
 }
 
-// fitsLimits reports whether a value is within the limits, given count other values and a total
+// isWithinLimits reports whether a value is within the limits, given count other values and a total
 // size of size bytes. One place is reserved for the main result, the value of the last expression.
 func isWithinLimits(rich brig.Rich, count, size int) bool {
 	limit := brig.MaxOutputs

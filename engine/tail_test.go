@@ -37,7 +37,8 @@ func tailOf(t *testing.T, text string, n int) string {
 	return string(b)
 }
 
-// TestTailLinesMatchesReference compares the tails of random texts with the results of a simple implementation.
+// TestTailLinesMatchesReference compares the tails of random texts with the results of a simple
+// implementation.
 func TestTailLinesMatchesReference(t *testing.T) {
 	for range 500 {
 		var b strings.Builder

@@ -165,8 +165,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// An expired credential is genuine, so it does not count as a guess. Forged, unknown and deleted
-// credentials do count.
+// An expired credential was issued by this server, so it does not count as a guess. Forged,
+// unknown and deleted credentials do count.
 func TestEndedCredentialsAreGenuine(t *testing.T) {
 	now := time.Now()
 	f := newIdentityProvider()
@@ -294,8 +294,8 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 	}
 }
 
-// A grant has a subset of the rights of its key, and a grant derived from another
-// one has a subset of the latter's rights. All grants end with the key.
+// A grant has a subset of the rights of its key. A derived grant has a subset of
+// its parent grant's rights. All grants end with the key.
 func TestGrantRightsAreSubset(t *testing.T) {
 	h := newSeedFixture(t)
 	member, k := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})

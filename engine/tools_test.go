@@ -230,7 +230,8 @@ func TestToolVariableChangeHidesValue(t *testing.T) {
 	}
 }
 
-// A variable that is removed during its change or re-encryption stays removed.
+// If a variable is removed during its change or re-encryption, it stays
+// removed.
 func TestToolVariablesStayRemoved(t *testing.T) {
 	store := &removingStore{Store: mem.New()}
 	e := newFixture(t, func(o *engine.Options) { o.Store = store })

@@ -265,7 +265,7 @@ func (p *hookedProvider) setHooks(tr hooks) {
 	p.hooks = tr
 }
 
-// counted returns the number of created instances, the largest number that
+// counts returns the number of created instances, the largest number that
 // existed at the same time, and the number of open processes.
 func (p *hookedProvider) counts() (creates, maxInstances, open int) {
 	p.mu.Lock()

@@ -365,8 +365,8 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 	want(next, "old", "a.test,*.b.test", "the third value")
 }
 
-// A sandbox that was created by a version of Brig that did not record Given gets its secrets as
-// they are at the start of the server.
+// Earlier versions of Brig did not record Given. Their sandboxes get the secrets as they are at
+// the start of the server.
 func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

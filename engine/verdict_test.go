@@ -83,7 +83,7 @@ func TestOversizedValueIsAProgramError(t *testing.T) {
 
 func resolvedProgram(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
-// sameOutcome compares the parts of an outcome that matter to a caller. Unless want
+// checkOutcome compares the parts of an outcome that matter to a caller. Unless want
 // has an error message, it only checks that the error has a message.
 func checkOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.PoolUse) {
 	t.Helper()

@@ -16,8 +16,8 @@ func warmedUp(p *hookedProvider) []brig.ID {
 	return slices.Clone(p.shells)
 }
 
-// Pooled instances have run a command before a sandbox that persists claims them,
-// once there is demand for such sandboxes. Instances that only runs claim have not.
+// If persistent sandboxes are in demand, pooled instances run a command before a
+// persistent sandbox claims them. Instances that only runs claim have not.
 func TestPooledSandboxesAreWarmedUp(t *testing.T) {
 	withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
@@ -72,8 +72,8 @@ func TestFailedWarmUpIsIgnored(t *testing.T) {
 	})
 }
 
-// A program or context that sets a variable that interpreters read only at their start does not
-// use a pooled interpreter.
+// Interpreters read some variables only at their start. A program or context that sets such a
+// variable does not use a pooled interpreter.
 func TestStartVariablesNeedNewInterpreter(t *testing.T) {
 	for name, fresh := range map[string]bool{"OWNER": false, "PYTHONPATH": false, "PYTHONHASHSEED": true, "LC_ALL": true} {
 		withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// withObjects returns an engine, the store of its workspaces, and a function that
+// newObjectsFixture returns an engine, the store of its workspaces, and a function that
 // counts a tenant's objects in this store.
 func newObjectsFixture(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
 	t.Helper()

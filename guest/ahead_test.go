@@ -47,8 +47,8 @@ func TestAheadReturnsUnreceivedMessages(t *testing.T) {
 	look("the stream is closed", "", true)
 }
 
-// TestUnreadReturnsSizeOfSentMessages verifies that Unread returns the size of the sent messages until the process has read
-// them.
+// TestUnreadReturnsSizeOfSentMessages verifies that Unread returns the size of the sent messages
+// until the process has read them.
 func TestUnreadReturnsSizeOfSentMessages(t *testing.T) {
 	s, side := newTestStream(t)
 	p := &Process{stream: s}

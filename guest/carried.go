@@ -16,10 +16,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// CarriedProcess is a program whose descriptors the agent holds, for sandboxes that
-// cannot receive descriptors or that are saved. Its output and messages arrive over a separate
-// call, in the order in which the program wrote them. It implements
-// brig.Process.
+// CarriedProcess is a program whose descriptors the agent holds. It is for sandboxes that are
+// saved or cannot receive descriptors. A separate call transfers its output and messages, in
+// the order of the program's writes. It implements brig.Process.
 type CarriedProcess struct {
 	program
 	output   net.Conn // its output, and messages in both directions
@@ -106,7 +105,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 func (p *CarriedProcess) Receive() (brig.From, []byte, error) { return p.receive(false) }
 
 // ReceiveRest is like Receive, for the output that follows the last message. It returns io.EOF when
-// all processes have closed the output, or at the deadline. Afterwards nothing more can be
+// all processes have closed the output, or at the deadline. Afterwards, no more data can be
 // received.
 func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	if err := p.output.SetReadDeadline(deadline); err != nil {

@@ -173,7 +173,7 @@ const maxMetadata = 4096
 
 func isUnprintable(c rune) bool { return c < ' ' || c > '~' }
 
-// pathError is like agentError, for errors that concern a path.
+// pathError is like decodeAgentError, for errors that concern a path.
 func pathError(e wire.Error) error {
 	of := func(k brig.Kind) *brig.Error {
 		err := brig.Errorf(k, "%s", e.Message)

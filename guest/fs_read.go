@@ -96,8 +96,8 @@ func (c *content) Close() error {
 	return nil
 }
 
-// sourceTimeout is how long Write waits for a pending read of its source whose data it no longer
-// needs. If the source blocks longer, Write may return before the read ends.
+// sourceTimeout is how long Write waits for a pending read of its source after the write has
+// ended. If the source blocks longer, Write may return before the read ends.
 const sourceTimeout = time.Second
 
 // Write implements brig.Files.

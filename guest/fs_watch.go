@@ -23,7 +23,7 @@ func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(b
 	return readChanges(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), on)
 }
 
-// changes calls on for each change that an agent reports, until an error
+// readChanges calls on for each change that an agent reports, until an error
 // occurs.
 func readChanges(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error) error {
 	for first := true; ; first = false {

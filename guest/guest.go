@@ -75,7 +75,7 @@ func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error)
 	return g.callFrom(ctx, ctx, c)
 }
 
-// callFrom is like call, for a connection that outlives the context in which it is opened.
+// callFrom is like call, for a connection that outlives its dial context.
 func (g *Guest) callFrom(dial, ctx context.Context, c wire.Call) (net.Conn, func(), error) {
 	// The span lasts as long as the connection.
 	_, s := span.Start(ctx, "guest.", string(c.Op))
@@ -126,7 +126,7 @@ func endOf(f wire.Frame) error {
 	}
 }
 
-// causeOrFailure returns the cause of ctx if ctx has ended, and otherwise the
+// causeOrError returns the cause of ctx if ctx has ended, and otherwise the
 // agent's failure.
 func causeOrError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -135,7 +135,7 @@ func causeOrError(ctx context.Context, err error) error {
 	return newUnreadableError(err)
 }
 
-// agentError converts an agent's error to an error for callers. The message
+// decodeAgentError converts an agent's error to an error for callers. The message
 // comes from the guest and is returned to the sandbox's owner.
 func decodeAgentError(payload []byte) error {
 	var e wire.Error

@@ -23,8 +23,8 @@ const (
 	// not end the sandbox and lose its state.
 	AgentTimeout = 30 * time.Second
 	// treeTimeout is the maximum time for a responsive agent to kill one process tree. Trees end in
-	// milliseconds. An agent that needs longer does not work, whatever it responds, and the host
-	// must guarantee the execution's time limit.
+	// milliseconds. An agent that needs longer is broken, even if it responds. The host must
+	// guarantee the execution's time limit.
 	treeTimeout = 2 * time.Minute
 	// killRetry is the timeout of one kill request, after which the host sends another request.
 	killRetry = 10 * time.Second
@@ -75,8 +75,8 @@ func (g *Guest) killTimeouts() killTimeouts {
 	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, retry: killRetry, rest: retryPause, broken: reconnectDelay, exit: exitTimeout, closes: closeTimeout}
 }
 
-// killBatcher collects the process trees to kill, and sends those that end together to the agent in
-// one call. The trees compete with the agent for CPU time, and separate calls would make the agent
+// killBatcher collects the process trees to kill, and sends several of them to the agent in one
+// call. The trees compete with the agent for CPU time, and separate calls would make the agent
 // search for processes once per tree.
 type killBatcher struct {
 	mu   sync.Mutex // guards the field below
@@ -177,7 +177,7 @@ type pendingKillError struct {
 
 func (u pendingKillError) Unwrap() error { return u.error }
 
-// stopped ends a kill. It adds the state of the kill to the error that ended
+// endWith ends a kill. It adds the state of the kill to the error that ended
 // the execution.
 func (f *treeKill) endWith(err error) error {
 	f.stop()

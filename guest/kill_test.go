@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// agentOf returns a Guest with short time limits, whose agent is the given
+// newTestGuest returns a Guest with short time limits, whose agent is the given
 // function.
 func newTestGuest(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 	t.Helper()

@@ -64,7 +64,7 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 	return g.newProcess(id, pid, conn, ours, req.Plain)
 }
 
-// started reads the agent's report that the process has started, and returns
+// awaitStart reads the agent's report that the process has started, and returns
 // the process's id.
 func awaitStart(ctx context.Context, conn net.Conn) (pid int, err error) {
 	f, err := wire.NewReader(conn).Read()

@@ -197,8 +197,7 @@ func (o *RemoteHost) openRequest(ctx context.Context, w wire.SupervisorRequest) 
 	return o.openRequestFrom(ctx, ctx, w)
 }
 
-// openRequestFrom is like openRequest, for a connection that outlives the context in which it is
-// opened.
+// openRequestFrom is like openRequest, for a connection that outlives its dial context.
 func (o *RemoteHost) openRequestFrom(dial, ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
 	c, err := o.Dial(dial)
 	if err != nil {
@@ -228,7 +227,7 @@ func (o *RemoteHost) sendRequest(ctx context.Context, w wire.SupervisorRequest) 
 	return decodeFrameError(f)
 }
 
-// causeOrFailure returns the cause of ctx if ctx has ended, and otherwise the
+// causeOrError returns the cause of ctx if ctx has ended, and otherwise the
 // supervisor's failure.
 func (o *RemoteHost) causeOrError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Callers that need a stream share the stream that is being opened. Each caller waits only until
-// its own context ends.
+// Concurrent callers share the stream that is being opened. Each caller waits only until its own
+// context ends.
 func TestRemoteHostOpensOnce(t *testing.T) {
 	var opened atomic.Int32
 	release, remote := make(chan struct{}), newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })

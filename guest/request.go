@@ -51,7 +51,7 @@ func (g *Guest) newExec(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 	return e
 }
 
-// environ merges the default environment and the given layers, in a stable
+// mergeEnv merges the default environment and the given layers, in a stable
 // order. Later layers take precedence.
 func mergeEnv(u user, layers ...map[string]string) []string {
 	env := map[string]string{

@@ -117,8 +117,8 @@ func TestStreamKeepsOrder(t *testing.T) {
 	}
 }
 
-// Output that was written before a message is received first, whatever its size. Output in excess
-// of a pipe's capacity must have been read before the message was sent.
+// The host receives all output before a later message, regardless of the output's size. Output in
+// excess of a pipe's capacity must have been read before the message was sent.
 func TestStreamReturnsOutputBeforeMessage(t *testing.T) {
 	s, f := newTestStream(t)
 	const n = 5 * pipeCapacity

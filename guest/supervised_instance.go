@@ -457,8 +457,7 @@ func (m *SupervisedInstance) Log(p []byte) error {
 	return nil
 }
 
-// Notes returns the gaps in the instance's limits that a caller should know
-// about.
+// Notes returns the gaps in the instance's limits, for the caller.
 func (m *SupervisedInstance) Notes() []string {
 	notes := []string{"memory, processors and disk: not limited"}
 	if m.plain {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChartNumbersAreRounded verifies that numbers in charts are rounded as in E2B's library, to max(1, 8 -
-// exponent) significant digits.
+// TestChartNumbersAreRounded verifies that numbers in charts are rounded as in E2B's library, to
+// max(1, 8 - exponent) significant digits.
 func TestChartNumbersAreRounded(t *testing.T) {
 	const script = `
 import python_charts

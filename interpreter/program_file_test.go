@@ -102,7 +102,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 }
 
 // The driver reports the path of the program's file before a fork, because a forked process
-// cannot send messages to the host. It reports nothing if the user has a file at that path.
+// cannot send messages to the host. It sends no report if the user has a file at that path.
 func TestForkAnnouncesProgramFile(t *testing.T) {
 	const code = "import os, sys\nif os.fork() == 0:\n    open(getattr(sys.modules['__main__'], '__fi' 'le__')).read()\n    os._exit(0)\nos.wait()"
 	for place, want := range map[string]string{"empty": "main.py", "taken": "main-1.py", "same": ""} {

@@ -115,7 +115,8 @@ func TestPythonUncaughtExceptionEndsProgram(t *testing.T) {
 }
 
 // A module in the program's directory shadows a standard library module in the same cases as
-// under the plain interpreter, even if the driver has already loaded the latter.
+// under the plain interpreter. This holds even if the driver has already loaded the standard
+// library module.
 func TestPythonShadowingMatchesPlainPython(t *testing.T) {
 	names := []string{"json", "re", "threading", "traceback", "math", "os"}
 	for _, warm := range []string{"cold", "warm", "warm before the files"} {

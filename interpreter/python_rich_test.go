@@ -178,9 +178,9 @@ func TestPythonSavedImagesAreDisplayedForE2B(t *testing.T) {
 	}
 }
 
-// A cell continues after a display only when the host has acknowledged it, so that the host can
-// tell the output before the display from the output after it. Interrupts, late acknowledgements
-// and requests that arrive in between are harmless.
+// A cell continues after a display only when the host has acknowledged the display. The host can
+// therefore separate the output before the display from the output after it. Interrupts, late
+// acknowledgements and requests that arrive in between are harmless.
 func TestDisplayWaitsForAcknowledgement(t *testing.T) {
 	const python, node = "for i in range(4): print('p', i); display(i)", "for (let i = 0; i < 4; i++) { console.log('p', i); display(i); }"
 	waits := func(t *testing.T, d *driver, code string) {

@@ -52,8 +52,8 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	return result, stdout, stderr, failed
 }
 
-// notebooks are the notebooks of TestPythonStepsMatchSeparateInterpreters. The value of the last step depends on the state
-// of the earlier steps.
+// notebooks are the notebooks of TestPythonStepsMatchSeparateInterpreters. The value of the last
+// step depends on the state of the earlier steps.
 var notebooks = []struct {
 	name  string
 	steps []string

@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// TestRenewReseedsRandomGenerator verifies that the request "renew" reseeds the random generator of the driver's
-// process and keeps the variables. As a control, the same seed without the request gives the same
-// numbers.
+// TestRenewReseedsRandomGenerator verifies that the request "renew" reseeds the random generator of
+// the driver's process and keeps the variables. As a control, the same seed without the request
+// gives the same numbers.
 func TestRenewReseedsRandomGenerator(t *testing.T) {
 	for _, c := range []struct {
 		name, seed, next string
@@ -42,8 +42,8 @@ func TestRenewReseedsRandomGenerator(t *testing.T) {
 	}
 }
 
-// TestRenewedNodeGeneratorsMatchOriginals verifies that the replaced generators of Node.js have the same interface as the
-// originals, and reject the same arguments.
+// TestRenewedNodeGeneratorsMatchOriginals verifies that the replaced generators of Node.js have the
+// same interface as the originals, and reject the same arguments.
 func TestRenewedNodeGeneratorsMatchOriginals(t *testing.T) {
 	d := startNode(t)
 	const code = `

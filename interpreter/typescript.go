@@ -126,7 +126,7 @@ func compile(code string, o api.TransformOptions) (js string, mapped []byte, err
 	return "", nil, e
 }
 
-// sameJavaScript reports whether two texts are the same JavaScript except for
+// isSameJavaScript reports whether two texts are the same JavaScript except for
 // line breaks.
 func isSameJavaScript(a, b string) bool {
 	var out [2]string

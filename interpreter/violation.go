@@ -74,7 +74,7 @@ const (
 	requestLost     // no message of the request can arrive any more
 )
 
-// begin starts the timer that checks the request that was just sent.
+// begin starts the timer that checks the latest request.
 func (w *requestWatch) begin(ctx context.Context) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -138,8 +138,8 @@ func (w *requestWatch) handlePong(nonce string) error {
 	return nil
 }
 
-// unread returns the number of bytes that were sent to the driver and that it has not read. known
-// is false if the process cannot determine the number.
+// unread returns the number of bytes that the driver has not read yet. known is false if the
+// process cannot determine the number.
 func (s *Session) unread() (n int, known bool) {
 	if p, ok := s.Process.(interface{ Unread() (int, bool) }); ok {
 		return p.Unread()

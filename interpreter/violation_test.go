@@ -233,8 +233,7 @@ func TestExpectedPongsAreNotViolations(t *testing.T) {
 	}
 }
 
-// FuzzDo verifies that Do never accepts a line from a guest that does not know the nonce as a
-// response.
+// FuzzDo verifies that Do never accepts a line without the nonce as a response.
 func FuzzDo(f *testing.F) {
 	for _, line := range []string{`{"type":"end"}`, `{"type":"end","nonce":""}`, `{"type":"pong","nonce":"rouse"}`, "", "\x00\xff", `{"TYPE":"end","Nonce":null}`, `{"type":"end","nonce":"a","nonce":"b"}`, `null`, `=1,2`} {
 		f.Add([]byte(line))

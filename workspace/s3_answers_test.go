@@ -60,7 +60,8 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 					return err
 				}
 			}
-			// The garbage of a list of items counts, and on a loaded machine the garbage collector is late.
+			// The garbage of a list of items counts, and on a loaded machine the garbage collector
+			// is late.
 			testenv.Hostile(t, 160<<20, list, open)
 		})
 	}

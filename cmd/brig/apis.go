@@ -154,8 +154,7 @@ func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
 	}
 }
 
-// listLasting returns a function that lists the IDs of the sandboxes that run or are
-// paused.
+// listLasting returns a function that lists the IDs of running and paused sandboxes.
 func listLasting(store brig.Store) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (ids []string, err error) {
 		err = store.All(ctx, func(r *brig.Record) error {
@@ -176,7 +175,7 @@ func randomHex(n int) string {
 }
 
 // serveTLS serves E2B clients on a separate address until the returned function is called. If no
-// address is configured, serveTLS does nothing.
+// address is configured, serveTLS does not listen.
 func (d *apis) serveTLS(cfg *config, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (stop func(), err error) {
 	if cfg.E2B.Listen == "" {
 		return func() {}, nil

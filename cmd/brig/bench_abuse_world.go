@@ -125,7 +125,8 @@ func (w *abuseWorld) answerNames(c net.PacketConn, own [4]byte) {
 	}
 }
 
-// serveSink accepts connections, discards what it receives, and never sends data.
+// serveSink accepts connections, discards all received data, and never sends
+// data.
 func (w *abuseWorld) serveSink(ln net.Listener) {
 	for {
 		c, err := ln.Accept()

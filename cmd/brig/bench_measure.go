@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
+// openAccount finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
 // accounts for the CPU time of ended sandboxes. At least one sandbox must exist.
 func (g *rig) openAccount() error {
 	s, err := g.create(0, nil)

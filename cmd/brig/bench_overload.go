@@ -235,7 +235,7 @@ func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*lo
 	return p, ctx.Err()
 }
 
-// runClosedLoad applies a closed-loop load: n callers, each of which makes one call after another.
+// runClosedLoad applies a closed-loop load: n callers, each with one call at a time.
 func (g *rig) runClosedLoad(ctx context.Context, n int, loadTime time.Duration) (*loadResult, error) {
 	c, err := g.newClient(-1)
 	if err != nil {
@@ -255,7 +255,7 @@ func (g *rig) runClosedLoad(ctx context.Context, n int, loadTime time.Duration) 
 	return p.done(ctx, g, spent)
 }
 
-// openLoad makes calls at a fixed rate, regardless of whether earlier calls
+// runOpenLoad makes calls at a fixed rate, regardless of whether earlier calls
 // have ended.
 func (g *rig) runOpenLoad(ctx context.Context, every, loadTime time.Duration) (*loadResult, error) {
 	c, err := g.newClient(-1)

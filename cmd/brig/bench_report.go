@@ -27,8 +27,7 @@ type row struct {
 // column defines the heading and the format of a figure.
 type column struct{ key, head, format string }
 
-// columns returns all columns in order. A report omits columns for which no row
-// has a value.
+// columns returns all columns in order. A report omits empty columns.
 func columns() []column {
 	return []column{
 		{"count", "N", "%.0f"},

@@ -110,7 +110,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	return g, g.openAccount()
 }
 
-// folder creates the data folder next to the default one, so that it is on the
+// createFolder creates the data folder next to the default one, so that it is on the
 // same disk.
 func (g *rig) createFolder() error {
 	usual, err := g.resolveDataFolder()

@@ -35,7 +35,7 @@ func (b *stateBench) fork(s *v1.Sandbox, in v1.ForkRequest) ([]*v1.Sandbox, erro
 // forkCount is the number of copies of a measured fork.
 const forkCount = 8
 
-// forks measures forks of a sandbox in two ways: with the thread that measures how long the
+// measureForks measures forks of a sandbox in two ways: with the thread that measures how long the
 // original stands still, and without it, because the copies would inherit the thread.
 func (b *stateBench) measureForks() error {
 	box, err := b.createIdle(false, 0)
@@ -101,7 +101,8 @@ func runConcurrently[T any](list []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// createKinds returns a plain sandbox, one that was paused once, and a pausable one.
+// createKinds returns a plain sandbox, a sandbox that was paused once, and a
+// pausable sandbox.
 func (b *stateBench) createKinds() (plain, parked, pausable *v1.Sandbox, err error) {
 	if plain, err = b.createIdle(false, 0); err != nil {
 		return nil, nil, nil, err

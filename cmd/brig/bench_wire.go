@@ -135,7 +135,7 @@ func (g *rig) remove(s *v1.Sandbox) error {
 	return g.call(http.MethodDelete, "/v1/sandboxes/"+s.ID, nil, nil)
 }
 
-// code runs code in a sandbox's Python context, and checks the value of its
+// runCode runs code in a sandbox's Python context, and checks the value of its
 // last expression.
 func (g *rig) runCode(s *v1.Sandbox, code, want string) error {
 	got, err := g.runForValue(s, code)
@@ -145,7 +145,7 @@ func (g *rig) runCode(s *v1.Sandbox, code, want string) error {
 	return err
 }
 
-// value runs code in a sandbox's Python context, and returns the value of its
+// runForValue runs code in a sandbox's Python context, and returns the value of its
 // last expression.
 func (g *rig) runForValue(s *v1.Sandbox, code string) (string, error) {
 	var out v1.CodeAnswer

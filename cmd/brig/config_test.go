@@ -23,8 +23,8 @@ func readConfig(t *testing.T, text string) (*config, error) {
 	return (&cli{configFile: file}).loadConfig()
 }
 
-// TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and also
-// the position if the value has the wrong type.
+// TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and
+// also the position if the value has the wrong type.
 func TestConfigErrorContainsField(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  default:\n    memory: -1\n":                               "[3:13] limits.default.memory: must be a size",
@@ -53,8 +53,8 @@ func TestConfigErrorContainsField(t *testing.T) {
 	}
 }
 
-// TestUnreadableE2BCertificateStopsServer checks that the server refuses to start if a certificate is unreadable.
-// Otherwise, it would announce an address that it does not serve.
+// TestUnreadableE2BCertificateStopsServer checks that the server refuses to start if a certificate
+// is unreadable. Otherwise, it would announce an address that it does not serve.
 func TestUnreadableE2BCertificateStopsServer(t *testing.T) {
 	cfg := &config{}
 	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
@@ -100,8 +100,8 @@ func TestInvalidDataFolderIsReportedFirst(t *testing.T) {
 	}
 }
 
-// Workspace uploads are staged in the data folder. The system's temporary directory may be a tmpfs,
-// in which an upload of 16 GiB would exhaust the memory.
+// Workspace uploads are staged in the data folder. The system's temporary directory may be a tmpfs.
+// An upload of 16 GiB would then exhaust the memory.
 func TestUploadsAreStagedInDataFolder(t *testing.T) {
 	var c workspacesConfig
 	if got := c.s3Options("/data").Staging; filepath.Dir(got) != "/data" {

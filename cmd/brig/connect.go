@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// dataFolder returns the data folder from the flag, the environment or the
+// resolveDataFolder returns the data folder from the flag, the environment or the
 // user's default, in this order.
 func (c *cli) resolveDataFolder() (string, error) {
 	for _, dir := range []string{c.dataDir, os.Getenv("BRIG_DATA_DIR")} {
@@ -38,7 +38,7 @@ func (c *cli) resolveDataFolder() (string, error) {
 	return filepath.Join(home, ".local", "share", "brig"), nil
 }
 
-// service returns the service that commands use: a client of a server, or an
+// openService returns the service that commands use: a client of a server, or an
 // engine in this process. If ephemeral is set, the service is only for
 // one-shots, which need no records.
 func (c *cli) openService(ctx context.Context, ephemeral bool) (brig.Service, context.Context, func(), error) {
@@ -80,7 +80,7 @@ const (
 const lockTimeout = 3 * time.Second
 
 // acquireLock takes the data folder's lock and removes the previous owner's announcement.
-// Otherwise, clients would take the announcement for that of the new owner and connect to a stale
+// Otherwise, clients would attribute the announcement to the new owner and connect to a stale
 // address. acquireLock waits for the lock of an owner that was just killed.
 func acquireLock(dir string) (*os.File, error) {
 	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {

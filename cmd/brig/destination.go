@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination returns the client options for the server to use. If the user has specified both a
-// URL and a key, the client uses them. Otherwise, it connects through the socket of the data
+// resolveDestination returns the client options for the server to use. If the user has specified
+// both a URL and a key, the client uses them. Otherwise, it connects through the socket of the data
 // folder, with a key only if the user has specified one. The URL is empty if there is no server.
 func (c *cli) resolveDestination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}

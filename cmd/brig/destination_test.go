@@ -135,9 +135,9 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// TestFolderKeyIsNeverSent checks that a command never sends the data folder's key. It calls the folder's
-// server through its socket, with a key only if the user has specified one. It sends a request over
-// TCP only if the user has specified both a key and a URL.
+// TestFolderKeyIsNeverSent checks that a command never sends the data folder's key. It calls the
+// folder's server through its socket, with a key only if the user has specified one. It sends a
+// request over TCP only if the user has specified both a key and a URL.
 func TestFolderKeyIsNeverSent(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
@@ -219,8 +219,8 @@ func TestEquivalentURLUsesSocket(t *testing.T) {
 	}
 }
 
-// TestFolderKeyIsNotSentToOtherProgram checks that the folder's key is not sent to another program
-// that listens at the address of a server that has exited.
+// TestFolderKeyIsNotSentToOtherProgram checks that the client does not send the folder's key to
+// another program at the address of an exited server.
 func TestFolderKeyIsNotSentToOtherProgram(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	errs, code := runWith(t, folderServedAt(t, other.url, false), nil, "--url", other.url)
@@ -267,8 +267,9 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 	}
 }
 
-// TestKeyIsNotSentOverPlainHTTP checks that no key is sent to another host over plain HTTP unless the user
-// allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the listener.
+// TestKeyIsNotSentOverPlainHTTP checks that no key is sent to another host over plain HTTP unless
+// the user allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the
+// listener.
 func TestKeyIsNotSentOverPlainHTTP(t *testing.T) {
 	far := listenAt(t, "0.0.0.0:0")
 	announced := "http://0.0.0.0:" + far.port

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocsCommandOpensBrowserOnDesktop checks the address that brig docs prints, and that the command opens a browser
-// only on a desktop.
+// TestDocsCommandOpensBrowserOnDesktop checks the address that brig docs prints, and that the
+// command opens a browser only on a desktop.
 func TestDocsCommandOpensBrowserOnDesktop(t *testing.T) {
 	tools := t.TempDir()
 	opened := filepath.Join(tools, "opened")

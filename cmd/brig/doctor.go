@@ -107,7 +107,7 @@ func checkAccount() finding {
 	return finding{Name: "user", State: "note", Detail: "not root: sandboxes run rootless; Brig measures memory instead of the kernel limiting it, and CPU limits are whole processors", Fix: "run as root for exact limits"}
 }
 
-// userNamespaces tries to create a user namespace as an unprivileged user. If that fails, it
+// checkUserNamespaces tries to create a user namespace as an unprivileged user. If that fails, it
 // reports the settings that forbid it.
 func checkUserNamespaces() []finding {
 	cmd := exec.Command(self, "version")

@@ -85,7 +85,7 @@ func describeEnforcement(e brig.Enforcement) string {
 	return e.How
 }
 
-// enforcement returns one finding for each area whose level is below boundary, and one for all
+// checkEnforcement returns one finding for each area whose level is below boundary, and one for all
 // areas at boundary.
 func checkEnforcement(ctx context.Context, svc brig.Service) []finding {
 	caps, err := svc.Capabilities(ctx)

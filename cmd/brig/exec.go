@@ -99,8 +99,8 @@ func (c processCommands) runCommand(cobraCmd *cobra.Command, name string, cmd br
 	})
 }
 
-// reportEnd sets brig's exit code to that of an execution. If the exit code does not imply why the
-// execution ended, reportEnd prints the reason.
+// reportEnd sets brig's exit code to the exit code of an execution. If the exit code does not
+// imply why the execution ended, reportEnd prints the reason.
 func (c processCommands) reportEnd(res *brig.Result) {
 	c.code = res.ExitCode
 	switch {

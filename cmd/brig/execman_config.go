@@ -101,7 +101,7 @@ func (e *execmanConfig) warmClasses() []engine.WarmClass {
 	return []engine.WarmClass{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
 }
 
-// fromEnvironment sets the fields that the file omits from the environment
+// readEnvironment sets the fields that the file omits from the environment
 // variables of RAGFlow deployments.
 func (e *execmanConfig) readEnvironment(env func(string) string) error {
 	wrong := func(name, hint string) error {

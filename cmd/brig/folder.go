@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// makeFolder creates the data folder if it does not exist, and rejects one that
-// another user could change.
+// makeFolder creates the data folder if it does not exist, and rejects a folder
+// that another user could change.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return brig.Errorf(brig.NotInitialized, "%s", reasonOf(err)).

@@ -63,7 +63,7 @@ const sharedLoopback = "127.0.0.1"
 
 // loopbackOf returns the loopback address on which a sandbox is forwarded. It
 // depends only on the sandbox, so that a browser never sends the cookies of one
-// sandbox to another. It is outside of 127.0.0.0/16, in which other programs
+// sandbox to another. It is outside of 127.0.0.0/16, where other programs
 // listen.
 func loopbackOf(id brig.ID) string {
 	sum := sha256.Sum256([]byte("forward:" + string(id)))
@@ -88,7 +88,7 @@ func listenFor(id brig.ID, port int) (ln net.Listener, shared bool, err error) {
 	return ln, true, err
 }
 
-// shieldOf returns the filter that removes the credentials of a service's server from requests to
+// newShield returns the filter that removes the credentials of a service's server from requests to
 // sandboxes. If the service is not a server's client, no identity provider's tokens are filtered.
 func newShield(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
 	server, ok := svc.(interface {

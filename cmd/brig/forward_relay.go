@@ -313,8 +313,8 @@ func protocolOf(r *bufio.Reader) protocol {
 }
 
 // firstLine returns the protocol of the first bytes of a connection once it can be determined. It
-// stays undecided as long as the line may still become HTTP, because bytes that were forwarded can
-// no longer be filtered.
+// stays undecided while the line may still become HTTP, because the relay cannot filter bytes that
+// it has already forwarded.
 func firstLine(b []byte) (p protocol, decided bool) {
 	if b[0] == 0x16 {
 		return protocolTLS, true

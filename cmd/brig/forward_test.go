@@ -128,7 +128,7 @@ func startForwarder(t *testing.T, f *forwarder) string {
 	return "http://" + ln.Addr().String()
 }
 
-// console returns a server on the shared loopback that sets a browser's session
+// startConsole returns a server on the shared loopback that sets a browser's session
 // cookie.
 func startConsole(t *testing.T) (at *url.URL, browser *http.Client) {
 	t.Helper()
@@ -151,7 +151,7 @@ func startConsole(t *testing.T) (at *url.URL, browser *http.Client) {
 	return at, browser
 }
 
-// visit sends a request from a browser, with a Brig API key in addition to the
+// sendFromBrowser sends a request from a browser, with a Brig API key in addition to the
 // cookies.
 func sendFromBrowser(t *testing.T, browser *http.Client, at string) (*http.Response, string) {
 	t.Helper()
@@ -258,8 +258,8 @@ func TestForwardProtectsSession(t *testing.T) {
 	}
 }
 
-// TestForwardKeepsOtherProtocolsUnchanged checks that protocols other than HTTP, and upgraded connections, are
-// forwarded unchanged, regardless of which end sends first.
+// TestForwardKeepsOtherProtocolsUnchanged checks that protocols other than HTTP, and upgraded
+// connections, are forwarded unchanged, regardless of which end sends first.
 func TestForwardKeepsOtherProtocolsUnchanged(t *testing.T) {
 	serve := func(handle func(net.Conn)) string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

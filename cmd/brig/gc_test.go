@@ -22,8 +22,8 @@ func TestGCPercentFallsWithLiveHeap(t *testing.T) {
 	}
 }
 
-// TestPaceGCFollowsLiveHeap checks that a large live heap lowers the percentage, and that a small heap restores
-// the default.
+// TestPaceGCFollowsLiveHeap checks that a large live heap lowers the percentage, and that a small
+// heap restores the default.
 func TestPaceGCFollowsLiveHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestTerminalFilterPassesTextAndColors checks that a terminal receives a guest's output as text and colors only,
-// regardless of how the output is split into writes.
+// TestTerminalFilterPassesTextAndColors checks that a terminal receives a guest's output as text
+// and colors only, regardless of how the output is split into writes.
 func TestTerminalFilterPassesTextAndColors(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext\r\n":                       "plain\ttext\r\n",

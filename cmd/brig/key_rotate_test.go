@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestRotatedKeysAreInvalid checks that the old keys are invalid after a rotation, even after a restart, and that
-// the audit log records the rotation.
+// TestRotatedKeysAreInvalid checks that the old keys are invalid after a rotation, even after a
+// restart, and that the audit log records the rotation.
 func TestRotatedKeysAreInvalid(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	store, err := sqlite.Open(ctx, filepath.Join(dir, dbFile))

@@ -124,7 +124,7 @@ func (c *cli) printTable(header string, rows [][]string) error {
 }
 
 // printTemplate prints each item of a list with the user's template. The
-// template's fields are those of the JSON form.
+// template has the fields of the JSON form.
 func printTemplate(w io.Writer, format string, items any) error {
 	t, err := template.New("format").Option("missingkey=zero").Parse(format)
 	if err != nil {
@@ -150,7 +150,7 @@ func printTemplate(w io.Writer, format string, items any) error {
 	return nil
 }
 
-// cells applies cell to all strings of a JSON value, so that a name from a
+// sanitizeCells applies cell to all strings of a JSON value, so that a name from a
 // guest cannot appear as several lines.
 func sanitizeCells(v any) any {
 	switch v := v.(type) {

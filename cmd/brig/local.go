@@ -70,7 +70,7 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	return &parts{images: images, provider: p, agent: agentFile}, nil
 }
 
-// local returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
+// openLocal returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
 // One-shots need no records and may run while another process owns the data folder. Otherwise, this
 // process owns the data folder until the engine ends.
 func (c *cli) openLocal(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {

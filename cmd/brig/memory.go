@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// memoryField reads one line of /proc/meminfo, in bytes. It returns 0 if the
+// readMemoryField reads one line of /proc/meminfo, in bytes. It returns 0 if the
 // line does not exist.
 func readMemoryField(name string) int64 {
 	f, err := os.Open("/proc/meminfo")

@@ -72,7 +72,7 @@ func (m *meter) sandboxMetrics(ctx context.Context, id string) (envd.Metrics, er
 	}, nil
 }
 
-// control returns the metrics of a sandbox for the control plane. They are
+// controlMetrics returns the metrics of a sandbox for the control plane. They are
 // empty if the provider does not measure usage.
 func (m *meter) controlMetrics(ctx context.Context, id string) ([]e2b.Metric, error) {
 	now, err := m.sandboxMetrics(ctx, id)

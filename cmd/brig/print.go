@@ -66,7 +66,7 @@ const (
 	yellow = "33"
 )
 
-// paint returns text in a color if w is a terminal and the user has not
+// colorize returns text in a color if w is a terminal and the user has not
 // disabled colors; see https://no-color.org.
 func colorize(w io.Writer, color, text string) string {
 	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
@@ -75,11 +75,11 @@ func colorize(w io.Writer, color, text string) string {
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// clean removes terminal control characters from text that a guest may have
+// sanitizeText removes terminal control characters from text that a guest may have
 // written.
 func sanitizeText(s string) string { return replaceUnsafe(s, "\n\t") }
 
-// cell is like clean, for a value that must remain on one line and in one
+// sanitizeCell is like sanitizeText, for a value that must remain on one line and in one
 // column: a name from a guest must not appear as several rows or columns.
 func sanitizeCell(s string) string { return replaceUnsafe(s, "") }
 

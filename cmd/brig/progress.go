@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// progress returns a function that shows the progress of long work on one line. If
+// newProgress returns a function that shows the progress of long work on one line. If
 // the output is not a terminal, it prints each step once.
 func (c *cli) newProgress() (report func(brig.Progress), done func()) {
 	if c.asJSON || !isTerminal(c.stderr) {

@@ -48,7 +48,7 @@ func (p prompt) confirmYes(question string) error {
 	return brig.Errorf(brig.Canceled, "nothing was changed")
 }
 
-// secret reads a secret from the terminal without echo. If there is no terminal, it returns an
+// readSecret reads a secret from the terminal without echo. If there is no terminal, it returns an
 // empty string.
 func (p prompt) readSecret(name string) (string, error) {
 	f, ok := p.in.(*os.File)

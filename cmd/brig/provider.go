@@ -66,7 +66,7 @@ func providerState(p *brig.ProviderInfo) string {
 	return strings.Join(words, ", ")
 }
 
-// provider returns the provider with the given ID. If it does not exist,
+// findProvider returns the provider with the given ID. If it does not exist,
 // provider returns the entry of the ID's kind.
 func findProvider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderInfo, error) {
 	list, err := svc.Providers(ctx)
@@ -250,8 +250,8 @@ func parseFields(p *brig.ProviderInfo, id string, set []string) (json.RawMessage
 	return json.Marshal(config)
 }
 
-// valueOf converts a value to the type of its field. A value that does not fit
-// is left as text, which the server rejects.
+// valueOf converts a value to the type of its field. A value of another type
+// remains text, and the server rejects it.
 func valueOf(fields []brig.ConfigField, name, text string) any {
 	i := slices.IndexFunc(fields, func(f brig.ConfigField) bool { return f.Name == name })
 	if i < 0 {

@@ -181,7 +181,7 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 	}
 }
 
-// failedServer returns the error for a server that did not start, with the end of
+// newServerError returns the error for a server that did not start, with the end of
 // its log.
 func (q *quickstart) newServerError(file string, cause error) error {
 	b, err := os.ReadFile(file)

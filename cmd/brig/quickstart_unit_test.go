@@ -58,7 +58,7 @@ func TestOnlyRootReplaces(t *testing.T) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
 			}
 		}
-		// A user who is neither the owner nor root owns a part of the path.
+		// Another user, who is not root, owns a part of the path.
 		if _, err := checkOnlyRootReplaces("the program", real, os.Geteuid()+1); os.Geteuid() != 0 && err == nil {
 			t.Errorf("%s: accepted for another user", c.name)
 		}

@@ -96,7 +96,7 @@ func unreadableError(field, name string, err error) *brig.Error {
 	return localFileError(field, "read", name, err)
 }
 
-// unwritable is like unreadable, for a file or directory that cannot be
+// unwritableError is like unreadable, for a file or directory that cannot be
 // written.
 func unwritableError(field, name string, err error) *brig.Error {
 	return localFileError(field, "write", name, err)

@@ -112,7 +112,7 @@ func (c *config) parseProxies() (httpapi.Proxies, error) {
 	return p, nil
 }
 
-// server returns an HTTP server with the handlers that precede every API: the
+// newHTTPServer returns an HTTP server with the handlers that precede every API: the
 // client's address, traces, and limits of bodies.
 func (c *config) newHTTPServer(h http.Handler, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (*http.Server, error) {
 	p, err := c.parseProxies()

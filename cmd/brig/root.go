@@ -191,7 +191,7 @@ func rejectUnknown(group *cobra.Command) {
 	}
 }
 
-// strictHelp makes help about an unknown command an error. By default, cobra
+// rejectUnknownHelp makes help about an unknown command an error. By default, cobra
 // prints the help of brig instead.
 func rejectUnknownHelp(help *cobra.Command) {
 	show := help.Run

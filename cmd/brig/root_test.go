@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// words splits an example line like a shell, without redirections. It supports
+// splitWords splits an example line like a shell, without redirections. It supports
 // quotes, but not variables.
 func splitWords(line string) (out []string) {
 	word, begun, quote := "", false, rune(0)
@@ -145,8 +145,8 @@ func TestCommandArgumentsAreSeparated(t *testing.T) {
 	}
 }
 
-// TestErrorFieldsAreShownAsFlags checks that fields of the API are replaced with the flags and arguments of
-// the current command, in errors and hints.
+// TestErrorFieldsAreShownAsFlags checks that fields of the API are replaced with the flags and
+// arguments of the current command, in errors and hints.
 func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 	for _, c := range []struct{ command, field, hint, wantField, wantHint string }{
 		{"run", "timeout_ms", "raise timeout_ms", "--timeout", "raise --timeout"},
@@ -189,8 +189,8 @@ func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 	}
 }
 
-// TestRemoveAllRequiresConfirmation checks that the removal of all sandboxes requires a confirmation, and that only
-// "y" and "yes" confirm it.
+// TestRemoveAllRequiresConfirmation checks that the removal of all sandboxes requires a
+// confirmation, and that only "y" and "yes" confirm it.
 func TestRemoveAllRequiresConfirmation(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var errs bytes.Buffer
@@ -242,8 +242,8 @@ func TestAgesHaveOneUnit(t *testing.T) {
 	}
 }
 
-// TestProgressShowsRateAndRemainingTime checks that the progress line contains the percentage, the rate and the remaining
-// time.
+// TestProgressShowsRateAndRemainingTime checks that the progress line contains the percentage, the
+// rate and the remaining time.
 func TestProgressShowsRateAndRemainingTime(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	p := &progressLine{}

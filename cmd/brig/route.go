@@ -97,8 +97,7 @@ name; --none removes all settings first.`,
 	return cmd
 }
 
-// changedRouting returns a copy of a routing in which the parts whose flags are set are replaced
-// with those of r.
+// changedRouting returns a copy of a routing. For each set flag, the copy has the value of r.
 func changedRouting(was, r brig.Routing, changed func(flag string) bool) brig.Routing {
 	for flag, set := range map[string]func(){
 		"order": func() { was.Order = r.Order }, "split": func() { was.Split = r.Split }, "overflow": func() { was.Overflow = r.Overflow },

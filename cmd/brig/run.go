@@ -206,7 +206,7 @@ func readProgram(name string) (string, error) {
 	return string(b), nil
 }
 
-// pairs parses flags of the form K=V. If inherit is set, K alone takes the value from brig's
+// parsePairs parses flags of the form K=V. If inherit is set, K alone takes the value from brig's
 // environment.
 func parsePairs(flag string, list []string, inherit bool) (map[string]string, error) {
 	out := map[string]string{}

@@ -84,7 +84,7 @@ func (c serveCommands) serve(ctx context.Context, cfg *config) error {
 	return s.run(ctx)
 }
 
-// cannotListen returns the error for an address on which a server cannot listen. The argument
+// newListenError returns the error for an address on which a server cannot listen. The argument
 // setting is the flag or field that configures the address.
 func newListenError(address, setting string, err error) error {
 	cause := err

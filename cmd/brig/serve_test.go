@@ -58,8 +58,8 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	return s
 }
 
-// TestAnnouncedAddressIsReachable checks the address that a server announces if it listens on all addresses.
-// It must be a reachable loopback address that is an accepted host name.
+// TestAnnouncedAddressIsReachable checks the address that a server announces if it listens on all
+// addresses. It must be a reachable loopback address that is an accepted host name.
 func TestAnnouncedAddressIsReachable(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string

@@ -85,9 +85,9 @@ func TestSignInLinkWorksOnce(t *testing.T) {
 	}
 }
 
-// TestOnlyOwnersRequestSignInLinks checks which programs may request a link. At the socket, it is the data
-// folder's owner; over TCP, only a program with the admin key. A wrong key is rejected at the
-// socket, too. The link signs in once.
+// TestOnlyOwnersRequestSignInLinks checks which programs may request a link. At the socket, it is
+// the data folder's owner; over TCP, only a program with the admin key. A wrong key is rejected at
+// the socket, too. The link signs in once.
 func TestOnlyOwnersRequestSignInLinks(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
 	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {

@@ -53,7 +53,7 @@ func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor
 	}
 }
 
-// throughSocket returns the options of a client of the data folder's server.
+// socketOptions returns the options of a client of the data folder's server.
 // The client sends no key. It checks the directory and the server's user for
 // every connection, so it may outlive the server and continue with the next
 // one.
@@ -72,8 +72,8 @@ func socketTransport(dir string) *http.Transport {
 }
 
 // dialSocket connects to the data folder's server. It trusts the socket only if
-// no other user could have put it there, and its listener only if it belongs to
-// the effective user of this process, who must own the directory, or to root.
+// no other user could have created it. It trusts the listener only if root or
+// the effective user of this process runs it. This user must own the directory.
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	uid := os.Geteuid()
 	if err := checkFolder(dir, uid); err != nil {

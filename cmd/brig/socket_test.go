@@ -71,8 +71,8 @@ func TestClientOutlivesServer(t *testing.T) {
 	ask("")
 }
 
-// TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on which another
-// user listens, even if the caller owns the folder. The control is a listener of the same user.
+// TestOtherUsersSocketIsRejected checks that a command sends no data to another user's socket,
+// even if the caller owns the folder. The control is a listener of the same user.
 func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")

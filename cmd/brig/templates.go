@@ -63,7 +63,7 @@ func (t templateConfig) domain(name string) brig.Template {
 	return out
 }
 
-// builtin returns the templates that E2B clients expect. Until their images are
+// builtinTemplates returns the templates that E2B clients expect. Until their images are
 // built, they use the image of this machine's file system.
 func builtinTemplates() []brig.Template {
 	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}

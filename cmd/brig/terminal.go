@@ -73,7 +73,7 @@ func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err er
 	return end, err
 }
 
-// keys sends typed bytes to the process until the process ends, ctx ends, or
+// sendKeys sends typed bytes to the process until the process ends, ctx ends, or
 // the user detaches. It returns nil if the process has ended, because Attach
 // returns the result.
 func (s *session) sendKeys(ctx context.Context) error {

@@ -26,7 +26,7 @@ const (
 // masterKeyEnv is the environment variable that may contain the master key.
 const masterKeyEnv = "BRIG_MASTER_KEY"
 
-// vault configures an engine's encryption of secrets and its signing of the
+// openVault configures an engine's encryption of secrets and its signing of the
 // audit log.
 func (c *config) openVault(ctx context.Context, dir string, o *engine.Options) error {
 	var from seal.Source = seal.File{Path: filepath.Join(dir, masterKeyFile)}

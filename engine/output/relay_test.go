@@ -70,15 +70,15 @@ func TestRelayBlocksProcessOfSlowCaller(t *testing.T) {
 	})
 }
 
-// uncomparableWriter is a writer of a type whose values cannot be compared.
+// uncomparableWriter is a writer of an uncomparable type.
 type uncomparableWriter struct {
 	write func(p []byte) (int, error)
 }
 
 func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
 
-// The relay accepts writers of any type, including types whose values cannot be
-// compared, such as those of the ephemeral kernels.
+// The relay accepts writers of any type, including uncomparable types such as
+// those of the ephemeral kernels.
 func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{})}
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })

@@ -8,7 +8,7 @@ import (
 )
 
 // Breaker is a circuit breaker: it records whether a provider responded
-// recently, so that requests do not wait for a provider that does not respond.
+// recently, so that requests do not wait for an unresponsive provider.
 type Breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // consecutive failures
@@ -68,7 +68,7 @@ func (b *Breaker) LastFailure() (bool, error) {
 	return !b.retryAt.IsZero(), b.lastErr
 }
 
-// CheckDue reports whether the next health check is due. If the check is due, CheckDue records its
+// StartCheckIfDue reports whether the next health check is due. If the check is due, it records its
 // time, and the caller must run it.
 func (b *Breaker) StartCheckIfDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()

@@ -71,7 +71,7 @@ func (a *Agent) resolve(content []byte) error {
 	return err
 }
 
-// mounted reports whether a file is itself a mount point. A rename cannot
+// isMounted reports whether a file is itself a mount point. A rename cannot
 // replace such a file.
 func isMounted(name string) bool {
 	var file, dir syscall.Stat_t
@@ -88,7 +88,7 @@ func withoutComments(b []byte) (out []byte) {
 	return out
 }
 
-// readOnly reports whether a directory is on a file system that is mounted
+// isReadOnly reports whether a directory is on a file system that is mounted
 // read-only.
 func isReadOnly(dir string) bool {
 	const flag = 1 // ST_RDONLY
@@ -124,8 +124,8 @@ func (a *Agent) extendBundle(name string, certificates []byte) error {
 // in bytes.
 const maxBundle = 16 << 20
 
-// contentOf reads a world-readable file. A program may have replaced the file
-// by a link, so contentOf never blocks on a pipe. It rejects files of /proc,
+// readContent reads a world-readable file. A program may have replaced the file
+// by a link, so readContent never blocks on a pipe. It rejects files of /proc,
 // some of which only the agent may read.
 func readContent(name string) ([]byte, error) {
 	if _, err := os.Stat(name); err != nil {

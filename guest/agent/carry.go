@@ -25,8 +25,8 @@ type carriers struct {
 }
 
 // carrier owns the agent's ends of a process's descriptors. It sends the output to one host
-// connection at a time, in the order in which the process wrote it. Without a host connection the
-// pipes fill up, and the process blocks.
+// connection at a time, in the order of the process's writes. Without a host connection the pipes
+// fill up, and the process blocks.
 type carrier struct {
 	x       *execution
 	plain   bool
@@ -277,7 +277,7 @@ func (a *Agent) receiveInput(id string, r *wire.Reader, w *writer) {
 	}
 }
 
-// output sends a process's output to the host, and messages to the process,
+// sendOutput sends a process's output to the host, and messages to the process,
 // until the output ends or the host disconnects. A new host connection replaces
 // the current one.
 func (a *Agent) sendOutput(id string, c net.Conn, w *writer) {
@@ -347,7 +347,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// messagesFrom transfers messages from the host to the process until the host
+// relayMessages transfers messages from the host to the process until the host
 // disconnects.
 func (k *carrier) relayMessages(c net.Conn) {
 	buf := make([]byte, 32<<10)

@@ -100,8 +100,8 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	return *x.exit
 }
 
-// drainPeriod is the minimum time for which the agent reads the remaining output of
-// a process that has ended.
+// drainPeriod is the minimum time that the agent spends reading the remaining
+// output of an ended process.
 const drainPeriod = 50 * time.Millisecond
 
 // tailMargin is the time between the end of an execution's tail and the execution's timeout, which

@@ -138,7 +138,7 @@ func (a *accounts) statEntry(name string) (wire.Entry, error) {
 	return a.describe(name, name, st), nil
 }
 
-// entryIn describes the file with this name in a directory. full is the path in
+// statEntryIn describes the file with this name in a directory. full is the path in
 // the entry.
 func (a *accounts) statEntryIn(dir *nofollow.Dir, name, full string) (wire.Entry, error) {
 	st, err := dir.Stat(name)

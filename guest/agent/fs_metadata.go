@@ -18,7 +18,7 @@ const metadataPrefix = "user.e2b."
 // attributes.
 const maxMetadata = 4096
 
-// attributes returns the names, including the prefix, of a file's metadata
+// listAttributes returns the names, including the prefix, of a file's metadata
 // attributes. list reads the names of all extended attributes.
 func listAttributes(list func([]byte) (int, error)) []string {
 	n, err := list(nil)

@@ -128,7 +128,7 @@ func moveAcross(from, to string) (err error) {
 	return source.RemoveAll(path.Base(from))
 }
 
-// mounts returns the mount points. Device numbers cannot identify them, because
+// readMounts returns the mount points. Device numbers cannot identify them, because
 // an overlay has several device numbers.
 func readMounts() map[string]bool {
 	b, _ := os.ReadFile("/proc/self/mounts")

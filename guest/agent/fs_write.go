@@ -59,7 +59,7 @@ func (p place) makeDirs(dir string) error {
 	return nil
 }
 
-// needDirThere is like needDir, for a path that exists but may be a dangling
+// requireExistingDir is like requireDir, for a path that exists but may be a dangling
 // link.
 func requireExistingDir(name string) error {
 	st, err := os.Stat(name)

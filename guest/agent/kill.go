@@ -21,8 +21,9 @@ const (
 	// stopPasses is the maximum number of attempts to stop a whole tree before
 	// the tree is killed without being stopped.
 	stopPasses = 50
-	// startTimeout is the maximum time for which a process may have no environment
-	// while it starts a program. The kernel sets the new environment last.
+	// startTimeout is the maximum time that a process may spend without an
+	// environment while it starts a program. The kernel sets the new environment
+	// last.
 	startTimeout = 100 * time.Millisecond
 )
 
@@ -246,7 +247,7 @@ func hasEnded(id int) bool {
 	return err != nil || isDead(state, threads)
 }
 
-// closesBefore waits until a channel is closed or a time is reached, and reports whether the
+// isClosedBefore waits until a channel is closed or a time is reached, and reports whether the
 // channel was closed.
 func isClosedBefore(c <-chan struct{}, end time.Time) bool {
 	select {

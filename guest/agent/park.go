@@ -17,8 +17,8 @@ const parkTimeout = 5 * time.Second
 // park replaces the descriptors of an interpreter that was started on descriptors of the host. Its
 // new descriptors are named pipes, whose other ends the agent holds, as for a carried process. The
 // interpreter opens the pipes itself, because no process can change the descriptors of another
-// process. If the interpreter does not respond, nothing has changed. If it has ended, or ends
-// before it has opened the pipes, the failure is "not_found".
+// process. If the interpreter does not respond, its descriptors are unchanged. If it has ended, or
+// ends before it has opened the pipes, the failure is "not_found".
 func (a *Agent) park(id string, w *writer) {
 	x, err := a.findParkable(id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Agent) park(id string, w *writer) {
 	w.writeOK()
 }
 
-// parkable returns the execution of an interpreter that has descriptors of the
+// findParkable returns the execution of an interpreter that has descriptors of the
 // host.
 func (a *Agent) findParkable(id string) (*execution, error) {
 	a.mu.Lock()
@@ -86,8 +86,8 @@ func (x *execution) canBeParked() bool {
 	return x.call.Donated && !x.call.Plain && x.parked != nil && x.exit == nil && x.leader > 1
 }
 
-// allowPark returns the channel on which the call that started the process
-// receives its carrier when the process is parked.
+// allowPark returns the channel for the carrier of a parked process. The call
+// that started the process receives from it.
 func (x *execution) allowPark() <-chan *carrier {
 	c := make(chan *carrier, 1)
 	x.mu.Lock()
@@ -172,7 +172,7 @@ func (k *carrier) awaitLine(deadline time.Time) error {
 }
 
 // park replaces the host's descriptors of the driver and of bash, which cannot
-// be saved, by the pipes in dir. Without the pipes it changes nothing. An error
+// be saved, by the pipes in dir. Without the pipes, it has no effect. An error
 // means that the driver cannot continue.
 func (d *shellDriver) park(dir string) error {
 	var pipes []*os.File

@@ -53,8 +53,7 @@ func (h *hostCalls) remove(c net.Conn) {
 }
 
 const (
-	// endTimeout is the maximum time for which a release waits for processes that
-	// are about to end.
+	// endTimeout is the maximum time that a release waits for ending processes.
 	endTimeout = 3 * time.Second
 	// closeTimeout is the maximum time for the calls to end after their connections
 	// were closed. The host waits 5 s for the response to both.
@@ -88,7 +87,7 @@ func (h *hostCalls) closeAll() bool {
 // release responds to ControlCheck and ControlRelease with the processes that prevent a save. If
 // there are none, ControlRelease also closes the network interface and the connections of all
 // calls. Of the host's descriptors, only the control socket and the standard streams stay open. If
-// a process prevents a save, release changes nothing.
+// a process prevents a save, release has no effect.
 func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 	if op == wire.ControlRelease {
 		a.awaitEnds()
@@ -134,7 +133,7 @@ func (x *execution) isUnrecorded() bool {
 	return pid > 1 && !isClosed(x.over) && hasEnded(pid)
 }
 
-// saveBlockers lists the processes that prevent a save: those with descriptors
+// findSaveBlockers lists the processes that prevent a save: those with descriptors
 // of the host, and commands whose output or time limit depends on a call. If
 // beforePark is set, the host parks the interpreters before the save.
 func (a *Agent) findSaveBlockers(beforePark bool) (out []wire.Holder) {

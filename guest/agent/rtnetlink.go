@@ -133,7 +133,7 @@ func setLength(b []byte) []byte {
 	return b
 }
 
-// attribute appends an attribute. It does not add the padding that an odd size
+// appendAttribute appends an attribute. It does not add the padding that an odd size
 // requires.
 func appendAttribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(value)))

@@ -143,7 +143,7 @@ func (d *shellDriver) run() (code int, err error) {
 	}
 }
 
-// program runs a whole script in a separate bash process, and returns its exit
+// runProgram runs a whole script in a separate bash process, and returns its exit
 // code and the signal that ended it.
 func (d *shellDriver) runProgram(o shellOrder) (code, ended int) {
 	fail := func(err error) (int, int) {

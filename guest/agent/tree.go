@@ -14,7 +14,7 @@ import (
 // are not available.
 func treeMark(tag uint32) string { return "BRIG_TREE=" + strconv.FormatUint(uint64(tag), 10) }
 
-// environment returns the initial environment of a process. It is empty while
+// readEnvironment returns the initial environment of a process. It is empty while
 // the process starts a program.
 func readEnvironment(id int) ([]byte, error) {
 	return os.ReadFile("/proc/" + strconv.Itoa(id) + "/environ")

@@ -21,7 +21,7 @@ type link struct {
 	ended <-chan struct{}
 }
 
-// uplink creates the sandbox's network interface, which replaces an existing
+// serveUplink creates the sandbox's network interface, which replaces an existing
 // one. It transfers the interface's packets until the host disconnects.
 func (a *Agent) serveUplink(call wire.Uplink, c net.Conn, w *writer) {
 	t, done, err := a.link.replace(a, call, c)

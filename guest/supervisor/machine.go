@@ -302,7 +302,7 @@ func (m *machine) stop(grace time.Duration, reason string) {
 	<-m.done
 }
 
-// answer returns a channel that is closed when a frame arrives or the
+// awaitFrame returns a channel that is closed when a frame arrives or the
 // connection fails.
 func awaitFrame(c net.Conn) <-chan struct{} {
 	came := make(chan struct{})

@@ -137,7 +137,7 @@ func (o initConfig) mountOverlay(root string) error {
 	return nil
 }
 
-// covers reports whether a mount point is below a directory that the machine
+// isBelowReplaced reports whether a mount point is below a directory that the machine
 // replaces.
 func (o initConfig) isBelowReplaced(at string) bool {
 	return at == "/" || strings.HasPrefix(o.Dir+"/", at+"/") || slices.ContainsFunc(append(hidden, "/workspace", "/home/user"), func(h string) bool {
@@ -286,7 +286,7 @@ func (o initConfig) mountDevices(root string) error {
 	return nil
 }
 
-// programs writes a script for each replaced program that executes its
+// writePrograms writes a script for each replaced program that executes its
 // replacement.
 func (o initConfig) writePrograms() error {
 	if len(o.Programs) == 0 {

@@ -13,7 +13,7 @@ import (
 // syscall does not define.
 var memfdCreate = map[string]uintptr{"amd64": 319, "arm64": 279}
 
-// sealedCopy returns a copy of this program that no process can modify, even
+// makeSealedCopy returns a copy of this program that no process can modify, even
 // the owner of the original. It is needed because an agent writes files on
 // request, and some kernels do not protect the file of a running program.
 func makeSealedCopy() (*os.File, error) {

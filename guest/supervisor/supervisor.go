@@ -129,7 +129,7 @@ func dial(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: p})
 }
 
-// idle ends the supervisor when it has had no machines for idleTimeout, or when
+// quitWhenIdle ends the supervisor when it has had no machines for idleTimeout, or when
 // its directory was removed.
 func (k *Supervisor) quitWhenIdle(l net.Listener) {
 	used := time.Now()

@@ -102,7 +102,7 @@ func TestRecoversEndedMachines(t *testing.T) {
 	}
 }
 
-// Connect rejects a directory that belongs to another user or that others can
+// Connect rejects a directory of another user, and a directory that others can
 // access.
 func TestConnectRejectsForeignDirectory(t *testing.T) {
 	dir := t.TempDir()

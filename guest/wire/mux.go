@@ -11,8 +11,8 @@ import (
 
 // A mux carries connections over a single byte stream between a host and an
 // agent. The host opens the connections and the agent accepts them. Each
-// connection has its own flow-control window, so that a connection that is not
-// read does not block the others.
+// connection has its own flow-control window, so that an unread connection does
+// not block the others.
 //
 // A mux frame consists of a type (one byte), the number of the connection (four
 // bytes) and a length (four bytes, big endian). A data frame has that many

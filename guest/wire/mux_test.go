@@ -58,7 +58,7 @@ func TestMuxTransfersData(t *testing.T) {
 	all.Wait()
 }
 
-// A connection that is not read fills up without blocking the other connections.
+// An unread connection fills up without blocking the other connections.
 func TestMuxConnectionsAreIndependent(t *testing.T) {
 	host, agent := pair(t)
 	stuck, _ := open(t, host, agent)
@@ -182,8 +182,8 @@ type scriptedStream struct{ *bytes.Reader }
 func (*scriptedStream) Write(p []byte) (int, error) { return len(p), nil }
 func (*scriptedStream) Close() error                { return nil }
 
-// A connection that the other side has closed no longer counts against the
-// limit, although the side that accepted it keeps it open. Otherwise such
+// A connection no longer counts against the limit once the opening side has
+// closed it, even if the accepting side keeps it open. Otherwise such
 // connections would eventually use up the limit.
 func TestMuxFreesClosedConnections(t *testing.T) {
 	host, agent := pair(t)

@@ -66,7 +66,7 @@ func swapLimit() bool {
 	return err == nil
 }
 
-// wanted lists the cgroup v1 controllers of a group: those that limit it,
+// wanted lists the cgroup v1 controllers of a group: the files that limit it,
 // measure its usage, or freeze it. Each additional controller slows down the
 // start of every sandbox.
 var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}

@@ -97,8 +97,8 @@ func TestDestroyKills(t *testing.T) {
 	}
 }
 
-// TestEnterMovesOnlyNewProcesses verifies that processes started between Enter and leave are in the group, and that
-// no thread of this process is in the group afterwards.
+// TestEnterMovesOnlyNewProcesses verifies that processes started between Enter and leave are in the
+// group, and that no thread of this process is in the group afterwards.
 func TestEnterMovesOnlyNewProcesses(t *testing.T) {
 	g := newGroup(t, cgroup.Limits{Memory: 64 << 20})
 	leave, err := g.Enter()

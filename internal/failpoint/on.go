@@ -82,7 +82,7 @@ func perform(name, what string) error {
 	return fmt.Errorf("failpoint %s: no action %q", name, what)
 }
 
-// mayAct reports whether the point may act. Without a directory for marks, a point may always
+// canAct reports whether the point may act. Without a directory for marks, a point may always
 // act, and otherwise only once.
 func canAct(name string) bool {
 	dir := os.Getenv(marksVariable)

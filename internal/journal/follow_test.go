@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestFollowerReturnsDataOnce verifies that a Follower returns all data exactly once: data from before it was
-// opened, data from after it reached the end, data in several files, and data from a writer
-// that still has the old file open.
+// TestFollowerReturnsDataOnce verifies that a Follower returns all data exactly once: data from
+// before it was opened, data from after it reached the end, data in several files, and data from a
+// writer that still has the old file open.
 func TestFollowerReturnsDataOnce(t *testing.T) {
 	for _, times := range []bool{false, true} {
 		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {
@@ -87,8 +87,7 @@ func TestFollowerReturnsDataOnce(t *testing.T) {
 	}
 }
 
-// TestFollowLineInTwoFiles verifies that a line that continues in a new file gets only one time
-// stamp.
+// TestFollowLineInTwoFiles verifies that a line in two files gets only one time stamp.
 func TestFollowLineInTwoFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	w, err := Open(name)
@@ -121,8 +120,8 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 	}
 }
 
-// TestFollowReadsMarksInOrder verifies that marks that several processes appended out of order
-// have the same effect as in a log that is read in one pass.
+// TestFollowReadsMarksInOrder appends the marks of several processes out of order. They have
+// the same effect as in a log that is read in one pass.
 func TestFollowReadsMarksInOrder(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	if err := os.WriteFile(name, []byte("one\ntwo\n"), 0o600); err != nil {

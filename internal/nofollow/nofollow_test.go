@@ -21,7 +21,7 @@ func open(t *testing.T, dir string) *Dir {
 	return d
 }
 
-// tree creates a directory with a file, a directory, and links to files
+// createTree creates a directory with a file, a directory, and links to files
 // outside.
 func createTree(t *testing.T) (root, outside string) {
 	t.Helper()

@@ -95,7 +95,7 @@ func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
 	return c, nil
 }
 
-// address returns a path for a socket address. A path that is too long is replaced by one
+// prepareAddress returns a path for a socket address. A path that is too long is replaced by one
 // through a descriptor of the directory. The function done closes the descriptor.
 func prepareAddress(dir, name string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, name); len(path) <= maxPath {

@@ -71,8 +71,8 @@ func connectTo(t *testing.T, dir string) {
 	c.Close()
 }
 
-// TestListenAcceptsLongDirectoryPath verifies that the directory's path may be longer than a socket address.
-// Control: a plain listener fails there.
+// TestListenAcceptsLongDirectoryPath verifies that the directory's path may be longer than a socket
+// address. Control: a plain listener fails there.
 func TestListenAcceptsLongDirectoryPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -104,8 +104,8 @@ func TestListenAcceptsLongDirectoryPath(t *testing.T) {
 	}
 }
 
-// TestListenReplacesStaleSocket verifies that Listen replaces the socket of a process that has exited, but no
-// other kind of file.
+// TestListenReplacesStaleSocket verifies that Listen replaces the socket of a process that has
+// exited, but no other kind of file.
 func TestListenReplacesStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	listen(t, dir).Close()
@@ -152,8 +152,8 @@ func TestListenerOfOtherUserIsRejected(t *testing.T) {
 	connectTo(t, dir)
 }
 
-// TestOverflowIDIsNotTrusted verifies which peers are trusted. The overflow ID is never trusted, even if it is
-// the process's own ID, because it stands for every user of other user namespaces.
+// TestOverflowIDIsNotTrusted verifies which peers are trusted. The overflow ID is never trusted,
+// even if it is the process's own ID, because it stands for every user of other user namespaces.
 func TestOverflowIDIsNotTrusted(t *testing.T) {
 	for _, c := range []struct {
 		peer, uid int

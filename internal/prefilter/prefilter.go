@@ -53,7 +53,7 @@ func Use() {
 	copyPrograms(all)
 }
 
-// fill copies the programs into gVisor's maps. gVisor creates the maps in its
+// copyPrograms copies the programs into gVisor's maps. gVisor creates the maps in its
 // first lookup.
 func copyPrograms(s set) {
 	sentry.GetPrecompiled("")

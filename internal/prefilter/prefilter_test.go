@@ -119,7 +119,7 @@ func compile(t *testing.T) set {
 	return s
 }
 
-// linked returns the gVisor version in go.mod, because a test binary has no
+// linkedVersion returns the gVisor version in go.mod, because a test binary has no
 // build information about it.
 func linkedVersion(t *testing.T) string {
 	t.Helper()
@@ -134,8 +134,8 @@ func linkedVersion(t *testing.T) string {
 	return string(m[1])
 }
 
-// TestProgramsAreCurrent checks that the file matches the programs that gVisor
-// compiles from its current rules.
+// TestProgramsAreCurrent compiles gVisor's current rules and compares the
+// programs with the file.
 func TestProgramsAreCurrent(t *testing.T) {
 	if !runWithPlainBinary(t) {
 		return

@@ -13,7 +13,7 @@ import (
 // Enabled reports whether this build has the race detector.
 const Enabled = true
 
-// Halt makes this program exit on a data race. The agent and the shim start
+// ExitOnRace makes this program exit on a data race. The agent and the shim start
 // without an environment, and tests cannot read their standard error, so a test
 // can only detect that they exit. If log is set, the detector writes the report
 // to a file on the host. The detector reads its options at program start, so

@@ -53,8 +53,8 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// TestStreamOpensOnlyAtItsLocation verifies that a stream of any length opens with its key at its location, and does
-// not open at another location.
+// TestStreamOpensOnlyAtItsLocation verifies that a stream of any length opens with its key at its
+// location, and does not open at another location.
 func TestStreamOpensOnlyAtItsLocation(t *testing.T) {
 	key := seal.NewKey()
 	for _, n := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000, 3 * 64 << 10} {
@@ -81,8 +81,8 @@ func TestStreamOpensOnlyAtItsLocation(t *testing.T) {
 	}
 }
 
-// TestDamagedStreamIsDetected verifies that every modification of a stream is detected: changed bytes,
-// and chunks that are reordered, repeated, omitted, truncated, or taken from another stream
+// TestDamagedStreamIsDetected verifies that every modification of a stream is detected: changed
+// bytes, and chunks that are reordered, repeated, omitted, truncated, or taken from another stream
 // with the same key and location. Control: the unchanged stream opens.
 func TestDamagedStreamIsDetected(t *testing.T) {
 	key, plain := seal.NewKey(), randomBytes(4*64<<10+100)

@@ -45,8 +45,8 @@ func (s *suspect) name() string {
 	return strings.TrimSpace(s.pkg + " " + s.test)
 }
 
-// SecondLook runs each failed test again, alone, up to twice. A test that passes becomes
-// unsteady and counts as passed. SecondLook does not rerun failures that cannot be due to
+// RerunFailures runs each failed test again, alone, up to twice. A test that passes becomes
+// unsteady and counts as passed. RerunFailures does not rerun failures that cannot be due to
 // chance, and runs no test again if more than five tests failed.
 func (r *Runner) RerunFailures(ctx context.Context) {
 	suspects := groupFailures(r.Failures())
@@ -141,7 +141,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	r.verdicts = append(r.verdicts, fmt.Sprintf("%s did not pass when it ran alone.", s.name()))
 }
 
-// passes reports whether a rerun passed: each previously failed test passes, and every skipped
+// hasPassed reports whether a rerun passed: each previously failed test passes, and every skipped
 // test was also skipped before.
 func (r *Runner) hasPassed(of *Results, s *suspect) bool {
 	for _, f := range s.first {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestRerunAcceptsOnlyFlakyFailures runs real tests that fail in known ways. A flaky failure counts as passed and
-// is listed as unsteady. Every other failure fails the run.
+// TestRerunAcceptsOnlyFlakyFailures runs real tests that fail in known ways. A flaky failure counts
+// as passed and is listed as unsteady. Every other failure fails the run.
 func TestRerunAcceptsOnlyFlakyFailures(t *testing.T) {
 	for _, c := range []struct {
 		test  string

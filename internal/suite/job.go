@@ -33,7 +33,7 @@ type Job struct {
 	Again string
 	// packages is the number of packages that the job tests. If it is not zero, the jobs of the
 	// next stage may start before the last packages have ended. If it is zero and Alone is set,
-	// nothing runs concurrently with the job.
+	// no other job runs concurrently.
 	packages int
 	// one returns the arguments of a job that runs one test, or a package if test is empty. If
 	// one is nil or returns nil, failures are not rerun.
@@ -47,7 +47,7 @@ type Job struct {
 // cleanupTimeout is the time for an interrupted job to clean up after its test.
 const cleanupTimeout = 30 * time.Second
 
-// runsAlone reports whether nothing may run concurrently with the job.
+// runsAlone reports whether no other job may run concurrently.
 func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
 
 // repeatCommand returns the command that runs one test again, or the whole job.
@@ -140,7 +140,7 @@ type Tree struct {
 	Root      string
 	Module    string // the module's path
 	TestJSON  string // the program that turns test output into events
-	Bin, Race string // the directories of the programs; Race has those with the race detector
+	Bin, Race string // the directories of the programs; Race has the programs with the race detector
 }
 
 // OpenTree opens the checkout at root.
@@ -201,8 +201,8 @@ func (o Options) env() (env []string) {
 	return env
 }
 
-// againTest is the command that repeats a failure of `make test`. againAll returns the command
-// that repeats a failure of a part.
+// againTest is the command that repeats a failure of `make test`. repeatAllCommand returns the
+// command that repeats a failure of a part.
 const againTest = "make test"
 
 func repeatAllCommand(part string) string { return "make test-all PART=" + part }

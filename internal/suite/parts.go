@@ -21,7 +21,7 @@ type Part struct {
 	Packages, Race bool
 }
 
-// Parts lists the parts, in the order in which they run.
+// Parts lists the parts in their execution order.
 func Parts() []Part {
 	return []Part{
 		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Packages: true},

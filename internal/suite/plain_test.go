@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlainTestsInDetectsRaceChecks verifies that a test counts as plain if it, or a function that it uses,
-// checks less with the race detector.
+// TestPlainTestsInDetectsRaceChecks verifies that a test counts as plain if it, or a function that
+// it uses, checks less with the race detector.
 func TestPlainTestsInDetectsRaceChecks(t *testing.T) {
 	dir := t.TempDir()
 	for name, src := range map[string]string{

@@ -127,7 +127,7 @@ func (t *Tree) Quarantine(tests []Test, o Options) Plan {
 // tagged maps the packages whose tests need a build tag to that tag.
 var tagged = map[string]string{"./internal/failpoint": "failpoints"}
 
-// extra returns the jobs of packages that `go test ./...` does not run: those
+// extraJobs returns the jobs of packages that `go test ./...` does not run: those
 // that need a build tag, and the modules of examples, which may use only local
 // dependencies.
 func (t *Tree) extraJobs(o Options) (jobs []Job) {

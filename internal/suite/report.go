@@ -57,7 +57,7 @@ func (r *Runner) printFailures(w io.Writer) {
 	}
 }
 
-// onlyFailedBySubtest reports whether a test failed because of a subtest, and printed no
+// isFailedBySubtest reports whether a test failed because of a subtest, and printed no
 // output itself.
 func isFailedBySubtest(f Failure, failures []Failure) bool {
 	return f.Test != "" && slices.ContainsFunc(failures, func(g Failure) bool {
@@ -79,7 +79,7 @@ func shorten(output string) string {
 	return strings.Join(lines[:longest/2], "") + gap + strings.Join(lines[len(lines)-longest/2:], "")
 }
 
-// ownOutput reports whether a failed test printed more than the lines of the
+// hasOwnOutput reports whether a failed test printed more than the lines of the
 // testing package.
 func hasOwnOutput(f Failure) bool {
 	for l := range strings.Lines(f.Output) {

@@ -144,7 +144,7 @@ func (f *PlanResult) addStage(s *stage, now Tally) {
 	p.Duration = max(p.Duration, s.end.Sub(p.begin))
 }
 
-// stages groups the jobs that run concurrently. A group consists of adjacent jobs of one part
+// groupStages groups the jobs that run concurrently. A group consists of adjacent jobs of one part
 // that do not need their own stage. Within a part, the jobs that need their own stage come
 // last.
 func groupStages(jobs []Job) (out [][]Job) {

@@ -103,7 +103,7 @@ func TestPartsToRunSelectsChangedParts(t *testing.T) {
 	}
 }
 
-// TestRotationChangesWeekly checks that the rotation changes with the ISO week and with nothing else.
+// TestRotationChangesWeekly checks that the rotation changes only with the ISO week.
 func TestRotationChangesWeekly(t *testing.T) {
 	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC) // week 53
 	last := ""
@@ -210,8 +210,8 @@ func TestFailedJobFailsRun(t *testing.T) {
 	}
 }
 
-// TestRunEndsJobsThatHang verifies that a job that hangs is killed together with its child
-// processes, and counts as failed.
+// TestRunEndsJobsThatHang verifies that a hanging job is killed with its child processes,
+// and counts as failed.
 func TestRunEndsJobsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	j := shell("TestHang", "sleep 600 & echo $! > "+dir+"/child; wait")
@@ -237,8 +237,8 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
-// TestFirstFailureEndsConcurrentJobs verifies that the first failure ends the concurrent jobs, and that the ended
-// jobs are not counted.
+// TestFirstFailureEndsConcurrentJobs verifies that the first failure ends the concurrent jobs, and
+// that the ended jobs are not counted.
 func TestFirstFailureEndsConcurrentJobs(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
@@ -297,8 +297,8 @@ func TestSlotsLimitConcurrentJobs(t *testing.T) {
 	}
 }
 
-// TestStageStartsDuringLastPackages verifies that the next stage starts while the last packages of a
-// job still run, unless the next job must run alone. Each part counts its own tests.
+// TestStageStartsDuringLastPackages verifies that the next stage starts while the last packages of
+// a job still run, unless the next job must run alone. Each part counts its own tests.
 func TestStageStartsDuringLastPackages(t *testing.T) {
 	dir := t.TempDir()
 	packages := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/a"}'; until [ -e `+dir+`/beside ]; do sleep 0.01; done; sleep 0.2; touch `+dir+`/ended; `+passing)
@@ -319,7 +319,8 @@ func TestStageStartsDuringLastPackages(t *testing.T) {
 	}
 }
 
-// TestWaitingJobRunsBesideFullSlots verifies that a waiting job runs while other jobs occupy all slots.
+// TestWaitingJobRunsBesideFullSlots verifies that a waiting job runs while other jobs occupy all
+// slots.
 func TestWaitingJobRunsBesideFullSlots(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
@@ -345,7 +346,7 @@ func TestLongestPackagesRunFirst(t *testing.T) {
 	r := &Runner{Out: &out, Slots: 1, Times: newTimes()}
 	timed := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":4.5}' '{"Action":"pass","Package":"m/b","Elapsed":0.1}' '{"Action":"pass","Package":"e2e","Elapsed":30}'; `+passing)
 	r.Run(t.Context(), Plan{"plan", []Job{timed}})
-	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and that of the job
+	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and the duration of the job
 		t.Errorf("recorded: %v", took)
 	}
 	// A part that runs a package both with and without the detector records both times.

@@ -43,7 +43,7 @@ func HeapPeak(f func()) uint64 {
 	return peak - min(before, peak)
 }
 
-// Endless writes first once and then writes repeated until a write fails or maxBytes bytes
+// WriteEndless writes first once and then writes repeated until a write fails or maxBytes bytes
 // have been written.
 func WriteEndless(w io.Writer, first, repeated string, maxBytes int) {
 	n, err := io.WriteString(w, first)

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestPortIsExclusive verifies that a port is given to one test at a time, is outside the range from which
-// the kernel assigns ports, and can be used.
+// TestPortIsExclusive verifies that a port is given to one test at a time, is outside the range
+// from which the kernel assigns ports, and can be used.
 func TestPortIsExclusive(t *testing.T) {
 	used := map[int]bool{}
 	for range 200 {
@@ -34,8 +34,8 @@ func TestPortIsExclusive(t *testing.T) {
 	}
 }
 
-// TestClosedPortRefusesConnections checks that the port refuses connections and that no other program can listen
-// on it.
+// TestClosedPortRefusesConnections checks that the port refuses connections and that no other
+// program can listen on it.
 func TestClosedPortRefusesConnections(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))
 	if c, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {

@@ -44,8 +44,8 @@ var binDir = sync.OnceValues(func() (string, error) {
 })
 
 // Bin returns the path of a program that `make test-programs` builds: "brig",
-// or "test/probe" for one that only tests need. The test fails if the program
-// does not exist: tests do not build programs.
+// or "test/probe" for a program that only tests need. The test fails if the
+// program does not exist: tests do not build programs.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := binDir()

@@ -9,8 +9,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the types of the clients")
 
-// TestClientTypesMatchOpenAPI verifies that the types of the console, the TypeScript package and the Python
-// package match docs/openapi.json, and therefore the types of the server.
+// TestClientTypesMatchOpenAPI verifies that the types of the console, the TypeScript package and
+// the Python package match docs/openapi.json, and therefore the types of the server.
 func TestClientTypesMatchOpenAPI(t *testing.T) {
 	openapi, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {

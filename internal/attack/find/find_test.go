@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/internal/attack/find"
 )
 
-// TestFindAttackTests checks that Tests finds tests that record attacks through
+// TestFindReturnsAttackTests checks that Tests finds tests that record attacks through
 // functions, variables and other packages, and no other tests, regardless of
 // their names.
 func TestFindReturnsAttackTests(t *testing.T) {
