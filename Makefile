@@ -163,10 +163,10 @@ docs-picture: build ## draw the picture of README from real commands
 
 docs: build ## regenerate what is generated in docs/, and the types of API clients
 	$(BIN)/brig openapi | python3 -m json.tool > docs/openapi.json
-	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./internal/wiretypes -run TestClientTypes -update
+	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./internal/wiretypes -run TestClientTypesMatchOpenAPI -update
 	$(BIN)/brig alerts rules > docs/prometheus-rules.yml
 	$(BIN)/brig metrics dashboard > docs/grafana.json
-	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./cmd/brig -run TestReference -update
+	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./cmd/brig -run TestReferencePagesMatchCode -update
 
 proto: ## regenerate what is generated of .proto files; needs protoc
 	mkdir -p $(BIN)/proto

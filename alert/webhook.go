@@ -84,7 +84,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		WebhookOptions: o, wake: make(chan struct{}, 1), pending: map[string]map[string]brig.Alert{},
 		client: &http.Client{
 			Timeout:   10 * time.Second,
-			Transport: outbound.Default(brig.CheckConfiguredAddr),
+			Transport: outbound.NewDefaultTransport(brig.CheckConfiguredAddr),
 			// Only the URL that the operator configured is called, so redirects
 			// are not followed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -33,7 +33,7 @@ func TestWebhookEndlessResponse(t *testing.T) {
 	const most = 256 << 20
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
-		testenv.Endless(countingWriter{w, &bytes}, "", "x", most)
+		testenv.WriteEndless(countingWriter{w, &bytes}, "", "x", most)
 	}))
 	defer srv.Close()
 	w, err := alert.NewWebhook(alert.WebhookOptions{URL: srv.URL, RetryDelay: time.Millisecond, Log: slog.New(slog.DiscardHandler)})

@@ -74,7 +74,7 @@ func outputMatrix(t *testing.T, image string) {
 	var cells []matrixCell
 	for _, cpus := range []float64{0.25, 1, 2} {
 		for _, c := range outputClients {
-			if testenv.Full() || !c.download {
+			if testenv.IsFull() || !c.download {
 				cells = append(cells, matrixCell{c, image, cpus})
 			}
 		}
@@ -284,8 +284,8 @@ func excerpt(got, want string) string {
 	return fmt.Sprintf("at %d there is %.60q instead of %.60q", at, got[from:], want[from:])
 }
 
-// TestOutputMatrixDetectsWrongOutput verifies that judgeOutput distinguishes the ways in which an output can
-// be wrong.
+// TestOutputMatrixDetectsWrongOutput verifies that judgeOutput distinguishes the ways in which an
+// output can be wrong.
 //
 //suite:part clients
 func TestOutputMatrixDetectsWrongOutput(t *testing.T) {

@@ -56,15 +56,15 @@ func describeDifference(got brig.Output, want string) string {
 
 // outputCPUs returns the CPU limits of the sandboxes in which output is tested.
 func outputCPUs() []float64 {
-	if testenv.Full() {
+	if testenv.IsFull() {
 		return []float64{0.25, 1, 2}
 	}
 	return []float64{0.25}
 }
 
-// TestOutputIsComplete verifies for runs, commands and contexts of each language that a single write
-// of any length is complete, as Linux guarantees for a blocking pipe, and that each cell receives
-// its own output.
+// TestOutputIsComplete verifies for runs, commands and contexts of each language that a single
+// write of any length is complete, as Linux guarantees for a blocking pipe, and that each cell
+// receives its own output.
 //
 //suite:part core
 func TestOutputIsComplete(t *testing.T) {
@@ -113,9 +113,9 @@ func TestOutputIsComplete(t *testing.T) {
 	}
 }
 
-// TestNonBlockingWritesAreShort is the control of TestOutputIsComplete: in gVisor, as on Linux, a write
-// to a descriptor with O_NONBLOCK writes only as many bytes as fit into the pipe, and a write to
-// a pipe without a reader ends the program.
+// TestNonBlockingWritesAreShort is the control of TestOutputIsComplete: in gVisor, as on Linux, a
+// write to a descriptor with O_NONBLOCK writes only as many bytes as fit into the pipe, and a write
+// to a pipe without a reader ends the program.
 //
 //suite:part core
 func TestNonBlockingWritesAreShort(t *testing.T) {

@@ -169,7 +169,7 @@ func TestProviderSwitches(t *testing.T) {
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 3}\nmetrics: {trial: 0s}\n"))
 	a.configure(elsewhere, map[string]any{"endpoint": b.url, "pool_size": 6})
 	runs := 200
-	if testenv.Full() {
+	if testenv.IsFull() {
 		runs = 1000
 	}
 	var mu sync.Mutex

@@ -62,7 +62,7 @@ func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 func plantedReports(pattern string) (reports []string) {
 	names, _ := filepath.Glob(pattern)
 	for _, name := range names {
-		if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.planted") {
+		if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.causeRace") {
 			reports = append(reports, name)
 		}
 	}

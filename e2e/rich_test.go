@@ -26,7 +26,7 @@ func TestRichCode(t *testing.T) {
 	images := []string{brig.HostImage}
 	var e *engine.Engine
 	var ctx context.Context
-	if testenv.Full() {
+	if testenv.IsFull() {
 		// Building the image takes minutes.
 		e, ctx = engineWithImage(t, "data", "python3-matplotlib", "python3-pandas", "python3-ipykernel")
 		images = append(images, "data")

@@ -27,7 +27,7 @@ import (
 func TestWorkspaceRandomKills(t *testing.T) {
 	needRoot(t)
 	rounds := 8
-	if testenv.Full() {
+	if testenv.IsFull() {
 		rounds = 60
 	}
 	for _, store := range []string{"local", "s3"} {

@@ -36,7 +36,7 @@ func (s *Session) hidden(rules *brig.Egress, rule int, a netip.Addr, port int) (
 	if s.CheckOwnAddress(a) {
 		return "an address of this machine"
 	}
-	for _, e := range hostaddr.Embedded(a) {
+	for _, e := range hostaddr.EmbeddedIPv4(a) {
 		if s.CheckOwnAddress(e) {
 			return "an address of this machine"
 		}

@@ -100,13 +100,13 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 		return nil, err
 	}
 	defer done()
-	taken, err := ms.allocateNew(v, s.backend, s.maxUsers, spec)
+	alloc, err := ms.allocateNew(v, s.backend, s.maxUsers, spec)
 	if err != nil {
 		return nil, err
 	}
-	m, err := ms.withReservation(ctx, v, s, taken.reservation, spec, w)
+	m, err := ms.withReservation(ctx, v, s, alloc.reservation, spec, w)
 	if ms.providers.noteHealth(s.backend, err); err != nil {
-		taken.release()
+		alloc.release()
 		return nil, err
 	}
 	return m, nil
@@ -265,7 +265,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 		spec.Pausable, spec.PausableIfSupported = s.backend.Provider.Capabilities().Saves, false
 	}
 	if spec.Command != nil {
-		main := inSandbox(spec, *spec.Command)
+		main := applySandboxDefaults(spec, *spec.Command)
 		spec.Command = &main
 	}
 	now := ms.Now().UTC()
@@ -289,14 +289,14 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 	if m.rec.Spec.Name == "" {
 		m.rec.Spec.Name = newName(w.prefix)
 	}
-	if m.rec.Given, err = ms.vault.grants(ctx, m.rec); err != nil {
+	if m.rec.Given, err = ms.vault.grantedSecrets(ctx, m.rec); err != nil {
 		ms.destroyMachine(ctx, m)
 		return nil, err
 	}
 	v.id = m.rec.ID
 	v.setSandbox(m.rec)
 	v.addRecord(m.rec)
-	intent := v.intent()
+	intent := v.intentEvents()
 	put := func(ctx context.Context, store brig.Store, rec *brig.Record) error {
 		err := store.Put(ctx, rec, intent...)
 		failpoint.Hit("engine.registered")

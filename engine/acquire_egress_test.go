@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// link waits until the only sandbox has a network and returns its link.
-func (h *fixture) link(t *testing.T) *fake.Link {
+// awaitLink waits until the only sandbox has a network and returns its link.
+func (h *fixture) awaitLink(t *testing.T) *fake.Link {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, id := range h.provider.Machines() {
@@ -46,7 +46,7 @@ func TestTemplateTrafficIsCharged(t *testing.T) {
 		ended <- err
 	}()
 	const n = 1000
-	out.upload(t, h.link(t), n)
+	out.upload(t, h.awaitLink(t), n)
 	if got := h.spentEgress(t, ctx); got != n {
 		t.Errorf("%d bytes are charged while the sandbox gets ready, want %d", got, n)
 	}
@@ -84,7 +84,7 @@ func TestUnrecordedSandboxTrafficIsCharged(t *testing.T) {
 	const n = 1000
 	h = newFixture(t, func(o *engine.Options) {
 		out.options(o)
-		o.Store = &failingRunningStore{o.Store, func() { out.upload(t, h.link(t), n) }}
+		o.Store = &failingRunningStore{o.Store, func() { out.upload(t, h.awaitLink(t), n) }}
 	})
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet, Command: argv("sleep", "60")}); err == nil {
@@ -154,7 +154,7 @@ func TestUnfinishedWritesAreCharged(t *testing.T) {
 			if _, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet}); err != nil {
 				t.Fatal(err)
 			}
-			link := h.link(t)
+			link := h.awaitLink(t)
 			if err := link.Send(segment(header.TCPFlagSyn, 1, 0, nil)); err != nil {
 				t.Fatal(err)
 			}

@@ -6,10 +6,10 @@ import (
 	"github.com/brig-run/brig/engine/quota"
 )
 
-// allocation is what an instance occupies before a sandbox has it: a part of the tenant's
-// quota, a place at the provider, and the quota of the processes that it brings along. The
-// sandbox releases all of it when the instance ends. If the instance never gets that far,
-// release does.
+// allocation holds the resources of an instance that no sandbox uses yet: a part of the
+// tenant's quota, a place at the provider, and the quota of the processes that it brings
+// along. The sandbox releases all of it when the instance ends. If the instance never gets
+// that far, release does.
 type allocation struct {
 	env         *env
 	backend     *placement.Backend

@@ -60,7 +60,7 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 func TestOutputWaitsForIntentRecord(t *testing.T) {
 	for what, call := range map[string]func(t *testing.T, h *fixture, out *timedWriter) error{
 		"run": func(t *testing.T, h *fixture, out *timedWriter) error {
-			o, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{Stdout: out})
+			o, err := h.Run(withRole(t, brig.Operator), newPythonProgram("ann"), brig.IO{Stdout: out})
 			if err == nil && o.Pool != brig.PoolHit {
 				t.Errorf("it was a %q", o.Pool)
 			}
@@ -81,7 +81,7 @@ func TestOutputWaitsForIntentRecord(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				var fail error
-				o := warm(2)
+				o := newPoolOptions(2)
 				o.Store = slowStore{Store: mem.New(), fail: &fail}
 				withFakeClock(t, engine.Options{Pool: o.Pool, Store: o.Store}, func(t *testing.T, h *fixture, p *hookedProvider) {
 					if _, err := h.Create(withRole(t, brig.Operator), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// withBooted returns a fixture with a template that has booted once, and a counter of the
+// newBootedFixture returns a fixture with a template that has booted once, and a counter of the
 // restores.
-func withBooted(t *testing.T) (*fixture, *atomic.Int32) {
+func newBootedFixture(t *testing.T) (*fixture, *atomic.Int32) {
 	t.Helper()
 	var restores atomic.Int32
 	h := newFixture(t, func(o *engine.Options) {
@@ -43,10 +43,10 @@ func isCopy(s *brig.Sandbox) bool {
 // Sandboxes of a template with BootOnce are copies, which contain the process of the start
 // command. Sandboxes with other limits boot separately.
 func TestTemplateBootsOnce(t *testing.T) {
-	h, restores := withBooted(t)
+	h, restores := newBootedFixture(t)
 	ctx := withRole(t, brig.Member)
-	if left := h.provider.Machines(); len(left) > 0 {
-		t.Errorf("the instance that booted is left: %v", left)
+	if machines := h.provider.Machines(); len(machines) > 0 {
+		t.Errorf("the instance that booted is left: %v", machines)
 	}
 	create := func(spec brig.Spec) *brig.Sandbox {
 		t.Helper()
@@ -59,8 +59,8 @@ func TestTemplateBootsOnce(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Spec.Tag != brig.StartTag || list[0].Result != nil {
 			t.Fatalf("the processes are %+v, %v", list, err)
 		}
-		if left := time.Until(s.Expires); left > time.Hour || left < 58*time.Minute {
-			t.Errorf("the lease is %v", left)
+		if remaining := time.Until(s.Expires); remaining > time.Hour || remaining < 58*time.Minute {
+			t.Errorf("the lease is %v", remaining)
 		}
 		return s
 	}
@@ -82,7 +82,7 @@ func TestTemplateBootsOnce(t *testing.T) {
 // A template's save that cannot be restored is replaced, and does not cause failed
 // creations.
 func TestBootedTemplateIsLost(t *testing.T) {
-	h, restores := withBooted(t)
+	h, restores := newBootedFixture(t)
 	ctx := withRole(t, brig.Member)
 	h.provider.OnRestore = func(brig.ID) error { return errors.New("damaged") }
 	s, err := h.Create(ctx, brig.Spec{Template: "web"})
@@ -101,7 +101,7 @@ func TestBootedTemplateIsLost(t *testing.T) {
 
 // The processes of a copy count against the quota of its tenant.
 func TestBootedProcessesCount(t *testing.T) {
-	h, _ := withBooted(t)
+	h, _ := newBootedFixture(t)
 	setQuota(t, h.store, brig.Quota{Executions: 1}, brig.Ceilings{})
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one", Template: "web"}); err != nil {
@@ -112,15 +112,15 @@ func TestBootedProcessesCount(t *testing.T) {
 	} else {
 		wantQuota(t, "a second process", err, "executions")
 	}
-	if left := h.provider.Machines(); len(left) != 1 {
-		t.Errorf("there are the instances %v", left)
+	if machines := h.provider.Machines(); len(machines) != 1 {
+		t.Errorf("there are the instances %v", machines)
 	}
 }
 
 // A template that does not boot leaves no save and no instance, and the creation of its sandboxes
 // fails as without BootOnce.
 func TestTemplateDoesNotBoot(t *testing.T) {
-	h := withTemplates(t, nil, brig.Template{
+	h := newTemplateFixture(t, nil, brig.Template{
 		Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("sleep", "60"),
 		Ready: argv("exit", "3"), ReadyTimeout: 100 * time.Millisecond, ReadyInterval: time.Millisecond,
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// budgets returns the message budgets of all processes that were started.
-func (p *hookedProvider) budgets() (out []brig.MessageBudget) {
+// messageBudgets returns the message budgets of all processes that were started.
+func (p *hookedProvider) messageBudgets() (out []brig.MessageBudget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, proc := range p.procs {
@@ -22,7 +22,7 @@ func (p *hookedProvider) budgets() (out []brig.MessageBudget) {
 // server.
 func TestInterpretersShareMessageBudget(t *testing.T) {
 	const budget = 128 << 20 // of a tenant; the server has four times that
-	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		var firsts []brig.MessageBudget
 		for i, tenant := range []string{"acme", "second", "third", "fourth", "fifth"} {
 			if i > 0 {
@@ -30,12 +30,12 @@ func TestInterpretersShareMessageBudget(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			earlier := len(p.budgets())
+			earlier := len(p.messageBudgets())
 			if i == 0 {
 				earlier = 0 // the pooled interpreter becomes the first tenant's
 			}
 			ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member})
-			if _, err := h.Run(ctx, python("ann"), brig.IO{}); err != nil {
+			if _, err := h.Run(ctx, newPythonProgram("ann"), brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
@@ -49,7 +49,7 @@ func TestInterpretersShareMessageBudget(t *testing.T) {
 			if _, err := h.RunTool(ctx, toolReturning("1")); err != nil {
 				t.Fatal(err)
 			}
-			of := p.budgets()[earlier:]
+			of := p.messageBudgets()[earlier:]
 			if len(of) < 4 {
 				t.Fatalf("%s has %d processes, want those of a run, two contexts and a tool", tenant, len(of))
 			}

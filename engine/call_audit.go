@@ -115,9 +115,9 @@ func (a *callAudit) writeDelayed(ctx context.Context) {
 	a.cancelTimer = func() (brig.Event, bool) { return intent, timer.Stop() }
 }
 
-// intent returns the events that the caller writes with its first record, or with the outcome: the
-// intent, unless the intent is already written or being written.
-func (a *callAudit) intent() []brig.Event {
+// intentEvents returns the events that the caller writes with its first record, or with the
+// outcome: the intent, unless the intent is already written or being written.
+func (a *callAudit) intentEvents() []brig.Event {
 	switch a.state {
 	case intentPending:
 		a.state = intentWritten
@@ -133,14 +133,14 @@ func (a *callAudit) intent() []brig.Event {
 
 // recorded waits until the intent is written, and returns the error of the write.
 func (a *callAudit) recorded() error {
-	if !a.writing() {
+	if !a.isWriting() {
 		return nil
 	}
 	return a.waitWritten()
 }
 
-// writing reports whether the intent is being written while the call runs.
-func (a *callAudit) writing() bool { return a.state == intentConcurrent || a.state == intentDelayed }
+// isWriting reports whether the intent is being written while the call runs.
+func (a *callAudit) isWriting() bool { return a.state == intentConcurrent || a.state == intentDelayed }
 
 // outcome returns the event that the caller writes with its last record.
 func (a *callAudit) outcome() brig.Event {
@@ -151,7 +151,7 @@ func (a *callAudit) outcome() brig.Event {
 // flush writes the remaining events at the end of the call. The call fails if its events could not
 // be written, because Brig acknowledges only recorded operations.
 func (a *callAudit) flush(ctx context.Context, err error) error {
-	events := a.intent()
+	events := a.intentEvents()
 	if lost := a.recorded(); err == nil {
 		err = lost
 	}
@@ -206,7 +206,7 @@ func (a *callAudit) append(ctx context.Context, events ...brig.Event) error {
 
 // holdOutput returns sio with writers that hold output back until the intent is written.
 func (a *callAudit) holdOutput(sio brig.IO) brig.IO {
-	if !a.writing() {
+	if !a.isWriting() {
 		return sio
 	}
 	for _, w := range []*io.Writer{&sio.Stdout, &sio.Stderr} {

@@ -14,8 +14,9 @@ import (
 const crashWait = 300 * time.Millisecond
 
 // explainEnd replaces the error of a call if its sandbox ended during the call. The connections of
-// an instance break before the engine detects its end, and any operation may fail on such a
-// connection. This failure is not a server error, so the caller gets the state of the sandbox.
+// an instance break before the engine detects the end of the instance. Any operation on a broken
+// connection may fail. This failure is not a server error, so the caller gets the state of the
+// sandbox.
 func (v *call) explainEnd(ctx context.Context, err error) error {
 	if err == nil || v.rec == nil || v.op == brig.OpStop || v.op == brig.OpKill || v.op == brig.OpRemove {
 		return err
@@ -34,8 +35,8 @@ func (v *call) explainEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// endError returns the error that describes the end of a sandbox that existed when a call began, or
-// nil if the sandbox still exists. If the sandbox is being stopped, endError waits for its end.
+// endError returns an error that describes the end of the call's sandbox, or nil if the sandbox
+// still exists. If the sandbox is being stopped, endError waits for its end.
 func (l *lifecycle) endError(ctx context.Context, rec *brig.Record, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endReportTimeout)
 	defer cancel()

@@ -67,7 +67,7 @@ func TestConcurrentCreationsAreLimited(t *testing.T) {
 		close(goOn)
 		wg.Wait()
 		want("in the end", map[string]int{"rate_limited after 0s": 1, "canceled after 0s": 1, "rate_limited after 4.75s": 2, " after 6s": 2, " after 1s": 1})
-		if n, m := h.records(t), len(p.instances()); n != 3 || m != 3 {
+		if n, m := h.countRecords(t), len(p.instances()); n != 3 || m != 3 {
 			t.Errorf("%d records of %d machines, want 3", n, m)
 		}
 	})
@@ -78,7 +78,7 @@ func TestConcurrentCreationsAreLimited(t *testing.T) {
 func TestCreateFailsWithoutCapacity(t *testing.T) {
 	var mu sync.Mutex // guards the field below
 	full := false
-	o := warm(2)
+	o := newPoolOptions(2)
 	o.Capacity.CheckRoom = func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -91,17 +91,17 @@ func TestCreateFailsWithoutCapacity(t *testing.T) {
 		mu.Lock()
 		full = true
 		mu.Unlock()
-		before, _, _ := p.counted()
+		before, _, _ := p.counts()
 		for range 2 {
-			mustRun(t, h, python("ann"), brig.PoolHit)
+			mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		}
-		_, err := h.Run(withRole(t, brig.Member), python("ann"), brig.IO{})
+		_, err := h.Run(withRole(t, brig.Member), newPythonProgram("ann"), brig.IO{})
 		if brig.KindOf(err) != brig.Unavailable {
 			t.Errorf("Run = %v", err)
 		}
 		advance(time.Minute)
-		if after, _, _ := p.counted(); after != before || h.records(t) != 0 {
-			t.Errorf("%d machines were made, %d records", after-before, h.records(t))
+		if after, _, _ := p.counts(); after != before || h.countRecords(t) != 0 {
+			t.Errorf("%d machines were made, %d records", after-before, h.countRecords(t))
 		}
 		mu.Lock()
 		full = false
@@ -115,7 +115,7 @@ func TestCreateFailsWithoutCapacity(t *testing.T) {
 
 // Waiting callers take precedence over the refill of the pool.
 func TestRefillWaitsForCallers(t *testing.T) {
-	o := warm(1)
+	o := newPoolOptions(1)
 	o.Capacity.MaxCreating = 1
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		goOn := make(chan struct{})
@@ -137,7 +137,7 @@ func TestRefillWaitsForCallers(t *testing.T) {
 			})
 		}
 		synctest.Wait() // one creation runs, one waits
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		advance(20 * time.Second)
 		mu.Lock()
 		if creating != 1 {

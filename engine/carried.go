@@ -22,7 +22,7 @@ func (pg *programs) reserveCarried(a *account, rec *brig.Record, n int, copied b
 		return nil, nil
 	}
 	if pg.watchedProcesses.Load()+int64(n) > maxTotalProcesses {
-		return nil, tooManyProcesses()
+		return nil, newTooManyProcessesError()
 	}
 	return a.ReserveExecs(rec.Spec.Labels, n, copied)
 }

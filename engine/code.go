@@ -132,10 +132,10 @@ func (i *interpreters) checkCode(v *call, code brig.Code) (brig.Code, error) {
 // of the language, which it creates if necessary.
 func (i *interpreters) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
 	if code.Context != "" {
-		return i.context(rec, code.Context)
+		return i.findContext(rec, code.Context)
 	}
 	id := "default-" + string(code.Language)
-	if c, err := i.context(rec, id); err == nil {
+	if c, err := i.findContext(rec, id); err == nil {
 		return c, nil
 	}
 	return i.newContext(ctx, rec, in, id, brig.ContextSpec{Language: code.Language})
@@ -217,7 +217,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, step := span.Start(ctx, "guest.program")
-	_, err = r.session.Do(wctx, request, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	_, err = r.session.Do(wctx, request, interpreter.Sink{Output: r.newOutputHandler(wctx), Message: r.newMessageHandler(wctx)})
 	endStep(step, err)
 	r.flush(wctx) // pass on early output that has not been passed on yet
 	r.mu.Lock()
@@ -267,7 +267,7 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 		}
 	})
 	if r.started {
-		r.signals.Go(func() { r.signal(ctx) })
+		r.signals.Go(func() { r.sendInterrupt(ctx) })
 	}
 }
 
@@ -304,17 +304,17 @@ func (p runProcess) Kill(ctx context.Context) error {
 	return err
 }
 
-// signal interrupts the code. A driver handles signals once it has reported
+// sendInterrupt interrupts the code. A driver handles signals once it has reported
 // that the code has started. An interpreter that ignores the signal is killed
 // after interruptGrace.
-func (r *codeRun) signal(ctx context.Context) {
+func (r *codeRun) sendInterrupt(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, interruptGrace)
 	defer cancel()
 	_ = r.session.Signal(ctx, "SIGINT")
 }
 
-// output returns the function that passes on one chunk of output.
-func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
+// newOutputHandler returns the function that passes on one chunk of output.
+func (r *codeRun) newOutputHandler(ctx context.Context) func(brig.From, []byte) {
 	return func(from brig.From, p []byte) {
 		ev := brig.CodeEvent{Stdout: p}
 		to := r.out
@@ -354,8 +354,8 @@ func (r *codeRun) emit(ctx context.Context, ev brig.CodeEvent) {
 	}
 }
 
-// message returns the function that handles the messages of the driver.
-func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
+// newMessageHandler returns the function that handles the messages of the driver.
+func (r *codeRun) newMessageHandler(ctx context.Context) func(*interpreter.Message) {
 	return func(m *interpreter.Message) {
 		switch m.Type {
 		case "started":
@@ -381,7 +381,7 @@ func (r *codeRun) start(ctx context.Context, count int) {
 	}
 	started := r.res
 	if first && r.killTimer != nil {
-		r.signals.Go(func() { r.signal(ctx) })
+		r.signals.Go(func() { r.sendInterrupt(ctx) })
 	}
 	r.mu.Unlock()
 	if first {
@@ -496,7 +496,7 @@ func (i *interpreters) useContext(ctx context.Context, rec *brig.Record, id stri
 	if in, releaseUse, err = i.lifecycle.useInstance(ctx, rec); err != nil {
 		return nil, nil, nil, err
 	}
-	if c, err = i.context(rec, id); err != nil {
+	if c, err = i.findContext(rec, id); err != nil {
 		releaseUse()
 		return nil, nil, nil, err
 	}

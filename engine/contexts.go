@@ -66,8 +66,8 @@ func (i *interpreters) addPooledSession(m *machine) {
 	cs.pooled, m.session = m.session, nil
 }
 
-// take returns the pooled interpreter if it suits spec, and nil otherwise.
-func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
+// takeSuitable returns the pooled interpreter if it suits spec, and nil otherwise.
+func (cs *contexts) takeSuitable(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
 	cs.mu.Lock()
 	available := cs.pooled != nil
 	cs.mu.Unlock()
@@ -77,8 +77,8 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	if spec.Dir != workspaceDir {
 		// A missing directory is reported when a new interpreter is started in
 		// it.
-		at, err := in.Files().Stat(ctx, brig.Path{Name: spec.Dir})
-		if err != nil || at.Type != brig.Directory {
+		entry, err := in.Files().Stat(ctx, brig.Path{Name: spec.Dir})
+		if err != nil || entry.Type != brig.Directory {
 			return nil
 		}
 	}

@@ -100,7 +100,7 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 	if err != nil {
 		return err
 	}
-	session := i.carriedSession(ctx, rec, in, i.contextsOf(rec.ID).take(ctx, in, spec, mergeEnv(secrets, env)))
+	session := i.carriedSession(ctx, rec, in, i.contextsOf(rec.ID).takeSuitable(ctx, in, spec, mergeEnv(secrets, env)))
 	if session == nil {
 		env = nil // the interpreter is started with env
 		// Always use a new ID: under the old one, a server that died may have
@@ -158,8 +158,8 @@ func (i *interpreters) Contexts(ctx context.Context, name string) ([]*brig.CodeC
 	})
 }
 
-// context returns a context by its ID.
-func (i *interpreters) context(rec *brig.Record, contextID string) (*codeContext, error) {
+// findContext returns a context by its ID.
+func (i *interpreters) findContext(rec *brig.Record, contextID string) (*codeContext, error) {
 	cs := i.contextsOf(rec.ID)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

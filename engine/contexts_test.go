@@ -138,8 +138,8 @@ func TestForgedMessageEndsInterpreter(t *testing.T) {
 	})
 }
 
-// signals returns the number of signals that were sent to processes.
-func (p *hookedProvider) signals() (n int) {
+// countSignals returns the number of signals that were sent to processes.
+func (p *hookedProvider) countSignals() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, proc := range p.procs {
@@ -154,7 +154,7 @@ func TestRepeatedStartsSendOneSignal(t *testing.T) {
 	withContext(t, func(t *testing.T, _ *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		start := time.Now()
 		res := run(brig.Code{Source: "deaf 2\nflood 10000 {\"type\":\"started\",\"nonce\":\"NONCE\",\"count\":1}\ndeaf 3600", Timeout: time.Second})
-		if n := p.signals(); n > 1 {
+		if n := p.countSignals(); n > 1 {
 			t.Errorf("%d signals", n)
 		}
 		if took := time.Since(start); took > 10*time.Second || !res.TimedOut || !res.Lost || res.Error == nil || res.Error.Name != "ProtocolViolation" {
@@ -166,8 +166,8 @@ func TestRepeatedStartsSendOneSignal(t *testing.T) {
 	})
 }
 
-// Runs in one context execute one after the other, in order of arrival, and the
-// number of waiting runs is limited.
+// Runs in one context execute sequentially, in order of arrival, and the number
+// of waiting runs is limited.
 func TestContextRunsAreSerializedAndLimited(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x 1"})
@@ -280,10 +280,12 @@ func TestContextsSurviveServerRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone, leave := context.WithCancel(ctx)
-		defer leave()
+		callerCtx, disconnect := context.WithCancel(ctx)
+		defer disconnect()
 		for id, code := range map[string]string{busy.ID: "set x busy\nsleep 100", deaf.ID: "set x deaf\ndeaf 5000"} {
-			go func() { _, _ = h.RunCode(gone, "box", brig.Code{Context: id, Source: code, Timeout: time.Hour}, nil) }()
+			go func() {
+				_, _ = h.RunCode(callerCtx, "box", brig.Code{Context: id, Source: code, Timeout: time.Hour}, nil)
+			}()
 		}
 		advance(time.Second)
 

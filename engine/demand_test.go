@@ -9,30 +9,30 @@ import (
 func TestDemandIsKeptForTenMinutes(t *testing.T) {
 	var d demand
 	start := time.Unix(1_000_000, 0)
-	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	timeAt := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	want := func(when string, now time.Time, n int) {
 		t.Helper()
 		if got := d.peak(now); got != n {
 			t.Errorf("%s: the peak is %d, want %d", when, got, n)
 		}
 	}
-	want("before anything", at(0), 0)
+	want("before anything", timeAt(0), 0)
 	for range 5 {
-		d.count(at(1))
+		d.count(timeAt(1))
 	}
-	d.count(at(3)) // the next span
-	want("after a burst", at(3), 5)
-	want("much later", at(599), 5)
-	want("just within ten minutes", at(599.9), 5)
-	want("just after them", at(600), 1)
-	want("after both", at(602), 0)
+	d.count(timeAt(3)) // the next span
+	want("after a burst", timeAt(3), 5)
+	want("much later", timeAt(599), 5)
+	want("just within ten minutes", timeAt(599.9), 5)
+	want("just after them", timeAt(600), 1)
+	want("after both", timeAt(602), 0)
 
-	d.count(at(700))
-	d.count(at(690)) // the clock was set back: the request counts for the newest span
-	want("a clock that was set back", at(690), 2)
-	want("and goes on", at(1299), 2)
-	want("until it is over", at(1300), 0)
-	d.count(at(100_000))
-	want("a leap forward", at(100_000), 1)
-	want("and another", at(10_000_000), 0)
+	d.count(timeAt(700))
+	d.count(timeAt(690)) // the clock was set back: the request counts for the newest span
+	want("a clock that was set back", timeAt(690), 2)
+	want("and goes on", timeAt(1299), 2)
+	want("until it is over", timeAt(1300), 0)
+	d.count(timeAt(100_000))
+	want("a leap forward", timeAt(100_000), 1)
+	want("and another", timeAt(10_000_000), 0)
 }

@@ -28,16 +28,16 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 		} {
 			h := newFixture(t, nil)
 			ctx := withRole(t, brig.Member)
-			h.box(t, ctx, brig.Spec{Name: "box", TTL: time.Hour})
-			gone, leave := context.WithCancel(ctx)
+			h.createWithNoteFile(t, ctx, brig.Spec{Name: "box", TTL: time.Hour})
+			callerCtx, disconnect := context.WithCancel(ctx)
 			stdin, input := io.Pipe()
 			var id string
 			go func() {
 				_, _ = io.WriteString(input, "before\n")
-				leave()
+				disconnect()
 				input.Close() // the fake command continues only in its record
 			}()
-			if _, err := h.Exec(gone, "box", brig.Command{Argv: []string{"cat"}, Survive: true}, brig.IO{Stdin: stdin, Started: func(x string) { id = x }}); err == nil {
+			if _, err := h.Exec(callerCtx, "box", brig.Command{Argv: []string{"cat"}, Survive: true}, brig.IO{Stdin: stdin, Started: func(x string) { id = x }}); err == nil {
 				t.Fatal("the caller has left and is answered")
 			}
 			if x, err := h.GetExec(ctx, "box", id); err != nil || x.Done || x.SandboxEnded != "" {
@@ -53,7 +53,7 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 			if err := end(ctx, h); err != nil {
 				t.Fatal(err)
 			}
-			for until := time.Now().Add(30 * time.Second); h.record(t, "box").State != brig.Ended && time.Now().Before(until); {
+			for until := time.Now().Add(30 * time.Second); h.getRecord(t, "box").State != brig.Ended && time.Now().Before(until); {
 				time.Sleep(time.Millisecond) // the engine records the end of an instance later
 			}
 			x, err := h.GetExec(ctx, "box", id)
@@ -75,7 +75,7 @@ func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 			}
 			return nil, errors.New("no answer")
 		}})
-		x := &brig.Execution{Sandbox: h.record(t, "box").ID, Result: brig.Result{ExecID: "x", Started: time.Now()}}
+		x := &brig.Execution{Sandbox: h.getRecord(t, "box").ID, Result: brig.Result{ExecID: "x", Started: time.Now()}}
 		if err := h.store.PutExec(ctx, x); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 	} {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
-		box := h.box(t, ctx, brig.Spec{Name: "box", TTL: time.Hour})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "box", TTL: time.Hour})
 		now := time.Now()
 		for i := range 10 {
 			x := &brig.Execution{Sandbox: box.ID, Result: brig.Result{ExecID: fmt.Sprint("x", i), Started: now.Add(-time.Duration(i) * time.Second), Done: i < 9}}
@@ -144,7 +144,7 @@ func TestPauseFilesOnlyTakesResults(t *testing.T) {
 			}, nil
 		}}
 		h, ctx := newParkingFixture(t, p)
-		box := h.record(t, "box")
+		box := h.getRecord(t, "box")
 		if fails {
 			p.OnSave = func(brig.SaveID) error { return brig.Errorf(brig.FailedPrecondition, "the disk is full") }
 		}

@@ -231,7 +231,7 @@ const logInterval = time.Minute
 
 // brokeredSecrets returns the secrets that the proxy inserts for a sandbox.
 func (nw *network) brokeredSecrets(rec *brig.Record, w *egressSession) []egress.Secret {
-	return nw.vault.brokered(rec, func(name string, err error) {
+	return nw.vault.brokeredSecrets(rec, func(name string, err error) {
 		w.secretErrors.Do(func() {
 			nw.Log.Warn("failed to read a secret of a sandbox; further errors within a minute are not logged", "sandbox", rec.ID, "secret", name, "err", err)
 		})

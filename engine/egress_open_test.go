@@ -29,10 +29,10 @@ func TestSilentAgentDelaysNoCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, answer := make(chan time.Duration, 1), make(chan struct{})
+	requested, answer := make(chan time.Duration, 1), make(chan struct{})
 	h.provider.OnUplink = func(ctx context.Context, _ brig.ID) error {
 		end, _ := ctx.Deadline()
-		asked <- time.Until(end)
+		requested <- time.Until(end)
 		select {
 		case <-answer:
 			return nil
@@ -45,8 +45,8 @@ func TestSilentAgentDelaysNoCounts(t *testing.T) {
 		_, err := h.SetEgress(ctx, "quiet", rules)
 		changed <- err
 	}()
-	if left := <-asked; left <= 0 || left > time.Minute {
-		t.Errorf("the agent has %v to answer", left)
+	if remaining := <-requested; remaining <= 0 || remaining > time.Minute {
+		t.Errorf("the agent has %v to answer", remaining)
 	}
 	counted := make(chan error, 1)
 	go func() {
@@ -81,16 +81,16 @@ func TestSilentAgentDelaysNoCounts(t *testing.T) {
 
 // A sandbox that is removed while its agent connects it to the network leaves no
 // session.
-func TestRemovedWhileAgentConnects(t *testing.T) {
+func TestRemovalDuringConnectLeavesNoSession(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	box, err := h.Create(ctx, brig.Spec{Name: "box"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, answer := make(chan struct{}), make(chan struct{})
+	requested, answer := make(chan struct{}), make(chan struct{})
 	h.provider.OnUplink = func(context.Context, brig.ID) error {
-		close(asked)
+		close(requested)
 		<-answer
 		return nil
 	}
@@ -99,7 +99,7 @@ func TestRemovedWhileAgentConnects(t *testing.T) {
 		_, err := h.SetEgress(ctx, "box", brig.Egress{Rules: []brig.EgressRule{{Host: "api.test"}}})
 		changed <- err
 	}()
-	<-asked
+	<-requested
 	h.CloseEgress(box.ID)
 	close(answer)
 	<-changed

@@ -13,7 +13,7 @@ import (
 // examine determines how strictly an instance enforces each area. In a vacant instance, which
 // belongs to no tenant yet, it also tries to connect to this host.
 func (ms *machines) examine(ctx context.Context, backend *placement.Backend, in brig.Instance, spec brig.Spec, vacant bool) (*attest.Examination, error) {
-	host, err := ms.hostReport(ctx, backend, in)
+	host, err := ms.requestHostReport(ctx, backend, in)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +34,8 @@ func (ms *machines) effectiveEnforcement(backend *placement.Backend, host map[br
 	return ms.providers.withEngineControls(backend.Provider.Capabilities().Uplinks, attest.Apply(host, findings, ms.Now().UTC()))
 }
 
-// hostReport returns the host's report on an instance.
-func (ms *machines) hostReport(ctx context.Context, backend *placement.Backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
+// requestHostReport returns the host's report on an instance.
+func (ms *machines) requestHostReport(ctx context.Context, backend *placement.Backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
 	reported, err := in.Enforced(ctx)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 	if len(need) == 0 {
 		return nil
 	}
-	host, err := ms.hostReport(ctx, m.backend, m.in)
+	host, err := ms.requestHostReport(ctx, m.backend, m.in)
 	if err != nil {
 		return err
 	}

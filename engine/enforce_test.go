@@ -71,8 +71,8 @@ func TestCreateRejectsUnenforceableRequirements(t *testing.T) {
 			if c.provider != nil {
 				c.provider(h)
 			}
-			made := 0
-			h.provider.OnCreate = func(brig.ID) { made++ }
+			probes := 0
+			h.provider.OnCreate = func(brig.ID) { probes++ }
 			_, err := h.Create(ctx, c.spec)
 			check := func(err error) {
 				t.Helper()
@@ -83,15 +83,15 @@ func TestCreateRejectsUnenforceableRequirements(t *testing.T) {
 			check(err)
 			_, err = h.Run(ctx, brig.Program{Command: []string{"echo"}, Egress: c.spec.Egress, Secrets: c.spec.Secrets, Require: c.spec.Require}, brig.IO{})
 			check(err)
-			if (made > 0) != (c.kind == "") {
-				t.Errorf("%d machines were made", made)
+			if (probes > 0) != (c.kind == "") {
+				t.Errorf("%d machines were made", probes)
 			}
 		})
 	}
 }
 
 // SetEgress rejects rules for a running sandbox that has no uplink.
-func TestSetEgressWithoutUplink(t *testing.T) {
+func TestSetEgressRejectsRulesWithoutUplink(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.NoUplink = true
 	ctx := withRole(t, brig.Admin)
@@ -199,7 +199,7 @@ func TestInstanceWorseThanItsImageIsRejected(t *testing.T) {
 	}
 }
 
-func TestAttest(t *testing.T) {
+func TestAttestReportsEnforcement(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.Enforces = fullEnforcement()
 	ctx := withRole(t, brig.Admin)
@@ -259,7 +259,7 @@ func TestEvidenceHasNoHostAddress(t *testing.T) {
 		}
 	})
 	t.Run("the pool", func(t *testing.T) {
-		withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+		withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 			s, err := h.Create(withRole(t, brig.Admin), brig.Spec{Name: "box"})
 			if err != nil || len(s.Enforcement) == 0 || has(fmt.Sprint(s.Enforcement)) {
 				t.Errorf("%+v, %v", s.Enforcement, err)
@@ -285,7 +285,7 @@ func ownAddresses(t *testing.T) (out []string) {
 
 // Pooled sandboxes are examined once per image.
 func TestPoolIsAttested(t *testing.T) {
-	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Admin)
 		s, err := h.Create(ctx, brig.Spec{Name: "box"})
 		if err != nil || s.Pool != brig.PoolHit {

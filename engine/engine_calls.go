@@ -53,7 +53,7 @@ func (e *Engine) rejectOverload(v *call) error {
 // Create implements brig.Service.
 func (e *Engine) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	return do(ctx, e.gate, brig.OpCreate, "", func(v *call) (_ *brig.Sandbox, err error) {
-		spec, t, err := e.fromTemplate(spec)
+		spec, t, err := e.applyTemplate(spec)
 		if err != nil {
 			return nil, err
 		}

@@ -80,8 +80,8 @@ func withRole(t *testing.T, role brig.Role) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: role})
 }
 
-// Every method of Service rejects a caller without a role and a caller whose role
-// is below the one in the operation's row in brig.Ops. The rejection is recorded as
+// Every method of Service rejects a caller without a role, and a caller with a
+// lower role than brig.Ops requires for the operation. The rejection is recorded as
 // one audit event with the operation's name.
 func TestEveryMethodIsGated(t *testing.T) {
 	for _, op := range brig.Ops {
@@ -228,7 +228,7 @@ func TestRunLeavesNoRecord(t *testing.T) {
 
 // A new engine on the same store and provider recovers running sandboxes, ends
 // those whose creation was never acknowledged, and removes orphaned instances.
-func TestRecover(t *testing.T) {
+func TestRecoverKeepsRunningSandboxes(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "kept", TTL: time.Hour}); err != nil {
@@ -286,7 +286,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-func TestLogsTail(t *testing.T) {
+func TestLogsReturnsLastLines(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {

@@ -195,6 +195,6 @@ const (
 // some providers buffer no messages.
 func (e *env) limitMessages(p brig.Process, tenant string) {
 	if p, ok := p.(interface{ LimitMessages(b brig.MessageBudget) }); ok {
-		p.LimitMessages(e.messages.Of(tenant))
+		p.LimitMessages(e.messages.ForTenant(tenant))
 	}
 }

@@ -45,7 +45,7 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 		if cmd.Timeout, err = v.limitRange.FillTimeout("timeout_ms", cmd.Timeout); err != nil {
 			return nil, err
 		}
-		cmd = inSandbox(v.rec.Spec, cmd)
+		cmd = applySandboxDefaults(v.rec.Spec, cmd)
 		in, releaseUse, err := pg.lifecycle.useInstanceFor(ctx, v.rec, cmd.Timeout)
 		if err != nil {
 			return nil, err
@@ -55,15 +55,15 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 		if err != nil {
 			return nil, err
 		}
-		stop := func(error) { pg.lifecycle.endOverQuota(v.rec.Tenant, v.rec.ID) } // the execution outlives its call
+		endSandbox := func(error) { pg.lifecycle.endOverQuota(v.rec.Tenant, v.rec.ID) } // the execution outlives its call
 		ctx := ctx
 		if !cmd.Survive {
 			var cancel context.CancelCauseFunc
 			ctx, cancel = context.WithCancelCause(ctx)
 			defer cancel(nil)
-			stop = cancel
+			endSandbox = cancel
 		}
-		reservation.SetStopFunc(stop)
+		reservation.SetStopFunc(endSandbox)
 		v.reservations = append(v.reservations, reservation)
 		v.markStarted()
 		xctx, s := span.Start(ctx, "exec")

@@ -28,7 +28,7 @@ func (e *Engine) ReturnToPool(id brig.ID, in brig.Instance) {
 // TrimAll deletes all records beyond the limits, like the engine's housekeeping.
 func (e *Engine) TrimAll(ctx context.Context) error { return e.trimAll(ctx) }
 
-// PruneExpired removes records whose retention has expired, like the engine's
+// PruneExpired removes records after their retention, like the engine's
 // housekeeping.
 func (e *Engine) PruneExpired(ctx context.Context) error { return e.pruneExpired(ctx) }
 

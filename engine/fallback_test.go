@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestFallback(t *testing.T) {
+func TestFallbackUsesNextProvider(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
@@ -39,7 +39,7 @@ func TestFallback(t *testing.T) {
 
 // Each attempt of an operation has one intent and one outcome in the audit log, and
 // only one attempt succeeds.
-func TestFallbackAudit(t *testing.T) {
+func TestFallbackAuditsEachAttempt(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
@@ -112,7 +112,7 @@ func TestFailedFallbackIsNotBilled(t *testing.T) {
 	}
 }
 
-func TestOverflow(t *testing.T) {
+func TestFullProviderOverflows(t *testing.T) {
 	h, _ := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)

@@ -138,7 +138,7 @@ func configure(t *testing.T, h *fixture, id string, change func(*brig.ProviderCo
 	return p
 }
 
-func echo(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error) {
+func runEcho(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error) {
 	t.Helper()
 	return h.Run(withRole(t, brig.Member), brig.Program{Command: []string{"echo", "hi"}, Placement: place}, brig.IO{})
 }
@@ -147,7 +147,7 @@ func echo(t *testing.T, h *fixture, place brig.Placement) (*brig.Outcome, error)
 // and the failed attempts.
 func providerOf(t *testing.T, h *fixture, place brig.Placement) string {
 	t.Helper()
-	o, err := echo(t, h, place)
+	o, err := runEcho(t, h, place)
 	if err != nil {
 		return brig.AsError(err).Kind.Code() + ": " + brig.AsError(err).Message
 	}
@@ -160,7 +160,7 @@ func providerOf(t *testing.T, h *fixture, place brig.Placement) string {
 
 // A change of a provider's address requires its key again, so that a caller without
 // the key cannot have it sent elsewhere.
-func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
+func TestProviderAddressChangeRequiresKey(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
@@ -185,7 +185,7 @@ func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
 	}
 }
 
-func TestConfigureProvider(t *testing.T) {
+func TestConfiguredProviderIsUsedOnceActive(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if got := providerOf(t, h, brig.Placement{}); got != "fake (active)" {
@@ -273,7 +273,7 @@ func TestConfigureProvider(t *testing.T) {
 
 // A failed provider test does not change the settings. A successful test leaves no
 // records and instances.
-func TestProviderTests(t *testing.T) {
+func TestFailedProviderTestKeepsSettings(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	_, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "cloud", Config: json.RawMessage(`{"api_key":"refused-by-the-cloud"}`), Test: true, Activate: true})
@@ -321,7 +321,7 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 			// On a busy host, all runs could end before the first change of the
 			// provider.
 			for begun.Add(1) <= runs || !both() && time.Since(begin) < 20*time.Second {
-				o, err := echo(t, h, brig.Placement{})
+				o, err := runEcho(t, h, brig.Placement{})
 				if err != nil {
 					failed.Add(1)
 					t.Error(err)
@@ -365,7 +365,7 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 
 // A server applies settings that another server or an operator wrote to the store
 // within a second.
-func TestHotReload(t *testing.T) {
+func TestServersReloadChangedSettings(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	rows := []brig.Setting{
@@ -395,9 +395,9 @@ func TestHotReload(t *testing.T) {
 	}
 }
 
-func TestNoProvider(t *testing.T) {
+func TestRunWithoutProviderFails(t *testing.T) {
 	h, _ := newCloudFixture(t, func(o *engine.Options) { o.Active = engine.NoProvider })
-	_, err := echo(t, h, brig.Placement{})
+	_, err := runEcho(t, h, brig.Placement{})
 	if apiErr := brig.AsError(err); apiErr == nil || apiErr.Kind != brig.NotInitialized || apiErr.Kind.Code() != "SB001" || apiErr.Hint == "" {
 		t.Errorf("%+v", apiErr)
 	}
@@ -491,7 +491,7 @@ func (r *runner) Run(_ context.Context, _ brig.ID, p brig.Program, sio brig.IO) 
 	return &brig.Outcome{Result: brig.Result{Done: true, Stdout: brig.Output{Head: []byte(fmt.Sprint(p.Command, p.Timeout > 0, p.Limits.Memory > 0))}}}, nil
 }
 
-func TestRunsOnlyProvider(t *testing.T) {
+func TestRunsOnlyProviderRejectsSandboxes(t *testing.T) {
 	far := &runner{fail: func(int64) error { return nil }}
 	h, _ := newCloudFixture(t, func(o *engine.Options) {
 		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.ProviderEnv, *struct{}) (brig.Provider, error) { return far, nil }))
@@ -505,7 +505,7 @@ func TestRunsOnlyProvider(t *testing.T) {
 	if tried, err := h.TestProvider(ctx, brig.ProviderConfig{ID: "far"}); err != nil || far.ran.Load() != 1 {
 		t.Errorf("a test: %+v, %v, %d programs", tried, err, far.ran.Load())
 	}
-	o, err := echo(t, h, brig.Placement{})
+	o, err := runEcho(t, h, brig.Placement{})
 	if err != nil || string(o.Stdout.Head) != "[echo hi] true true" || o.Route.Provider != "far" || o.Sandbox == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}

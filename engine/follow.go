@@ -216,8 +216,8 @@ type rereadLog struct {
 	part  int
 }
 
-// logPass is one read of a whole log. It stays open between calls of Read, so that a
-// follower needs little memory.
+// logPass is one read of a whole log. The reader stays open between calls of Read,
+// so that a follower needs little memory.
 type logPass struct {
 	log      io.ReadCloser
 	lines    *bufio.Reader

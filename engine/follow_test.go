@@ -14,14 +14,14 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// TestFollowLog verifies that a followed log contains each line once and in order, including
-// lines with equal times. The log continues after a pause and ends with the sandbox. Without
-// Follow, it ends immediately.
-func TestFollowLog(t *testing.T) {
+// TestFollowedLogHasEachLineOnce verifies that a followed log contains each line once and in order,
+// including lines with equal times. The log continues after a pause and ends with the sandbox.
+// Without Follow, it ends immediately.
+func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
-		h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true})
+		h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true})
 		echo := func(text string) {
 			t.Helper()
 			if _, err := h.Exec(ctx, "one", brig.Command{Argv: []string{"echo", text}}, brig.IO{}); err != nil {
@@ -51,7 +51,7 @@ func TestFollowLog(t *testing.T) {
 			next(all, "before")
 		}
 		line, err := last.ReadString('\n')
-		if at, text, ok := brig.CutLogTime(line); err != nil || !ok || text != "before\n" || time.Since(at) > time.Minute {
+		if logTime, text, ok := brig.CutLogTime(line); err != nil || !ok || text != "before\n" || time.Since(logTime) > time.Minute {
 			t.Errorf("the last line is %q, %v", line, err)
 		}
 		for range 2 {
@@ -64,7 +64,7 @@ func TestFollowLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if s := h.record(t, "one"); s.State != brig.Paused {
+		if s := h.getRecord(t, "one"); s.State != brig.Paused {
 			t.Fatalf("a followed log resumes the sandbox: it is %s", s.State)
 		}
 		echo("after")
@@ -84,17 +84,17 @@ func TestFollowLog(t *testing.T) {
 	})
 }
 
-// TestFollowedLogsAreLimited verifies that the number of followed logs is limited like that of
-// watches, and that the log of a caller that disconnected no longer counts.
+// TestFollowedLogsAreLimited verifies that followed logs have the same limit as watches, and
+// that the log of a disconnected caller no longer counts.
 func TestFollowedLogsAreLimited(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) { o.Streams.Sandbox = 2 })
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
 	follow := func(ctx context.Context) (io.ReadCloser, error) {
 		return h.Logs(ctx, "one", brig.LogOptions{Follow: true})
 	}
-	gone, leave := context.WithCancelCause(ctx)
-	first, err := follow(gone)
+	callerCtx, disconnect := context.WithCancelCause(ctx)
+	first, err := follow(callerCtx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestFollowedLogsAreLimited(t *testing.T) {
 		t.Errorf("control: %v", err)
 	}
 	why := errors.New("the caller has gone")
-	leave(why)
+	disconnect(why)
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, why) {
 		t.Errorf("%v", err)
 	}

@@ -49,7 +49,7 @@ func TestCellTimesOutAfterFailedKills(t *testing.T) {
 
 // If a run ends while the engine repeats a failed kill, neither the next run nor the sandbox is
 // ended. A kill that succeeds at the moment when the run ends counts for that run.
-func TestKillOfEndedRun(t *testing.T) {
+func TestKillOfEndedRunSparesNextRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails int32
 		slow  time.Duration // of each attempt
@@ -131,7 +131,7 @@ func TestRestartAfterFailedKill(t *testing.T) {
 		old := p.procs[0].Process
 		p.mu.Unlock()
 		select {
-		case <-waited(t, old):
+		case <-waitAsync(t, old):
 		case <-time.After(time.Second):
 			t.Error("the interpreter still runs")
 		}
@@ -174,7 +174,7 @@ func (p *outage) Check(context.Context) error {
 
 // If the provider is unreachable when a program is to be killed, the engine kills the program
 // later instead of ending the sandbox.
-func TestKillAfterOutage(t *testing.T) {
+func TestKillIsRetriedAfterOutage(t *testing.T) {
 	remote := &outage{}
 	withFakeClock(t, engine.Options{Provider: remote}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Member)
@@ -223,8 +223,8 @@ func TestForcedEndIsRepeated(t *testing.T) {
 	})
 }
 
-// waited returns a channel that is closed when a process has ended.
-func waited(t *testing.T, p brig.Process) <-chan struct{} {
+// waitAsync returns a channel that is closed when a process has ended.
+func waitAsync(t *testing.T, p brig.Process) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		if _, err := p.Wait(t.Context()); err == nil {

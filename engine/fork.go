@@ -165,7 +165,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 			f.discard(ctx, c)
 		}
 	}()
-	o, err := f.originOf(ctx, saver, backend, v.rec)
+	o, err := f.prepareOrigin(ctx, saver, backend, v.rec)
 	failpoint.Hit("fork.saved")
 	if err != nil {
 		return nil, err
@@ -201,10 +201,10 @@ type forkOrigin struct {
 	release    func() // called when no copy needs the save anymore
 }
 
-// originOf returns the state of a sandbox for copies. For a paused sandbox it is the existing save,
-// and the sandbox cannot be resumed until release is called. Otherwise it is a new save, which
-// release removes.
-func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record) (_ *forkOrigin, err error) {
+// prepareOrigin returns the state of a sandbox for copies. For a paused sandbox it is the existing
+// save, and the sandbox cannot be resumed until release is called. Otherwise it is a new save,
+// which release removes.
+func (f *forks) prepareOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record) (_ *forkOrigin, err error) {
 	if rec.State == brig.Paused {
 		endMove, err := f.pauses.beginSave(ctx, rec)
 		if err != nil {
@@ -234,7 +234,7 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placeme
 	}
 	id := brig.SaveID(newID())
 	o := &forkOrigin{id: id, release: func() { f.pauses.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
-	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, noSlot); err != nil {
+	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, skipSlot); err != nil {
 		o.release()
 		return nil, err
 	}
@@ -283,11 +283,11 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 	}()
 	limit := f.backends.Current().Terms[backend.ID].Max
 	for range n {
-		taken, err := f.allocateNew(v, backend, limit, spec)
+		alloc, err := f.allocateNew(v, backend, limit, spec)
 		if err != nil {
 			return copies, err
 		}
-		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, taken: taken})
+		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, taken: alloc})
 	}
 	return copies, nil
 }
@@ -321,8 +321,8 @@ func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *b
 // acquireSlot takes a creation slot, as capacity.Limiter.Acquire does.
 type acquireSlot func(ctx context.Context, tenant string, since time.Time) (release func(), err error)
 
-// noSlot is the acquireSlot for a save whose copies take their own slots.
-func noSlot(context.Context, string, time.Time) (func(), error) { return func() {}, nil }
+// skipSlot is the acquireSlot for a save whose copies take their own slots.
+func skipSlot(context.Context, string, time.Time) (func(), error) { return func() {}, nil }
 
 // saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait only for
 // the save, which completes even if the caller disconnects. The slot is held only during the save,
@@ -493,7 +493,7 @@ func runRestored(ctx context.Context, rec *brig.Record, in brig.Instance) error 
 		return nil
 	}
 	captured := output.NewCapture(maxQuotedOutput)
-	r, err := in.Exec(ctx, newExecID(), inSandbox(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: captured, Stderr: captured})
+	r, err := in.Exec(ctx, newExecID(), applySandboxDefaults(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: captured, Stderr: captured})
 	if err != nil {
 		return err
 	}
@@ -516,7 +516,7 @@ func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 
 // discard removes a copy that was not completed.
 func (f *forks) discard(ctx context.Context, c *pendingCopy) {
-	cancelAll(c.taken.executions)    // unregister would count them as begun
+	cancelAll(c.taken.executions)    // unregister would count them as started
 	f.lifecycle.unregister(c.rec.ID) // charges its last traffic to the reservation
 	c.taken.release()                // the reservation of a restored copy is released already
 	if c.rec.Rev == 0 && c.in == nil {

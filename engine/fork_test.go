@@ -34,11 +34,11 @@ func (h *fixture) wantOnly(t *testing.T, ctx context.Context, name string) {
 
 // Copies are independent sandboxes with the files of the original. The audit log has events for
 // the call on the original, and one event for each copy.
-func TestFork(t *testing.T) {
+func TestForkCreatesIndependentCopies(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	labels := map[string]string{"a": "b"}
-	origin := h.box(t, ctx, brig.Spec{Name: "one", Labels: labels, TTL: time.Hour})
+	origin := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Labels: labels, TTL: time.Hour})
 	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +48,8 @@ func TestFork(t *testing.T) {
 		if seen[c.ID] || c.Origin != origin.ID || c.State != brig.Running || !strings.HasPrefix(c.Spec.Name, "one-") || !maps.Equal(c.Spec.Labels, labels) {
 			t.Errorf("a copy is %+v", c)
 		}
-		if left := time.Until(c.Expires); left < 58*time.Minute || left > time.Hour {
-			t.Errorf("the lease of a copy ends in %v", left)
+		if remaining := time.Until(c.Expires); remaining < 58*time.Minute || remaining > time.Hour {
+			t.Errorf("the lease of a copy ends in %v", remaining)
 		}
 		seen[c.ID] = true
 		wantNote(t, ctx, h, c.Spec.Name)
@@ -93,10 +93,10 @@ func TestFork(t *testing.T) {
 
 // A fork that is not possible fails with a specific error. It creates no copies, and the original
 // continues to run.
-func TestForkErrors(t *testing.T) {
+func TestImpossibleForkCreatesNoCopies(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	granted := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Member, Sandboxes: []string{"one"}})
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Operator})
 	for _, c := range []struct {
@@ -143,7 +143,7 @@ func TestForkErrors(t *testing.T) {
 func TestCallPreventsFork(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	calls, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -172,7 +172,7 @@ func TestForkIsAllOrNothing(t *testing.T) {
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Sandboxes: 5}}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 5}); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("beyond the quota: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestForkIsAllOrNothing(t *testing.T) {
 func TestPausedSandboxStaysPausedWhenForked(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -224,22 +224,22 @@ func TestPausedSandboxStaysPausedWhenForked(t *testing.T) {
 		for _, c := range copies {
 			wantNote(t, ctx, h, c.Spec.Name)
 		}
-		if s := h.record(t, "one"); s.State != brig.Paused {
+		if s := h.getRecord(t, "one"); s.State != brig.Paused {
 			t.Errorf("the original is %s", s.State)
 		}
 	}
 	wantNote(t, ctx, h, "one")
-	if s := h.record(t, "one"); s.State != brig.Running || h.provider.Saves() != 0 {
+	if s := h.getRecord(t, "one"); s.State != brig.Running || h.provider.Saves() != 0 {
 		t.Errorf("after its use the original is %s, and there are %d saves", s.State, h.provider.Saves())
 	}
 }
 
 // A paused copy has the state of the original at the time of the fork, and no instance. It counts
 // against the storage quota of its tenant, outlives the server, and can be forked and resumed.
-func TestForkPaused(t *testing.T) {
+func TestPausedForkKeepsState(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
-	origin := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
+	origin := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
 	for _, o := range []brig.ForkSpec{{Paused: true, Count: 2}, {Name: "base", Count: 2}, {Name: "-"}} {
 		if _, err := h.Fork(ctx, "one", o); brig.KindOf(err) != brig.InvalidArgument {
 			t.Errorf("%+v: %v", o, err)
@@ -315,7 +315,7 @@ func TestForkPausedHoldsCreationSlot(t *testing.T) {
 		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
 	})
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	var during, saving error
 	p.check = func() { _, during = h.Create(ctx, brig.Spec{}) }
 	h.provider.OnSave = func(brig.SaveID) error {
@@ -340,7 +340,7 @@ func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
 	})
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one", Env: map[string]string{"BRIG_RESTORED": "sleep 29"}})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Env: map[string]string{"BRIG_RESTORED": "sleep 29"}})
 	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Name: "base", Paused: true})
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +383,7 @@ func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 
 // Each copy has its own placeholder of a secret, and also accepts the placeholders of the
 // sandboxes that it was copied from. The original accepts only its own placeholder.
-func TestForkPlaceholders(t *testing.T) {
+func TestForkAcceptsPlaceholdersOfOrigin(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Value: []byte("the value"), Hosts: []string{"a.example"}}); err != nil {
@@ -400,7 +400,7 @@ func TestForkPlaceholders(t *testing.T) {
 		}
 		return out
 	}
-	h.box(t, ctx, brig.Spec{Name: "one", Secrets: []brig.SecretUse{{Name: "key"}}})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Secrets: []brig.SecretUse{{Name: "key"}}})
 	own := placeholders("one")
 	name, known := "one", own
 	for generation := range 3 {
@@ -409,7 +409,7 @@ func TestForkPlaceholders(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := placeholders(copies[0].Spec.Name), placeholders(copies[1].Spec.Name)
-		if len(a) != generation+2 || a[0] == b[0] || !sameSet(a[1:], known) || !sameSet(b[1:], known) {
+		if len(a) != generation+2 || a[0] == b[0] || !isSameSet(a[1:], known) || !isSameSet(b[1:], known) {
 			t.Errorf("generation %d: the copies accept %q and %q, and the original %q", generation, a, b, known)
 		}
 		name, known = copies[0].Spec.Name, a
@@ -429,7 +429,7 @@ func TestForkPlaceholders(t *testing.T) {
 	}
 }
 
-func sameSet(a, b []string) bool {
+func isSameSet(a, b []string) bool {
 	has := map[string]int{}
 	for _, s := range a {
 		has[s]++
@@ -451,8 +451,8 @@ func sameSet(a, b []string) bool {
 func TestCarriedProcessesCount(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
-	h.box(t, ctx, brig.Spec{Name: "one", Pausable: true})
-	h.box(t, ctx, brig.Spec{Name: "two"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Pausable: true})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "two"})
 	start := func(name string) error {
 		_, err := h.Processes(name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "60"}}})
 		return err
@@ -513,7 +513,7 @@ func TestCarriedProcessesCount(t *testing.T) {
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.record(t, "one").Pause.Executions; n != 2 {
+	if n := h.getRecord(t, "one").Pause.Executions; n != 2 {
 		t.Errorf("the save has %d processes, want 2", n)
 	}
 	for range 3 {

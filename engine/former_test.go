@@ -183,9 +183,8 @@ func (h *fixture) removeTenant(t *testing.T, op, admin context.Context) {
 	}
 }
 
-// A tenant does not get packages that were installed for tools of a former
-// tenant of the same name, because the installation ran code that the former
-// tenant chose.
+// A tenant does not get the tool packages of a former tenant with the same
+// name, because their installation ran the former tenant's code.
 func TestFormerTenantPackagesAreNotReused(t *testing.T) {
 	h := newFixture(t, withPackages(t))
 	op := withRole(t, brig.Operator)
@@ -237,8 +236,8 @@ func TestFormerTenantActorIsRejected(t *testing.T) {
 
 // The removal of a tenant during concurrent changes leaves no data of the tenant.
 func TestTenantRemovalRacesWithChanges(t *testing.T) {
-	left := func(t *testing.T, most int) (n int) {
-		for i := 0; i < most && n == 0; i++ {
+	countLeftovers := func(t *testing.T, maxTries int) (n int) {
+		for i := 0; i < maxTries && n == 0; i++ {
 			h, _, reached := newLimitedStore(t)
 			op := withRole(t, brig.Operator)
 			admin := h.createTenant(t, op)
@@ -270,12 +269,12 @@ func TestTenantRemovalRacesWithChanges(t *testing.T) {
 		}
 		return n
 	}
-	if n := left(t, 5); n > 0 {
+	if n := countLeftovers(t, 5); n > 0 {
 		t.Errorf("%d things are left of tenants that are gone", n)
 	}
 	t.Run("without turns", func(t *testing.T) {
 		engine.DisableLocks(t)
-		if left(t, 100) == 0 {
+		if countLeftovers(t, 100) == 0 {
 			t.Error("the control left nothing")
 		}
 	})

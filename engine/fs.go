@@ -49,8 +49,8 @@ func (f files) withFiles(ctx context.Context, op brig.Op, paths []brig.Path, g f
 		}
 		err := g(use, in.Files(), paths)
 		if brig.KindOf(err) == brig.Internal {
-			// The instance may be about to end, because a kill ends the agent first. Wait, so that
-			// a caller that checks the sandbox next finds it in the state ended.
+			// The instance may be about to end, because a kill ends the agent first. Wait until
+			// the sandbox has the state ended, because the caller may check the state next.
 			f.e.awaitEnd(use, in, fileErrorWait)
 		}
 		return err

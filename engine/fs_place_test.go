@@ -18,7 +18,7 @@ func TestRelativePathsUseCommandDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		fs := h.Files(spec.Name)
-		at := func(name string) brig.Path { return brig.Path{Name: name} }
+		pathOf := func(name string) brig.Path { return brig.Path{Name: name} }
 		is := func(what, want string) func(*brig.Entry, error) {
 			return func(e *brig.Entry, err error) {
 				t.Helper()
@@ -27,20 +27,20 @@ func TestRelativePathsUseCommandDirectory(t *testing.T) {
 				}
 			}
 		}
-		is("write", name+"/a")(fs.Write(ctx, at("a"), brig.FileWrite{}, strings.NewReader("x")))
-		is("write with dots", name+"/c")(fs.Write(ctx, at("./b/../c"), brig.FileWrite{}, strings.NewReader("y")))
-		is("stat", name+"/a")(fs.Stat(ctx, at("a")))
-		is("stat of an absolute path", name+"/a")(fs.Stat(ctx, at(name+"/a")))
-		is("mkdir", name+"/d")(fs.MakeDir(ctx, at("d")))
-		is("move", name+"/d/a")(fs.Move(ctx, at("a"), at("d/a")))
-		is("compose", name+"/d/both")(fs.Compose(ctx, []brig.Path{at("d/a"), at("c")}, at("d/both")))
-		is("in the user's home", "/home/user/h")(fs.Write(ctx, at("~/h"), brig.FileWrite{}, strings.NewReader("z")))
+		is("write", name+"/a")(fs.Write(ctx, pathOf("a"), brig.FileWrite{}, strings.NewReader("x")))
+		is("write with dots", name+"/c")(fs.Write(ctx, pathOf("./b/../c"), brig.FileWrite{}, strings.NewReader("y")))
+		is("stat", name+"/a")(fs.Stat(ctx, pathOf("a")))
+		is("stat of an absolute path", name+"/a")(fs.Stat(ctx, pathOf(name+"/a")))
+		is("mkdir", name+"/d")(fs.MakeDir(ctx, pathOf("d")))
+		is("move", name+"/d/a")(fs.Move(ctx, pathOf("a"), pathOf("d/a")))
+		is("compose", name+"/d/both")(fs.Compose(ctx, []brig.Path{pathOf("d/a"), pathOf("c")}, pathOf("d/both")))
+		is("in the user's home", "/home/user/h")(fs.Write(ctx, pathOf("~/h"), brig.FileWrite{}, strings.NewReader("z")))
 		for _, dir := range []string{".", ""} {
-			if es, err := fs.List(ctx, at(dir), 2); err != nil || len(es) < 2 || !strings.HasPrefix(es[0].Path, name+"/") {
+			if es, err := fs.List(ctx, pathOf(dir), 2); err != nil || len(es) < 2 || !strings.HasPrefix(es[0].Path, name+"/") {
 				t.Errorf("list %q: %v, %v", dir, es, err)
 			}
 		}
-		e, r, err := fs.Read(ctx, at("d/both"), 0, -1)
+		e, r, err := fs.Read(ctx, pathOf("d/both"), 0, -1)
 		is("read", name+"/d/both")(e, err)
 		if err == nil {
 			if b, err := io.ReadAll(r); err != nil || string(b) != "xy" {
@@ -48,10 +48,10 @@ func TestRelativePathsUseCommandDirectory(t *testing.T) {
 			}
 			_ = r.Close()
 		}
-		if err := fs.Remove(ctx, at("d/both")); err != nil {
+		if err := fs.Remove(ctx, pathOf("d/both")); err != nil {
 			t.Errorf("remove: %v", err)
 		}
-		if _, err := fs.Stat(ctx, at(name+"/d/both")); brig.KindOf(err) != brig.NotFound {
+		if _, err := fs.Stat(ctx, pathOf(name+"/d/both")); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("removed: %v", err)
 		}
 	}

@@ -34,33 +34,36 @@ func TestRootFileAccessNeedsExec(t *testing.T) {
 		{"a viewer for files", scoped(brig.Viewer, "file", "sandbox.exec"), false, false},
 	} {
 		for _, user := range []string{"", "user", "root", "1234:1235"} {
-			at := func(name string) brig.Path { return brig.Path{Name: "/workspace/" + name, User: user} }
+			pathOf := func(name string) brig.Path { return brig.Path{Name: "/workspace/" + name, User: user} }
 			plain := func(name string) brig.Path { return brig.Path{Name: "/workspace/" + name} }
 			for op, do := range map[string]func() error{
-				"stat": func() error { _, err := fs.Stat(c.ctx, at("f")); return err },
-				"list": func() error { _, err := fs.List(c.ctx, at("."), 1); return err },
+				"stat": func() error { _, err := fs.Stat(c.ctx, pathOf("f")); return err },
+				"list": func() error { _, err := fs.List(c.ctx, pathOf("."), 1); return err },
 				"read": func() error {
-					_, r, err := fs.Read(c.ctx, at("f"), 0, -1)
+					_, r, err := fs.Read(c.ctx, pathOf("f"), 0, -1)
 					if err == nil {
 						r.Close()
 					}
 					return err
 				},
 				"watch": func() error {
-					err := fs.Watch(c.ctx, at("."), false, func(brig.FileChange) error { return io.EOF })
+					err := fs.Watch(c.ctx, pathOf("."), false, func(brig.FileChange) error { return io.EOF })
 					if errors.Is(err, io.EOF) {
 						return nil
 					}
 					return err
 				},
-				"mkdir":     func() error { _, err := fs.MakeDir(c.ctx, at("d")); return err },
-				"write":     func() error { _, err := fs.Write(c.ctx, at("f"), brig.FileWrite{}, strings.NewReader("x")); return err },
-				"remove":    func() error { return fs.Remove(c.ctx, at("f")) },
-				"move from": func() error { _, err := fs.Move(c.ctx, at("f"), plain("g")); return err },
-				"move to":   func() error { _, err := fs.Move(c.ctx, plain("f"), at("g")); return err },
-				"compose":   func() error { _, err := fs.Compose(c.ctx, []brig.Path{plain("f")}, at("g")); return err },
+				"mkdir": func() error { _, err := fs.MakeDir(c.ctx, pathOf("d")); return err },
+				"write": func() error {
+					_, err := fs.Write(c.ctx, pathOf("f"), brig.FileWrite{}, strings.NewReader("x"))
+					return err
+				},
+				"remove":    func() error { return fs.Remove(c.ctx, pathOf("f")) },
+				"move from": func() error { _, err := fs.Move(c.ctx, pathOf("f"), plain("g")); return err },
+				"move to":   func() error { _, err := fs.Move(c.ctx, plain("f"), pathOf("g")); return err },
+				"compose":   func() error { _, err := fs.Compose(c.ctx, []brig.Path{plain("f")}, pathOf("g")); return err },
 				"compose of": func() error {
-					_, err := fs.Compose(c.ctx, []brig.Path{at("f")}, plain("g"))
+					_, err := fs.Compose(c.ctx, []brig.Path{pathOf("f")}, plain("g"))
 					return err
 				},
 			} {

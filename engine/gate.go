@@ -99,7 +99,7 @@ func (v *call) recordRejection(ctx context.Context, err error) {
 
 // appendRejection writes the line of a rejected call, unless the call is only counted.
 func (v *call) appendRejection(ctx context.Context, err error) {
-	if line, ok := v.e.rejections.line(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
+	if line, ok := v.e.rejections.addRejection(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
 		_ = v.append(ctx, line) // the caller gets the rejection anyway
 	}
 }

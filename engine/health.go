@@ -14,11 +14,11 @@ import (
 // healthCheckTimeout is the maximum duration of a health check.
 const healthCheckTimeout = 30 * time.Second
 
-// healthChecks periodically runs a program in a fresh sandbox of the host
+// runHealthChecks periodically runs a program in a fresh sandbox of the host
 // image, so that a broken provider is detected before a caller needs it. It
 // skips a check while callers wait for instances, because their calls exercise
 // the provider.
-func (rs *runs) healthChecks() {
+func (rs *runs) runHealthChecks() {
 	if rs.HealthCheckInterval <= 0 || rs.providers.builtin() == nil {
 		return
 	}

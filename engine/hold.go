@@ -141,9 +141,9 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error
 	return true, err
 }
 
-// leaseChanged adapts the renewals of a sandbox, including those of later uses, after a caller has
-// changed the lease.
-func (l *lifecycle) leaseChanged(rec *brig.Record) {
+// updateRenewals adapts the renewals of a sandbox, including those of later uses, after a caller
+// has changed the lease.
+func (l *lifecycle) updateRenewals(rec *brig.Record) {
 	l.sandboxes.update(rec.ID, func(s *sandbox) {
 		if s.instance != nil {
 			s.leaseEnd = rec.Expires

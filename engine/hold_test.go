@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// openUses maps the kinds of open use of a sandbox to functions that begin the use and return a
-// function that ends it.
+// openUses maps the kinds of open use of a sandbox to functions that begin the use. Each
+// returns a function to end the use.
 var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, name string) (closeUse func()){
 	"upload": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
 		r, w := io.Pipe()
@@ -105,12 +105,12 @@ func TestOpenCountsAsUse(t *testing.T) {
 				closeOne, closeFixed := open(t, ctx, h, "one"), open(t, ctx, h, "fixed")
 				for range 10 {
 					advance(ttl * 7 / 10)
-					if s := h.state(t, "one"); s.State != brig.Running || time.Until(s.Expires) < ttl/2 {
+					if s := h.getSandbox(t, "one"); s.State != brig.Running || time.Until(s.Expires) < ttl/2 {
 						t.Fatalf("while it is open it is %s until %v", s.State, s.Expires)
 					}
 				}
 				for _, name := range []string{"idle", "fixed"} {
-					if s := h.state(t, name); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(s.Created) > ttl+time.Minute {
+					if s := h.getSandbox(t, name); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(s.Created) > ttl+time.Minute {
 						t.Errorf("%s is %s, %+v", name, s.State, s.Exit)
 					}
 				}
@@ -118,7 +118,7 @@ func TestOpenCountsAsUse(t *testing.T) {
 				closeOne()
 				h.wantLease(t, "after it was closed", "one", ttl)
 				advance(ttl + time.Second)
-				if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+				if s := h.getSandbox(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
 					t.Errorf("afterwards it is %s, %+v", s.State, s.Exit)
 				}
 			})
@@ -135,17 +135,17 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 				ctx := withRole(t, brig.Member)
-				made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 10 * time.Minute})
+				created, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 10 * time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer open(t, ctx, h, "one")()
-				advance(time.Until(made.Created.Add(limitRange.MaxLife)) - time.Minute)
-				if s := h.state(t, "one"); s.State != brig.Running {
+				advance(time.Until(created.Created.Add(limitRange.MaxLife)) - time.Minute)
+				if s := h.getSandbox(t, "one"); s.State != brig.Running {
 					t.Fatalf("a minute before the end of its life it is %s", s.State)
 				}
 				advance(2 * time.Minute)
-				if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+				if s := h.getSandbox(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
 					t.Errorf("after its life it is %s, %+v", s.State, s.Exit)
 				}
 			})
@@ -153,9 +153,9 @@ func TestOpenEndsWithMaxLife(t *testing.T) {
 	}
 }
 
-// TestOpenAndExtend verifies that the renewals for an open use do not shorten a lease that a
-// caller extended, and continue for a lease that a caller shortened.
-func TestOpenAndExtend(t *testing.T) {
+// TestOpenUseKeepsExtendedLease verifies that the renewals for an open use never shorten an
+// extended lease, and continue for a shortened lease.
+func TestOpenUseKeepsExtendedLease(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
 		const ttl = 30 * time.Minute
@@ -176,17 +176,17 @@ func TestOpenAndExtend(t *testing.T) {
 		}
 		advance(2 * time.Hour)
 		h.wantLease(t, "after two hours", "long", 2*time.Hour)
-		if s := h.state(t, "short"); s.State != brig.Running {
+		if s := h.getSandbox(t, "short"); s.State != brig.Running {
 			t.Errorf("the open sandbox with the shorter lease is %s", s.State)
 		}
-		if s := h.state(t, "control"); s.State != brig.Ended {
+		if s := h.getSandbox(t, "control"); s.State != brig.Ended {
 			t.Errorf("control: %s", s.State)
 		}
 	})
 }
 
-// gettingStore is a store whose Get calls got once after reading a record, and
-// returns the error fail, if set.
+// gettingStore is a store whose Get method calls the function got once after it
+// has read a record. If fail is set, Get returns it as its error.
 type gettingStore struct {
 	brig.Store
 	mu   *sync.Mutex
@@ -206,9 +206,9 @@ func (s gettingStore) Get(ctx context.Context, tenant, name string) (*brig.Recor
 	return rec, cmp.Or(fail, err)
 }
 
-// TestOpenSeesShorterLease verifies that a lease that a caller shortens at the beginning of an
-// open use is still renewed in time, even if the store fails temporarily. The control is a
-// sandbox without open use.
+// TestOpenSeesShorterLease verifies that the engine renews a lease in time even if a caller
+// shortens it at the beginning of an open use and the store fails temporarily. The control is
+// a sandbox without open use.
 func TestOpenSeesShorterLease(t *testing.T) {
 	for what, meanwhile := range map[string]func(t *testing.T, extend func(), s gettingStore) (open bool){
 		"opened after": func(t *testing.T, extend func(), s gettingStore) bool {
@@ -256,7 +256,7 @@ func TestOpenSeesShorterLease(t *testing.T) {
 					want = brig.Running
 				}
 				advance(2 * time.Hour)
-				if got := h.state(t, "one"); got.State != want {
+				if got := h.getSandbox(t, "one"); got.State != want {
 					t.Errorf("it is %s, want %s", got.State, want)
 				}
 			})
@@ -273,19 +273,19 @@ func TestOpenIsNotIdle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newFixture(t, nil)
 				ctx := withRole(t, brig.Member)
-				h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, PauseAfter: time.Minute})
+				h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, PauseAfter: time.Minute})
 				closeUse := open(t, ctx, h, "one")
 				advance(5 * time.Minute)
 				want := brig.Running
 				if what == "session" || what == "hold" || what == "log" {
 					want = brig.Paused
 				}
-				if s := h.record(t, "one"); s.State != want {
+				if s := h.getRecord(t, "one"); s.State != want {
 					t.Errorf("while it is open it is %s, want %s", s.State, want)
 				}
 				closeUse()
 				advance(2 * time.Minute)
-				if s := h.record(t, "one"); s.State != brig.Paused {
+				if s := h.getRecord(t, "one"); s.State != brig.Paused {
 					t.Errorf("two minutes after it was closed it is %s", s.State)
 				}
 				if err := h.Remove(ctx, "one"); err != nil { // its goroutines have the fake clock
@@ -329,7 +329,7 @@ func TestHoldReportsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newFixture(t, nil)
 				ctx := withRole(t, brig.Member)
-				h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, FixedLease: true})
+				h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, FixedLease: true})
 				defer h.Remove(ctx, "one") // its goroutines have the fake clock
 				ended, release, err := h.Hold(ctx, brig.OpRunCode, "one")
 				if err != nil {
@@ -372,7 +372,7 @@ func TestHoldNeedsRights(t *testing.T) {
 		want brig.Kind
 	}{
 		"a viewer":       {withRole(t, brig.Viewer), "one", brig.PermissionDenied},
-		"another tenant": {ofTenant(t, "rival"), "one", brig.NotFound},
+		"another tenant": {tenantContext(t, "rival"), "one", brig.NotFound},
 		"no sandbox":     {member, "none", brig.NotFound},
 	} {
 		if _, _, err := h.Hold(c.ctx, brig.OpRunCode, c.name); brig.KindOf(err) != c.want {

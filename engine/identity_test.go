@@ -62,24 +62,24 @@ func TestConnectionIdentifiesSandbox(t *testing.T) {
 		}()
 		return box.ID, <-id
 	}
-	victim, theirs := start(acme, "victim")
-	liar, own := start(rival, "liar")
+	victim, victimExec := start(acme, "victim")
+	liar, liarExec := start(rival, "liar")
 	end := func(box brig.ID, exec string) *brig.Execution {
 		return &brig.Execution{Sandbox: box, Command: brig.Command{Argv: []string{"forged"}}, Result: brig.Result{ExecID: exec, Done: true, ExitCode: 66}}
 	}
-	for name, said := range map[string]*brig.Execution{
-		"another's execution":                    end(liar, theirs),
-		"another's execution as another sandbox": end(victim, theirs),
-		"its own, as another sandbox":            end(victim, own),
+	for name, forged := range map[string]*brig.Execution{
+		"another's execution":                    end(liar, victimExec),
+		"another's execution as another sandbox": end(victim, victimExec),
+		"its own, as another sandbox":            end(victim, liarExec),
 		"one that never was":                     end(liar, "exnone"),
 		"one without a name":                     end("", ""),
 	} {
-		p.execs[liar].Store(&[]*brig.Execution{said})
-		mine, err := h.ListExecs(rival, "liar")
+		p.execs[liar].Store(&[]*brig.Execution{forged})
+		execs, err := h.ListExecs(rival, "liar")
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := h.GetExec(acme, "victim", theirs)
+		x, err := h.GetExec(acme, "victim", victimExec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,15 +87,15 @@ func TestConnectionIdentifiesSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		escaped := x.Done || len(all) != 1 || all[0].Done || len(mine) != 1 || mine[0].Sandbox != liar || mine[0].ExecID != own || mine[0].Command.Argv[0] != "sleep"
+		escaped := x.Done || len(all) != 1 || all[0].Done || len(execs) != 1 || execs[0].Sandbox != liar || execs[0].ExecID != liarExec || execs[0].Command.Argv[0] != "sleep"
 		if escaped {
-			t.Errorf("%s: the victim's is %+v of %d, the liar has %+v", name, x, len(all), mine)
+			t.Errorf("%s: the victim's is %+v of %d, the liar has %+v", name, x, len(all), execs)
 		}
 		attack.RecordCase("GST-02", "an agent tells of "+name, escaped)
 	}
 	// The control: the same report on the victim's own connection is accepted.
-	p.execs[victim].Store(&[]*brig.Execution{end(victim, theirs)})
-	x, err := h.GetExec(acme, "victim", theirs)
+	p.execs[victim].Store(&[]*brig.Execution{end(victim, victimExec)})
+	x, err := h.GetExec(acme, "victim", victimExec)
 	seen := err == nil && x.Done && x.ExitCode == 66
 	if !seen {
 		t.Errorf("the victim's own agent is not believed: %+v, %v", x, err)

@@ -42,8 +42,8 @@ type programRun struct {
 }
 
 // interpret runs a program in the interpreter of its instance. A timeout or a
-// disconnect of the caller ends the instance, so that no process that the
-// program started outlives it.
+// disconnect of the caller ends the instance, and with it all processes of the
+// program.
 func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
 	limit := m.rec.Spec.Limits.Output
 	a := &programRun{e: i, m: m, sio: sio, out: output.NewCapture(limit), err: output.NewCapture(limit)}
@@ -60,18 +60,18 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	stopTimeout := a.startTimeout(j.cmd.Timeout, j.grace)
 	defer stopTimeout()
 	_, s := span.Start(ctx, "guest.program")
-	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.output, Message: func(msg *interpreter.Message) {
-		m.program.note(msg, j.request.Code)
-		a.step.message(msg)
+	end, err := m.session.Do(ctx, j.request, interpreter.Sink{Output: a.sendOutput, Message: func(msg *interpreter.Message) {
+		m.program.setPath(msg, j.request.Code)
+		a.step.handleMessage(msg)
 	}})
 	a.res.Duration = time.Since(begin)
 	stopTimeout() // the program has ended in time, or the timeout has ended it
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
-		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.output)
+		m.session.ReceiveRest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.sendOutput)
 	}
 	endStep(s, err)
 	if a.step != nil && a.step.outputs.omitted > 0 {
-		a.output(brig.FromStderr, leftOutNote(a.step.outputs.omitted))
+		a.sendOutput(brig.FromStderr, leftOutNote(a.step.outputs.omitted))
 	}
 	a.res.Stdout, a.res.Stderr = a.out.Output(), a.err.Output()
 	violation, violated := errors.AsType[*interpreter.ViolationError](err)
@@ -110,8 +110,8 @@ func (a *programRun) copyStdin(stdin io.Reader) {
 	}()
 }
 
-// output handles one chunk of output.
-func (a *programRun) output(from brig.From, p []byte) {
+// sendOutput handles one chunk of output.
+func (a *programRun) sendOutput(from brig.From, p []byte) {
 	to, w := a.out, a.sio.Stdout
 	if from == brig.FromStderr {
 		to, w = a.err, a.sio.Stderr
@@ -180,7 +180,7 @@ func (a *programRun) stopInstance(cause error, timedOut bool) {
 }
 
 // setResult sets the outcome of the program, from the program's final message
-// or, if there is none, from the host's observations.
+// or, without such a message, from the host's observations.
 func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, err error) error {
 	a.mu.Lock()
 	timedOut, stopRequested, ignored, disconnectErr := a.timedOut, a.stopRequested, a.ignoredStop, a.disconnectErr

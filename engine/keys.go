@@ -68,7 +68,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 	if d.Clock.Ended(k.Actor.Expires) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
-	founded, err := d.tenantCreated(ctx, k.Actor.Tenant)
+	founded, err := d.tenantCreationTime(ctx, k.Actor.Tenant)
 	if err != nil {
 		return brig.Actor{}, err
 	}
@@ -82,9 +82,9 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 	return k.Actor, nil
 }
 
-// tenantCreated returns the time at which a tenant was created, or an error if the
+// tenantCreationTime returns the time at which a tenant was created, or an error if the
 // tenant does not exist.
-func (d *identity) tenantCreated(ctx context.Context, tenant string) (founded time.Time, err error) {
+func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (founded time.Time, err error) {
 	a, err := d.account(ctx, tenant)
 	if err == nil {
 		return a.Tenant().Created, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// state returns the sandbox's current record.
-func (h *fixture) state(t *testing.T, name string) *brig.Sandbox {
+// getSandbox returns the sandbox's current record.
+func (h *fixture) getSandbox(t *testing.T, name string) *brig.Sandbox {
 	t.Helper()
 	advance(0)
 	s, err := h.Get(withRole(t, brig.Operator), name)
@@ -23,9 +23,9 @@ func (h *fixture) state(t *testing.T, name string) *brig.Sandbox {
 // from now.
 func (h *fixture) wantLease(t *testing.T, when, name string, d time.Duration) {
 	t.Helper()
-	s := h.state(t, name)
-	if left := time.Until(s.Expires); s.State != brig.Running || left > d || left < d-time.Second {
-		t.Errorf("%s: %s for another %v, want %v", when, s.State, left, d)
+	s := h.getSandbox(t, name)
+	if remaining := time.Until(s.Expires); s.State != brig.Running || remaining > d || remaining < d-time.Second {
+		t.Errorf("%s: %s for another %v, want %v", when, s.State, remaining, d)
 	}
 }
 
@@ -52,21 +52,21 @@ func TestLeaseFollowsUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.wantLease(t, "after code", "one", 5*time.Minute)
-		rev := h.rev(t, "one")
+		rev := h.countWrites(t, "one")
 		for range 5 {
 			time.Sleep(time.Second)
 			echo()
 		}
-		if now := h.rev(t, "one"); now != rev {
+		if now := h.countWrites(t, "one"); now != rev {
 			t.Errorf("five uses within five seconds are %d writes", now-rev)
 		}
-		before := h.state(t, "one").Expires
+		before := h.getSandbox(t, "one").Expires
 		time.Sleep(time.Until(before) - time.Second)
-		if s := h.state(t, "one"); s.State != brig.Running {
+		if s := h.getSandbox(t, "one"); s.State != brig.Running {
 			t.Errorf("a second too early it is %s", s.State)
 		}
 		time.Sleep(2 * time.Second)
-		if s := h.state(t, "one"); s.State != brig.Ended || s.Exit == nil || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(before).Abs() > time.Second {
+		if s := h.getSandbox(t, "one"); s.State != brig.Ended || s.Exit == nil || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(before).Abs() > time.Second {
 			t.Errorf("then it is %s, %+v, at %v, want %v", s.State, s.Exit, s.Ended, before)
 		}
 		if _, err := h.Extend(ctx, "one", time.Hour); brig.KindOf(err) != brig.FailedPrecondition {
@@ -75,8 +75,8 @@ func TestLeaseFollowsUse(t *testing.T) {
 	})
 }
 
-// rev returns the number of writes of a record.
-func (h *fixture) rev(t *testing.T, name string) int64 {
+// countWrites returns the number of writes of a record.
+func (h *fixture) countWrites(t *testing.T, name string) int64 {
 	t.Helper()
 	r, err := h.store.Get(t.Context(), "acme", name)
 	if err != nil {
@@ -99,9 +99,9 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 		}
 		// The sandbox keeps the lease that was set for the command, because
 		// renew never shortens a lease.
-		s := h.state(t, "one")
-		if left := time.Until(s.Expires); s.State != brig.Running || left < time.Minute-time.Second {
-			t.Errorf("afterwards it is %s for another %v", s.State, left)
+		s := h.getSandbox(t, "one")
+		if remaining := time.Until(s.Expires); s.State != brig.Running || remaining < time.Minute-time.Second {
+			t.Errorf("afterwards it is %s for another %v", s.State, remaining)
 		}
 	})
 }
@@ -112,11 +112,11 @@ func TestMaxLifeLimitsLease(t *testing.T) {
 	limitRange.MaxLife = 25 * time.Hour // with the default of a week, the engine's ticks take half a minute
 	withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
-		made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
+		created, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := made.Created.Add(h.LimitRange.MaxLife)
+		end := created.Created.Add(h.LimitRange.MaxLife)
 		for time.Until(end) > 10*time.Hour {
 			time.Sleep(10 * time.Hour)
 			s, err := h.Extend(ctx, "one", 24*time.Hour)
@@ -128,7 +128,7 @@ func TestMaxLifeLimitsLease(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Until(end) + time.Second)
-		if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+		if s := h.getSandbox(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
 			t.Errorf("after the longest life it is %s, %+v", s.State, s.Exit)
 		}
 	})
@@ -136,7 +136,7 @@ func TestMaxLifeLimitsLease(t *testing.T) {
 
 // A lease continues to run while no server is running. The next server finds the
 // instance with its remaining lease, or records its end.
-func TestLeaseWithoutServer(t *testing.T) {
+func TestLeaseContinuesWithoutServer(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Member)
 		for name, ttl := range map[string]time.Duration{"short": time.Minute, "long": time.Hour} {
@@ -151,7 +151,7 @@ func TestLeaseWithoutServer(t *testing.T) {
 		if err := h.Recover(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if s := h.state(t, "short"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+		if s := h.getSandbox(t, "short"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
 			t.Errorf("short is %s, %+v", s.State, s.Exit)
 		}
 		h.wantLease(t, "long", "long", 50*time.Minute)
@@ -182,15 +182,15 @@ func TestEndedSandboxesArePruned(t *testing.T) {
 			t.Errorf("the run, after the hour: %v", err)
 		}
 		time.Sleep(22 * time.Hour)
-		if s := h.state(t, "one"); s.State != brig.Ended {
+		if s := h.getSandbox(t, "one"); s.State != brig.Ended {
 			t.Errorf("the sandbox, within the day: %s", s.State)
 		}
 		time.Sleep(2 * time.Hour)
 		if _, err := h.Get(ctx, "one"); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("the sandbox, after the day: %v", err)
 		}
-		if left := h.provider.Machines(); len(left) > 0 {
-			t.Errorf("machines %v are left", left)
+		if machines := h.provider.Machines(); len(machines) > 0 {
+			t.Errorf("machines %v are left", machines)
 		}
 	})
 }

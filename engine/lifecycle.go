@@ -75,7 +75,7 @@ func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) 
 		if err != nil {
 			return nil, err
 		}
-		l.leaseChanged(rec)
+		l.updateRenewals(rec)
 		return &rec.Sandbox, nil
 	})
 }
@@ -259,18 +259,18 @@ func (l *lifecycle) unregister(id brig.ID) {
 // for it. The instance itself is not changed.
 func (l *lifecycle) detachInstance(id brig.ID) {
 	l.network.endEgress(id)
-	was := l.sandboxes.takeInstance(id)
-	if was.detached != nil {
-		close(was.detached)
+	detached := l.sandboxes.takeInstance(id)
+	if detached.detached != nil {
+		close(detached.detached)
 	}
-	l.releaseBackend(was.backend)
-	was.egress.close()
-	l.network.recordLastRefusals(was.refusals)
-	was.contexts.close()
-	was.processes.removeAll()
-	was.carried.release()
-	was.idlePauser.end()
-	was.reservation.Release()
+	l.releaseBackend(detached.backend)
+	detached.egress.close()
+	l.network.recordLastRefusals(detached.refusals)
+	detached.contexts.close()
+	detached.processes.removeAll()
+	detached.carried.release()
+	detached.idlePauser.end()
+	detached.reservation.Release()
 }
 
 // SetEgress implements brig.Service.
@@ -321,7 +321,7 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 }
 
 // restoreRules restores the former rules in the record of a sandbox if the new
-// rules could not be applied, because a rejected request must change nothing.
+// rules could not be applied. A rejected request must have no effect.
 func (l *lifecycle) restoreRules(ctx context.Context, rec *brig.Record, had brig.Egress) error {
 	_, err := l.updateRecord(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Spec.Egress = had

@@ -187,8 +187,8 @@ func (g *gate) addCost(r *brig.ExecutionReport, a *quota.Account, rec *brig.Reco
 	a.Charge(rec.Spec.Labels, r.Cost)
 }
 
-// processEnded reports the end of a background process, and bills it.
-func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err error) {
+// reportProcessEnd reports the end of a background process, and bills it.
+func (g *gate) reportProcessEnd(rec *brig.Record, p *process, res *brig.Result, err error) {
 	if rec.Tenant == "" {
 		return // a process of a booting template
 	}

@@ -178,7 +178,7 @@ func (*failingProvider) Create(context.Context, brig.ID, brig.Spec, time.Time) (
 
 // Health checks distinguish a working provider from a broken one, and leave no
 // instances.
-func TestHealthChecks(t *testing.T) {
+func TestHealthChecksDetectBrokenProvider(t *testing.T) {
 	good := &fake.Provider{}
 	for name, c := range map[string]struct {
 		provider brig.Provider
@@ -206,8 +206,8 @@ func TestHealthChecks(t *testing.T) {
 			t.Errorf("%s: a trial is told as an execution", name)
 		}
 	}
-	if left := good.Machines(); len(left) != 0 {
-		t.Errorf("trials left %v", left)
+	if machines := good.Machines(); len(machines) != 0 {
+		t.Errorf("trials left %v", machines)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestHealthChecks(t *testing.T) {
 func TestEndWithoutServerIsCounted(t *testing.T) {
 	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	h := newFixture(t, nil)
-	h.box(t, withRole(t, brig.Member), brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, withRole(t, brig.Member), brig.Spec{Name: "one"})
 	h.Close()
 	next := engine.New(t.Context(), engine.Options{
 		Store: h.store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultLimitRange(), Observer: s,

@@ -93,8 +93,8 @@ func TestTimeQuotaEndsDetachedProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone, leave := context.WithCancel(ctx)
-		_, err = h.Exec(gone, "survivor", brig.Command{Argv: []string{"sleep", "60"}, Survive: true}, brig.IO{Started: func(string) { leave() }})
+		callerCtx, disconnect := context.WithCancel(ctx)
+		_, err = h.Exec(callerCtx, "survivor", brig.Command{Argv: []string{"sleep", "60"}, Survive: true}, brig.IO{Started: func(string) { disconnect() }})
 		if err == nil {
 			t.Fatal("the caller went away and was answered")
 		}
@@ -181,7 +181,7 @@ func TestTimeQuotaEndsSandboxes(t *testing.T) {
 
 // GetRun finds the outcome of a run by its scoped ID. The tenant and all parts of
 // the ID must match.
-func TestGetRunByScopedID(t *testing.T) {
+func TestGetRunAcceptsScopedID(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	o, err := h.Run(ctx, brig.Program{SandboxName: "job", Command: []string{"echo", "hi"}}, brig.IO{})

@@ -24,7 +24,7 @@ func blockCreations(p *hookedProvider) (release func()) {
 func runAsync(t *testing.T, h *fixture) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
-	p := python("ann")
+	p := newPythonProgram("ann")
 	p.Limits.Memory = 256 * brig.MiB
 	go func() {
 		_, err := h.Run(withRole(t, brig.Operator), p, brig.IO{})
@@ -103,7 +103,7 @@ func TestGateShedsLoad(t *testing.T) {
 // While the pool has a ready instance, the gate rejects no call, because the call
 // may be able to use that instance.
 func TestGateAdmitsWhilePoolHasInstances(t *testing.T) {
-	o := warm(1)
+	o := newPoolOptions(1)
 	o.Capacity = capacity.Options{MaxCreating: 2, MaxWait: capacity.ServerMaxWait}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		release := blockCreations(p)

@@ -111,7 +111,7 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	if err != nil {
 		return err
 	}
-	rec, key, err := p.keyOf(ctx, rec)
+	rec, key, err := p.ensureKey(ctx, rec)
 	failpoint.Hit("pack.key")
 	if err != nil {
 		return err
@@ -141,9 +141,9 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	if err != nil || rec.Pause == nil {
 		return err
 	}
-	was := p.sandboxes.get(rec.ID).reservation
+	reservation := p.sandboxes.get(rec.ID).reservation
 	p.track(rec.ID, a.ReservePaused(rec.Pause.Bytes))
-	was.Release()
+	reservation.Release()
 	p.Log.DebugContext(ctx, "packed a save", "sandbox", rec.ID, "bytes", before, "packed", save.Bytes, "took", time.Since(began))
 	return nil
 }
@@ -151,8 +151,8 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 // saveKeyLocation returns the location to which the sealed key of a save is bound.
 func saveKeyLocation(rec *brig.Record) []string { return []string{"save", rec.Tenant, string(rec.ID)} }
 
-// keyOf returns the key of a sandbox's save. It creates and records a key if there is none.
-func (p *packs) keyOf(ctx context.Context, rec *brig.Record) (*brig.Record, []byte, error) {
+// ensureKey returns the key of a sandbox's save. It creates and records a key if there is none.
+func (p *packs) ensureKey(ctx context.Context, rec *brig.Record) (*brig.Record, []byte, error) {
 	if rec.SaveKey != nil {
 		key, err := p.openKey(rec)
 		return rec, key, err
@@ -218,7 +218,7 @@ func (p *packs) removeUnpacked(ctx context.Context, saver brig.Saver, rec *brig.
 	defer cancel()
 	save, err := saver.GetSave(ctx, saveOf(rec.ID))
 	if brig.KindOf(err) == brig.NotFound || err == nil && !save.Packed {
-		return // there is nothing to remove, and an unpacked save must not become packed
+		return // the save is unpacked, and must not become packed
 	}
 	var key []byte
 	if err == nil {

@@ -21,10 +21,10 @@ import (
 // packSoon makes an engine pack the saves of paused sandboxes after a short time.
 func packSoon(o *engine.Options) { o.PackAfter = 50 * time.Millisecond }
 
-// paused creates a sandbox with a file, and pauses it.
-func (h *fixture) paused(t *testing.T, ctx context.Context, name string) *brig.Sandbox {
+// createPaused creates a sandbox with a file, and pauses it.
+func (h *fixture) createPaused(t *testing.T, ctx context.Context, name string) *brig.Sandbox {
 	t.Helper()
-	h.box(t, ctx, brig.Spec{Name: name})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: name})
 	s, err := h.Pause(ctx, name, brig.PauseOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func recoveredFixture(t *testing.T, change func(*engine.Options)) *fixture {
 // The save of a paused sandbox is packed after a while. The packed save uses less space, also of
 // the tenant's storage quota, and the record has an encrypted key. A call, a fork and the next
 // server unpack the save. The record of a running sandbox has no key.
-func TestPack(t *testing.T) {
+func TestPackedSaveUsesLessStorage(t *testing.T) {
 	keys := newKeyring(t)
 	withKeys := func(o *engine.Options) {
 		packSoon(o)
@@ -74,7 +74,7 @@ func TestPack(t *testing.T) {
 	}
 	h := recoveredFixture(t, withKeys)
 	ctx := withRole(t, brig.Operator)
-	box := h.paused(t, ctx, "one")
+	box := h.createPaused(t, ctx, "one")
 	before := box.Pause.Bytes
 	rec := h.awaitPacked(t, box)
 	if rec.Pause.Bytes >= before || rec.State != brig.Paused || !rec.Pause.At.Equal(box.Pause.At) {
@@ -121,10 +121,10 @@ func TestResumeInterruptsPack(t *testing.T) {
 		return ctx.Err()
 	}
 	ctx := withRole(t, brig.Member)
-	h.paused(t, ctx, "one")
+	h.createPaused(t, ctx, "one")
 	<-packing
 	wantNote(t, ctx, h, "one") // the pack ends only if the resume cancels it
-	if s := h.record(t, "one"); s.State != brig.Running {
+	if s := h.getRecord(t, "one"); s.State != brig.Running {
 		t.Errorf("it is %s", s.State)
 	}
 	again, err := h.Pause(ctx, "one", brig.PauseOptions{})
@@ -136,14 +136,14 @@ func TestResumeInterruptsPack(t *testing.T) {
 }
 
 // Saves are not packed if there is no keyring or if packing is disabled.
-func TestPackDisabled(t *testing.T) {
+func TestSavesAreNotPackedWhenDisabled(t *testing.T) {
 	for name, change := range map[string]func(*engine.Options){
 		"disabled":    func(o *engine.Options) { o.PackAfter = -1 },
 		"without key": func(o *engine.Options) { o.PackAfter, o.Keys = 10*time.Millisecond, nil },
 	} {
 		h := recoveredFixture(t, change)
 		ctx := withRole(t, brig.Member)
-		box := h.paused(t, ctx, "one")
+		box := h.createPaused(t, ctx, "one")
 		time.Sleep(300 * time.Millisecond)
 		if save, err := h.provider.GetSave(ctx, brig.SaveID(box.ID)); err != nil || save.Packed {
 			t.Errorf("%s: the save is %+v, %v", name, save, err)
@@ -154,7 +154,7 @@ func TestPackDisabled(t *testing.T) {
 
 // A rotation of the master key encrypts the keys of saves again. A resume without the right
 // master key fails, and the sandbox stays paused; with this key, it succeeds.
-func TestPackAndKeys(t *testing.T) {
+func TestKeyRotationKeepsPackedSaves(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
 	keys := func(s seal.Source) func(*engine.Options) {
 		return func(o *engine.Options) {
@@ -167,7 +167,7 @@ func TestPackAndKeys(t *testing.T) {
 	}
 	h := recoveredFixture(t, keys(file))
 	ctx := withRole(t, brig.Operator)
-	box := h.paused(t, ctx, "one")
+	box := h.createPaused(t, ctx, "one")
 	before := h.awaitPacked(t, box)
 	if _, err := h.RotateKey(ctx); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestPackAndKeys(t *testing.T) {
 	if _, err := stranger.Resume(ctx, "one"); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "master key") {
 		t.Errorf("resume without the master key: %v", err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Paused {
+	if s := h.getRecord(t, "one"); s.State != brig.Paused {
 		t.Errorf("it is %s", s.State)
 	}
 	stranger.Close()
@@ -190,10 +190,10 @@ func TestPackAndKeys(t *testing.T) {
 
 // A save key that was copied from another record cannot be decrypted, and the sandbox stays
 // paused.
-func TestMovedSaveKey(t *testing.T) {
+func TestMovedSaveKeyCannotBeDecrypted(t *testing.T) {
 	h := recoveredFixture(t, packSoon)
 	ctx := withRole(t, brig.Member)
-	one, two := h.paused(t, ctx, "one"), h.paused(t, ctx, "two")
+	one, two := h.createPaused(t, ctx, "one"), h.createPaused(t, ctx, "two")
 	a, b := h.awaitPacked(t, one), h.awaitPacked(t, two)
 	a.SaveKey = b.SaveKey
 	if err := h.store.Put(t.Context(), a); err != nil {
@@ -202,14 +202,14 @@ func TestMovedSaveKey(t *testing.T) {
 	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "cannot be decrypted") {
 		t.Errorf("resume with the key of another sandbox: %v", err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Paused {
+	if s := h.getRecord(t, "one"); s.State != brig.Paused {
 		t.Errorf("it is %s", s.State)
 	}
 	wantNote(t, ctx, h, "two")
 }
 
 // A sandbox whose pack fails stays paused and can be resumed.
-func TestFailedPack(t *testing.T) {
+func TestFailedPackKeepsSandboxResumable(t *testing.T) {
 	h := recoveredFixture(t, packSoon)
 	failed := make(chan struct{}, 1)
 	h.provider.OnPack = func(context.Context, brig.SaveID) error {
@@ -217,9 +217,9 @@ func TestFailedPack(t *testing.T) {
 		return errors.New("broken")
 	}
 	ctx := withRole(t, brig.Member)
-	h.paused(t, ctx, "one")
+	h.createPaused(t, ctx, "one")
 	<-failed
-	if s := h.record(t, "one"); s.State != brig.Paused {
+	if s := h.getRecord(t, "one"); s.State != brig.Paused {
 		t.Errorf("it is %s", s.State)
 	}
 	wantNote(t, ctx, h, "one")
@@ -231,7 +231,7 @@ func TestFailedPack(t *testing.T) {
 func TestUnpackedFilesAreRemoved(t *testing.T) {
 	h := recoveredFixture(t, func(o *engine.Options) { o.PackAfter = 500 * time.Millisecond })
 	ctx := withRole(t, brig.Member)
-	box := h.paused(t, ctx, "one")
+	box := h.createPaused(t, ctx, "one")
 	h.awaitPacked(t, box)
 	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestForkUnpacksInSlot(t *testing.T) {
 		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
 	})
 	ctx := withRole(t, brig.Member)
-	h.awaitPacked(t, h.paused(t, ctx, "one"))
+	h.awaitPacked(t, h.createPaused(t, ctx, "one"))
 	var during error
 	p.unpack = func() { _, during = h.Create(ctx, brig.Spec{}) }
 	if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); err != nil {

@@ -66,7 +66,7 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, rec 
 		return err
 	}
 	i.limitMessages(p, rec.Tenant)
-	s := old.Move(p)
+	s := old.WithProcess(p)
 	c.mu.Lock()
 	if c.session != old { // the sandbox has ended
 		c.mu.Unlock()
@@ -125,7 +125,7 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 	}
 	s.Close()
 	i.limitMessages(p, rec.Tenant)
-	s = s.Move(p)
+	s = s.WithProcess(p)
 	// A late message about the parking from the driver would end the first cell.
 	if err := syncParked(s); err != nil {
 		i.Log.WarnContext(ctx, "failed to synchronize a parked interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))

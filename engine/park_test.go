@@ -72,7 +72,7 @@ func (i *parkingInstance) Park(ctx context.Context, p brig.Process, _ func(strin
 
 // An interpreter that has ended, or ends while it is parked, does not prevent a pause. A running
 // interpreter that cannot be parked prevents it.
-func TestPauseWithEndedInterpreter(t *testing.T) {
+func TestEndedInterpreterDoesNotPreventPause(t *testing.T) {
 	ended := brig.Errorf(brig.NotFound, "the interpreter has ended")
 	for _, c := range []struct {
 		name string
@@ -103,7 +103,7 @@ func TestPauseWithEndedInterpreter(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := h.Pause(ctx, "box", brig.PauseOptions{})
-				if now := h.record(t, "box"); now.State != c.want || (err == nil) != (c.want == brig.Paused) {
+				if now := h.getRecord(t, "box"); now.State != c.want || (err == nil) != (c.want == brig.Paused) {
 					t.Errorf("after the pause it is %s: %v", now.State, err)
 				}
 			})
@@ -164,11 +164,11 @@ func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
 // lateProcess is a parked interpreter that sends its "parked" message late.
 type lateProcess struct {
 	brig.Process
-	said *atomic.Bool
+	isSent *atomic.Bool
 }
 
 func (p lateProcess) Receive() (brig.From, []byte, error) {
-	if p.said.CompareAndSwap(false, true) {
+	if p.isSent.CompareAndSwap(false, true) {
 		return brig.FromMessage, []byte(`{"type":"parked"}`), nil
 	}
 	return p.Process.Receive()
@@ -176,12 +176,12 @@ func (p lateProcess) Receive() (brig.From, []byte, error) {
 
 // A late "parked" message of a pooled interpreter does not end the context that uses the
 // interpreter, and does not affect the results of its cells.
-func TestLateParkedMessage(t *testing.T) {
+func TestLateParkedMessageKeepsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said atomic.Bool
 		p := &parkingProvider{park: func(_ context.Context, p brig.Process) (brig.Process, error) { return lateProcess{p, &said}, nil }}
 		h := newFixture(t, func(o *engine.Options) {
-			o.Pool = warm(1).Pool
+			o.Pool = newPoolOptions(1).Pool
 			p.Provider = o.Provider.(*fake.Provider)
 			o.Provider = p
 		})
@@ -190,7 +190,7 @@ func TestLateParkedMessage(t *testing.T) {
 		}
 		waitForRefill()
 		ctx := withRole(t, brig.Member)
-		h.box(t, ctx, brig.Spec{Name: "box", TTL: time.Hour, Pausable: true})
+		h.createWithNoteFile(t, ctx, brig.Spec{Name: "box", TTL: time.Hour, Pausable: true})
 		for _, text := range []string{"first", "second"} {
 			res, err := h.RunCode(ctx, "box", brig.Code{Language: brig.Python, Source: "echo " + text}, nil)
 			if err != nil || res.Error != nil || res.Lost || string(res.Stdout.Head) != text+"\n" {

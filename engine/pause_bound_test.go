@@ -18,8 +18,8 @@ func TestPausedQuotaIsCheckedBeforeSave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.box(t, ctx, brig.Spec{Name: "one"})
-	h.box(t, ctx, brig.Spec{Name: "two"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "two"})
 	set(h, 1)
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)

@@ -9,15 +9,15 @@ import (
 
 // A sandbox with PauseAtEnd is paused at the end of its lease, and the audit log
 // records the pause. The sandbox can be resumed and its lease extended.
-func TestPauseAtLeaseEnd(t *testing.T) {
+func TestPauseAtEndPausesAtLeaseEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true, PauseAtEnd: true})
-	h.box(t, ctx, brig.Spec{Name: "two", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true, PauseAtEnd: true})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "two", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
 	until := func(state brig.State) *brig.Sandbox {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if s := h.record(t, "one"); s.State == state {
+			if s := h.getRecord(t, "one"); s.State == state {
 				return s
 			} else if time.Now().After(end) {
 				t.Fatalf("it is %s, want %s", s.State, state)
@@ -46,16 +46,16 @@ func TestPauseAtLeaseEnd(t *testing.T) {
 	if _, err := h.Extend(ctx, "one", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 50*time.Minute {
+	if s := h.getRecord(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 50*time.Minute {
 		t.Errorf("after it was resumed and extended it is %s, until %v", s.State, s.Expires)
 	}
-	if s := h.record(t, "two"); s.State != brig.Running {
+	if s := h.getRecord(t, "two"); s.State != brig.Running {
 		t.Errorf("control: a sandbox whose lease has not ended is %s", s.State)
 	}
 }
 
 // Create rejects PauseAtEnd for a sandbox that can never be paused.
-func TestPauseAtEndRejected(t *testing.T) {
+func TestCreateRejectsImpossiblePauseAtEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	_, err := h.Create(ctx, brig.Spec{Name: "one", PauseAtEnd: true, Command: &brig.Command{Argv: []string{"true"}}})

@@ -14,10 +14,10 @@ import (
 
 // A pause that keeps only the files is possible while programs run that prevent a pause with
 // memory. Contexts and executions end, and the next use boots the sandbox with its files.
-func TestPauseFilesOnly(t *testing.T) {
+func TestPauseFilesOnlyKeepsFiles(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
 	cx, err := h.CreateContext(ctx, "one", brig.ContextSpec{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestPauseFilesOnly(t *testing.T) {
 		t.Errorf("its execution is %+v, %v", x, err)
 	}
 	wantNote(t, ctx, h, "one")
-	if s := h.record(t, "one"); s.State != brig.Running || s.Pause != nil || s.ID != box.ID || time.Until(s.Expires) < 58*time.Minute {
+	if s := h.getRecord(t, "one"); s.State != brig.Running || s.Pause != nil || s.ID != box.ID || time.Until(s.Expires) < 58*time.Minute {
 		t.Errorf("after its use it is %+v", s)
 	}
 	_, err = h.RunCode(ctx, "one", brig.Code{Context: cx.ID, Source: "1"}, nil)
@@ -73,8 +73,8 @@ func TestPauseFilesOnly(t *testing.T) {
 func TestPauseFilesOnlySurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	unrecorded := h.box(t, ctx, brig.Spec{Name: "saved"})
-	booted := h.box(t, ctx, brig.Spec{Name: "booted"})
+	unrecorded := h.createWithNoteFile(t, ctx, brig.Spec{Name: "saved"})
+	booted := h.createWithNoteFile(t, ctx, brig.Spec{Name: "booted"})
 	if _, err := h.Pause(ctx, "booted", brig.PauseOptions{FilesOnly: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func TestPauseFilesOnlySurvivesRestart(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left := h.provider.Machines(); len(left) != 0 {
-		t.Errorf("the machines %v are left", left)
+	if machines := h.provider.Machines(); len(machines) != 0 {
+		t.Errorf("the machines %v are left", machines)
 	}
 }
 
@@ -110,18 +110,18 @@ func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 		o.Templates = []brig.Template{{Name: "server", Image: "host", Start: &brig.Command{Argv: []string{"sleep", "60"}}}}
 	})
 	ctx := withRole(t, brig.Operator)
-	h.box(t, ctx, brig.Spec{Name: "one", Template: "server"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Template: "server"})
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "other", Template: "server"}) // its start command is one execution
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "other", Template: "server"}) // its start command is one execution
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Executions: 1, Paused: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("resume without a quota for the start command: %v", err)
 	}
-	if s, live := h.record(t, "one"), h.Live(); s.State != brig.Paused || len(live) != 1 {
+	if s, live := h.getRecord(t, "one"), h.Live(); s.State != brig.Paused || len(live) != 1 {
 		t.Errorf("it is %s, and the engine has the instances %v", s.State, live)
 	}
 	if _, err := h.Pause(ctx, "other", brig.PauseOptions{FilesOnly: true}); brig.KindOf(err) != brig.RateLimited {
@@ -149,7 +149,7 @@ func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 // A sandbox can be created with automatic pauses that keep only its files, even if
 // it has a main program. Invalid combinations are rejected with an error that names
 // the field.
-func TestPauseFilesOnlySpec(t *testing.T) {
+func TestCreateValidatesFilesOnlyPauses(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
@@ -166,15 +166,15 @@ func TestPauseFilesOnlySpec(t *testing.T) {
 			t.Errorf("%+v: %v, want an error about %s", spec, err, field)
 		}
 	}
-	h.box(t, ctx, brig.Spec{Name: "end", TTL: time.Second, FixedLease: true, PauseAtEnd: true, PauseFilesOnly: true, Command: main})
-	h.box(t, ctx, brig.Spec{Name: "idle", PauseAfter: time.Second, PauseFilesOnly: true, Workspace: direct})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "end", TTL: time.Second, FixedLease: true, PauseAtEnd: true, PauseFilesOnly: true, Command: main})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "idle", PauseAfter: time.Second, PauseFilesOnly: true, Workspace: direct})
 	for _, name := range []string{"end", "idle"} {
-		for end := time.Now().Add(30 * time.Second); h.record(t, name).State != brig.Paused; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); h.getRecord(t, name).State != brig.Paused; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%s is %+v", name, h.record(t, name))
+				t.Fatalf("%s is %+v", name, h.getRecord(t, name))
 			}
 		}
-		if s := h.record(t, name); !s.Pause.FilesOnly {
+		if s := h.getRecord(t, name); !s.Pause.FilesOnly {
 			t.Errorf("%s is paused as %+v", name, s.Pause)
 		}
 		wantNote(t, ctx, h, name)
@@ -185,16 +185,16 @@ func TestPauseFilesOnlySpec(t *testing.T) {
 }
 
 // After the failed pause of a sandbox whose workspace is written back, as many goroutines watch
-// the sandbox as before. Further attempts without changes to write back add nothing to the audit
-// log.
-func TestFailedPauseFilesOnly(t *testing.T) {
+// the sandbox as before. If there are no changes to write back, further attempts add no audit
+// events.
+func TestFailedFilesOnlyPauseLeaksNothing(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
 	h.provider.OnSave = func(brig.SaveID) error { return brig.Errorf(brig.FailedPrecondition, "the disk is full") }
-	box := h.box(t, ctx, brig.Spec{
+	box := h.createWithNoteFile(t, ctx, brig.Spec{
 		Name: "one", TTL: time.Hour, Command: &brig.Command{Argv: []string{"sleep", "60"}},
 		Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect},
 	})
@@ -220,7 +220,7 @@ func TestFailedPauseFilesOnly(t *testing.T) {
 		}
 	}
 	awaitWatches("after failed pauses")
-	if n := h.commits(t, box.ID, ""); n != 1 {
+	if n := h.countCommits(t, box.ID, ""); n != 1 {
 		t.Errorf("%d commits of the workspace are on record, want 1", n)
 	}
 	if _, err := h.Kill(ctx, "one"); err != nil {
@@ -228,9 +228,9 @@ func TestFailedPauseFilesOnly(t *testing.T) {
 	}
 }
 
-// commits returns the number of audit events for automatic commits of a sandbox's workspace that
-// have the given result.
-func (h *fixture) commits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
+// countCommits returns the number of audit events for automatic commits of a sandbox's workspace
+// that have the given result.
+func (h *fixture) countCommits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
 	t.Helper()
 	events, err := h.store.Events(t.Context(), 1000)
 	if err != nil {
@@ -257,7 +257,7 @@ func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
 	}
 	before := time.Now()
 	for _, name := range []string{"paused", "booted"} {
-		box := h.box(t, ctx, brig.Spec{Name: name, TTL: time.Hour})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: name, TTL: time.Hour})
 		if _, err := h.Pause(ctx, name, brig.PauseOptions{FilesOnly: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestIdlePauseRetriesFailedCommit(t *testing.T) {
 		if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
 			t.Fatal(err)
 		}
-		box := h.box(t, ctx, brig.Spec{
+		box := h.createWithNoteFile(t, ctx, brig.Spec{
 			Name: "one", TTL: time.Hour, PauseAfter: time.Second, PauseFilesOnly: true,
 			Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect},
 		})
@@ -304,7 +304,7 @@ func TestIdlePauseRetriesFailedCommit(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second) // advances the fake clock
 		_, refused := h.idlePauses(t, box.ID)
-		if n := h.commits(t, box.ID, brig.RateLimited); n != 1 || len(refused) != 1 {
+		if n := h.countCommits(t, box.ID, brig.RateLimited); n != 1 || len(refused) != 1 {
 			t.Errorf("%d failed commits and the failed pauses %q are on record, want 1 of each", n, refused)
 		}
 		if _, err := h.Kill(ctx, "one"); err != nil { // its goroutines have the fake clock

@@ -67,7 +67,7 @@ func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
 func (g *useGate) shouldRecord(op brig.Op, after time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, ok := g.lastRecorded[op.Name]; ok && time.Since(at) < after {
+	if recordedAt, ok := g.lastRecorded[op.Name]; ok && time.Since(recordedAt) < after {
 		return false
 	}
 	if g.lastRecorded == nil {

@@ -14,7 +14,7 @@ import (
 func (h *fixture) awaitState(t *testing.T, name string, state brig.State) *brig.Sandbox {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if s := h.record(t, name); s.State == state {
+		if s := h.getRecord(t, name); s.State == state {
 			return s
 		} else if time.Now().After(end) {
 			t.Fatalf("it is %s, want %s", s.State, state)
@@ -44,14 +44,14 @@ func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []st
 
 // A sandbox with PauseAfter is paused whenever it was not used for this time. The
 // next use resumes it with a full lease.
-func TestPauseAfter(t *testing.T) {
+func TestIdleSandboxIsPausedAfterDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
-		box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second, FreezeAfter: 100 * time.Millisecond})
-		h.box(t, ctx, brig.Spec{Name: "control", TTL: time.Hour})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second, FreezeAfter: 100 * time.Millisecond})
+		h.createWithNoteFile(t, ctx, brig.Spec{Name: "control", TTL: time.Hour})
 		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			if s := h.record(t, "one"); s.State != brig.Running {
+			if s := h.getRecord(t, "one"); s.State != brig.Running {
 				t.Fatalf("it is %s although it is used", s.State)
 			}
 			wantNote(t, ctx, h, "one")
@@ -62,11 +62,11 @@ func TestPauseAfter(t *testing.T) {
 				t.Errorf("%d pauses and the failures %q are on record, want %d pauses", got, refused, n)
 			}
 			wantNote(t, ctx, h, "one")
-			if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 59*time.Minute {
+			if s := h.getRecord(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 59*time.Minute {
 				t.Errorf("after its use it is %s until %v", s.State, s.Expires)
 			}
 		}
-		if s := h.record(t, "control"); s.State != brig.Running {
+		if s := h.getRecord(t, "control"); s.State != brig.Running {
 			t.Errorf("control: a sandbox without PauseAfter is %s", s.State)
 		}
 		if err := h.Remove(ctx, "one"); err != nil { // its goroutines have the fake clock
@@ -80,7 +80,7 @@ func TestPauseAfter(t *testing.T) {
 
 // If the pause of an idle sandbox fails, the sandbox continues to run, and the
 // pause is retried after the same time. Repeated failures are recorded once.
-func TestPauseAfterFailed(t *testing.T) {
+func TestFailedIdlePauseIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
@@ -91,21 +91,21 @@ func TestPauseAfterFailed(t *testing.T) {
 			}
 			return nil
 		}
-		box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
 		last, n := time.Now(), 0
 		for len(tries) == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if s := h.record(t, "one"); s.State != brig.Running {
+		if s := h.getRecord(t, "one"); s.State != brig.Running {
 			t.Errorf("after a failed pause it is %s", s.State)
 		}
 		h.awaitState(t, "one", brig.Paused)
 		for range len(tries) {
-			at := <-tries
-			if n++; at.Sub(last) < 900*time.Millisecond {
-				t.Errorf("try %d came %v after the one before", n, at.Sub(last))
+			triedAt := <-tries
+			if n++; triedAt.Sub(last) < 900*time.Millisecond {
+				t.Errorf("try %d came %v after the one before", n, triedAt.Sub(last))
 			}
-			last = at
+			last = triedAt
 		}
 		if got, refused := h.idlePauses(t, box.ID); n != 3 || got != 1 || len(refused) != 1 || !strings.Contains(refused[0], "the disk is full") {
 			t.Errorf("after %d tries, %d pauses and the failures %q are on record", n, got, refused)
@@ -121,7 +121,7 @@ func TestPauseAfterFailed(t *testing.T) {
 func TestPauseAfterSurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
 	next := h.nextServer(t, nil)
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		s, err := next.Get(ctx, "one")
@@ -136,7 +136,7 @@ func TestPauseAfterSurvivesRestart(t *testing.T) {
 }
 
 // Create rejects a PauseAfter that could have no effect.
-func TestPauseAfterRejected(t *testing.T) {
+func TestCreateRejectsIneffectivePauseAfter(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	if _, err := h.CreateWorkspace(ctx, "files"); err != nil {

@@ -13,7 +13,7 @@ func TestResumeRespectsMaxLife(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	life := brig.DefaultLimitRange().MaxLife
-	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
 	pause := func(ran, paused time.Duration) {
 		t.Helper()
 		if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
@@ -40,15 +40,15 @@ func TestResumeRespectsMaxLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left := time.Until(s.Expires); left > c.limit || left < c.limit-5*time.Minute {
-			t.Errorf("after it ran for %v and was paused for %v, its lease is %v, want %v", c.ran, c.paused, left, c.limit)
+		if remaining := time.Until(s.Expires); remaining > c.limit || remaining < c.limit-5*time.Minute {
+			t.Errorf("after it ran for %v and was paused for %v, its lease is %v, want %v", c.ran, c.paused, remaining, c.limit)
 		}
 	}
 	pause(life, time.Hour)
 	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("a resume at the end of its life: %v", err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Paused {
+	if s := h.getRecord(t, "one"); s.State != brig.Paused {
 		t.Errorf("then it is %s", s.State)
 	}
 	copies, err := h.Fork(ctx, "one", brig.ForkSpec{})

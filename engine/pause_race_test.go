@@ -11,10 +11,10 @@ import (
 
 // A resume of a running sandbox neither ends the calls that use it nor waits for
 // them.
-func TestResumeWhileUsed(t *testing.T) {
+func TestResumeOfRunningSandboxKeepsCalls(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	use, end := context.WithCancel(ctx)
 	defer end()
 	ended := make(chan error, 2)
@@ -56,7 +56,7 @@ func TestResumeWhileUsed(t *testing.T) {
 func TestSaveOutlivesItsPause(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	h.provider.OnSave = func(brig.SaveID) error {
 		return brig.Errorf(brig.FailedPrecondition, "the connection is lost")
 	}
@@ -71,9 +71,9 @@ func TestSaveOutlivesItsPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); h.record(t, "one").State != brig.Paused; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); h.getRecord(t, "one").State != brig.Paused; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it is %s, want paused", h.record(t, "one").State)
+			t.Fatalf("it is %s, want paused", h.getRecord(t, "one").State)
 		}
 	}
 	wantNote(t, ctx, h, "one")
@@ -87,7 +87,7 @@ func TestSaveOutlivesItsPause(t *testing.T) {
 func TestStopDuringSaveIsRecordedAfterRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	h.Close()
 	rec, err := h.store.Get(ctx, box.Tenant, string(box.ID))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestStopDuringSaveIsRecordedAfterRestart(t *testing.T) {
 func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	before, err := h.store.Get(ctx, box.Tenant, string(box.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -142,10 +142,10 @@ func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 
 // The lease of a sandbox does not end during its save. If the save fails, the previous lease
 // applies again.
-func TestLeaseDuringSave(t *testing.T) {
+func TestLeaseDoesNotEndDuringSave(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
 	in, err := h.provider.Recover(ctx, box.ID, brig.Handle{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,9 +160,9 @@ func TestLeaseDuringSave(t *testing.T) {
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("pause: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); h.record(t, "one").State != brig.Ended; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); h.getRecord(t, "one").State != brig.Ended; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it is %s, want ended", h.record(t, "one").State)
+			t.Fatalf("it is %s, want ended", h.getRecord(t, "one").State)
 		}
 	}
 }
@@ -171,14 +171,14 @@ func TestLeaseDuringSave(t *testing.T) {
 func TestResumeRespectsProviderMax(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	if _, err := h.ConfigureProvider(withRole(t, brig.Operator), brig.ProviderConfig{ID: "fake", Terms: &brig.Terms{Max: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "two"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "two"})
 	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("resume beside another: %v", err)
 	}
@@ -192,10 +192,10 @@ func TestResumeRespectsProviderMax(t *testing.T) {
 }
 
 // A lease that is extended during a failing pause keeps its new end.
-func TestExtendDuringFailedPause(t *testing.T) {
+func TestFailedPauseKeepsExtendedLease(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
 	extended := make(chan error, 1)
 	h.provider.OnSave = func(brig.SaveID) error {
 		go func() {
@@ -215,7 +215,7 @@ func TestExtendDuringFailedPause(t *testing.T) {
 	}
 	time.Sleep(time.Until(box.Expires) + 100*time.Millisecond)
 	wantNote(t, ctx, h, "one")
-	if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 50*time.Minute {
+	if s := h.getRecord(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 50*time.Minute {
 		t.Errorf("it is %s, until %v", s.State, s.Expires)
 	}
 }

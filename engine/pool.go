@@ -93,8 +93,9 @@ func newPool(e *machines, o PoolOptions) *pool {
 	return &pool{e: e, PoolOptions: o, wake: make(chan struct{}, 1), classes: map[poolKey]*poolClass{}}
 }
 
-// claim takes an instance of the first kind that has one. If there is none, claim returns nil and
-// counts a miss for the last kind. If the pool is disabled, it returns nil and an empty PoolUse.
+// claim takes an instance of the first kind that has one. If no instance is ready, claim returns
+// nil and counts a miss for the last kind. If the pool is disabled, it returns nil and an empty
+// PoolUse.
 func (p *pool) claim(persistent bool, kinds ...poolKey) (*pooledInstance, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""
@@ -207,7 +208,7 @@ func (p *pool) dropImage(digest string) {
 		return true
 	})
 	p.mu.Unlock()
-	p.end(out)
+	p.endInstances(out)
 }
 
 // empty ends all waiting instances and closes the pool.
@@ -219,11 +220,11 @@ func (p *pool) empty() {
 		out = append(out, s.clear()...)
 	}
 	p.mu.Unlock()
-	p.end(out)
+	p.endInstances(out)
 	p.e.background.Wait()
 }
 
-func (p *pool) end(list []*pooledInstance) {
+func (p *pool) endInstances(list []*pooledInstance) {
 	for _, w := range list {
 		if w.session != nil {
 			w.session.Close()
@@ -241,7 +242,7 @@ func (p *pool) status() []brig.PoolClass {
 	for _, s := range p.classes {
 		out = append(out, brig.PoolClass{
 			Provider: p.e.builtinID, Image: s.image, Language: s.language, Limits: s.limits,
-			Target: p.target(s, now), Ready: len(s.ready), Making: s.making,
+			Target: p.targetSize(s, now), Ready: len(s.ready), Making: s.making,
 			Hits: s.hits, Misses: s.misses, Failed: s.failed, Refill: median(s.refills),
 		})
 	}

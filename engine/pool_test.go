@@ -15,16 +15,16 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// warm returns options with a pool that keeps n Python interpreters ready.
-func warm(n int) engine.Options {
+// newPoolOptions returns options with a pool that keeps n Python interpreters ready.
+func newPoolOptions(n int) engine.Options {
 	return engine.Options{Pool: engine.PoolOptions{
 		Memory: brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}}
 }
 
-// python returns a program for the fake interpreter, with its owner in an
+// newPythonProgram returns a program for the fake interpreter, with its owner in an
 // environment variable.
-func python(owner string) brig.Program {
+func newPythonProgram(owner string) brig.Program {
 	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": owner}}
 }
 
@@ -43,15 +43,15 @@ func mustRun(t *testing.T, h *fixture, p brig.Program, want brig.PoolUse) *brig.
 	return o
 }
 
-func TestPoolHitAndRefill(t *testing.T) {
-	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
+func TestPoolRefillsAfterHit(t *testing.T) {
+	withFakeClock(t, newPoolOptions(3), func(t *testing.T, h *fixture, p *hookedProvider) {
 		if s := h.poolClass(t); s.Target != 3 || s.Ready != 3 || s.Making != 0 || s.Language != brig.Python || s.Image != "sha256:host" {
 			t.Fatalf("when all is quiet: %+v", s)
 		}
 		// The fake clock does not advance during these runs, so the pool creates no
 		// instances.
 		for i, want := range []brig.PoolUse{brig.PoolHit, brig.PoolHit, brig.PoolHit, brig.PoolMiss} {
-			if o := mustRun(t, h, python(fmt.Sprint("ann", i)), want); !strings.HasPrefix(o.Sandbox, "py-") {
+			if o := mustRun(t, h, newPythonProgram(fmt.Sprint("ann", i)), want); !strings.HasPrefix(o.Sandbox, "py-") {
 				t.Errorf("its sandbox is called %q", o.Sandbox)
 			}
 		}
@@ -59,22 +59,22 @@ func TestPoolHitAndRefill(t *testing.T) {
 		if s := h.poolClass(t); s.Ready < 3 || s.Hits != 3 || s.Misses != 1 || s.Failed != 0 {
 			t.Errorf("after a while: %+v", s)
 		}
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 
 		// Programs of another kind do not use the pool's instances.
-		other := python("ann")
+		other := newPythonProgram("ann")
 		other.Limits.Memory = 256 * brig.MiB
 		mustRun(t, h, other, brig.PoolMiss)
-		root := python("ann")
+		root := newPythonProgram("ann")
 		for _, root.User = range []string{"root", "1234:1235"} {
 			mustRun(t, h, root, brig.PoolMiss)
 		}
 		// The output limit does not prevent the use of a pooled instance.
-		short := python("ann")
+		short := newPythonProgram("ann")
 		short.Limits.Output = 2 * brig.KiB
 		waitForRefill()
 		mustRun(t, h, short, brig.PoolHit)
-		named := python("ann")
+		named := newPythonProgram("ann")
 		named.SandboxName = "mine"
 		if o := mustRun(t, h, named, brig.PoolHit); o.Sandbox != "mine" {
 			t.Errorf("it is called %q", o.Sandbox)
@@ -86,12 +86,12 @@ func TestPoolHitAndRefill(t *testing.T) {
 
 func TestRunWithoutPoolReportsNoPoolUse(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
-		mustRun(t, h, python("ann"), "")
+		mustRun(t, h, newPythonProgram("ann"), "")
 		if list := h.poolClasses(t); len(list) != 0 {
 			t.Errorf("shelves %+v", list)
 		}
 		advance(time.Hour)
-		if n, _, _ := p.counted(); n != 1 {
+		if n, _, _ := p.counts(); n != 1 {
 			t.Errorf("%d machines were made for one program", n)
 		}
 	})
@@ -99,8 +99,8 @@ func TestRunWithoutPoolReportsNoPoolUse(t *testing.T) {
 
 // A created sandbox claims an instance with an interpreter, and its first
 // context uses that interpreter.
-func TestCreateFromPool(t *testing.T) {
-	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+func TestCreateClaimsPooledInterpreter(t *testing.T) {
+	withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
 		s, err := h.Create(ctx, brig.Spec{Name: "mine", Env: map[string]string{"OWNER": "ann"}, TTL: time.Hour})
 		if err != nil {
@@ -109,12 +109,12 @@ func TestCreateFromPool(t *testing.T) {
 		if s.Pool != brig.PoolHit || s.Spec.Name != "mine" || s.State != brig.Running || s.Spec.Ephemeral || s.Spec.Blank {
 			t.Errorf("created %+v", s)
 		}
-		_, _, before := p.counted()
+		_, _, before := p.counts()
 		res, err := h.RunCode(ctx, "mine", brig.Code{Source: "env OWNER\nset x 1"}, nil)
 		if err != nil || string(res.Stdout.Head) != "ann\n" {
 			t.Errorf("in its first context: %+v, %v", res, err)
 		}
-		if _, _, now := p.counted(); now != before {
+		if _, _, now := p.counts(); now != before {
 			t.Errorf("the first context started an interpreter of its own")
 		}
 		if err := h.Remove(ctx, "mine"); err != nil {
@@ -134,9 +134,9 @@ func TestCreateFromPool(t *testing.T) {
 	})
 }
 
-// reused returns the instances that were bound to more than one program. A reused
+// findReused returns the instances that were bound to more than one program. A reused
 // instance could leak one tenant's secrets to the next.
-func reused(p *hookedProvider) (out []string) {
+func findReused(p *hookedProvider) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, owners := range p.binds {
@@ -154,11 +154,11 @@ func runConcurrently(t *testing.T, h *fixture, n int) {
 	for i := range n {
 		wg.Go(func() {
 			owner := fmt.Sprintf("t%d-%d", i%5, i)
-			program := python(owner)
+			program := newPythonProgram(owner)
 			if i%4 == 0 {
 				program = brig.Program{Command: []string{"env", "OWNER"}, Env: program.Env}
 			}
-			o, err := h.Run(ofTenant(t, fmt.Sprint("t", i%5)), program, brig.IO{})
+			o, err := h.Run(tenantContext(t, fmt.Sprint("t", i%5)), program, brig.IO{})
 			if err != nil {
 				t.Errorf("%s: %v", owner, err)
 				return
@@ -175,8 +175,8 @@ func runConcurrently(t *testing.T, h *fixture, n int) {
 	wg.Wait()
 }
 
-func bothKinds() engine.Options {
-	o := warm(5)
+func newMixedPoolOptions() engine.Options {
+	o := newPoolOptions(5)
 	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Count: 5})
 	return o
 }
@@ -184,9 +184,9 @@ func bothKinds() engine.Options {
 // A pooled instance is claimed by one program and never returned to the pool.
 func TestPooledInstancesAreUsedOnce(t *testing.T) {
 	const n = 200
-	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newMixedPoolOptions(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		runConcurrently(t, h, n)
-		if list := reused(p); len(list) > 0 {
+		if list := findReused(p); len(list) > 0 {
 			t.Errorf("machines were used again: %v", list)
 		}
 		hits := int64(0)
@@ -200,18 +200,18 @@ func TestPooledInstancesAreUsedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whose := map[brig.ID]string{}
+		tenantOf := map[brig.ID]string{}
 		for _, e := range events {
 			if e.Phase != brig.Finish {
 				continue
 			}
-			if other, again := whose[e.Sandbox]; again || e.Sandbox == "" {
+			if other, again := tenantOf[e.Sandbox]; again || e.Sandbox == "" {
 				t.Errorf("sandbox %q was %s's and is %s's", e.Sandbox, other, e.Tenant)
 			}
-			whose[e.Sandbox] = e.Tenant
+			tenantOf[e.Sandbox] = e.Tenant
 		}
-		if len(whose) != n {
-			t.Errorf("%d runs are on record, want %d", len(whose), n)
+		if len(tenantOf) != n {
+			t.Errorf("%d runs are on record, want %d", len(tenantOf), n)
 		}
 		h.Close()
 		p.assertClean(t)
@@ -221,7 +221,7 @@ func TestPooledInstancesAreUsedOnce(t *testing.T) {
 // This is the control for TestPooledInstancesAreUsedOnce: the test reports a pool
 // that reuses instances.
 func TestPooledInstanceReuseIsDetected(t *testing.T) {
-	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newMixedPoolOptions(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		p.setHooks(hooks{
 			bind: func(in *hookedInstance) error {
 				h.ReturnToPool(in.id, in)
@@ -231,9 +231,9 @@ func TestPooledInstanceReuseIsDetected(t *testing.T) {
 		})
 		for i := range 3 {
 			// The result of a program in a reused instance does not matter.
-			_, _ = h.Run(ofTenant(t, fmt.Sprint("t", i)), brig.Program{Command: []string{"env", "OWNER"}}, brig.IO{})
+			_, _ = h.Run(tenantContext(t, fmt.Sprint("t", i)), brig.Program{Command: []string{"env", "OWNER"}}, brig.IO{})
 		}
-		if len(reused(p)) == 0 {
+		if len(findReused(p)) == 0 {
 			t.Error("machines were put back, and nobody noticed")
 		}
 		p.setHooks(hooks{})
@@ -243,14 +243,14 @@ func TestPooledInstanceReuseIsDetected(t *testing.T) {
 
 // The pool replaces an instance that died while it waited, and never hands it out.
 func TestDeadPooledInstanceIsReplaced(t *testing.T) {
-	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(3), func(t *testing.T, h *fixture, p *hookedProvider) {
 		dead := p.instances()
 		for _, in := range dead {
 			if err := in.Stop(t.Context(), 0, brig.Crashed); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{}); err != nil { // before the pool detects the dead instances
+		if _, err := h.Run(withRole(t, brig.Operator), newPythonProgram("ann"), brig.IO{}); err != nil { // before the pool detects the dead instances
 			t.Error(err)
 		}
 		waitForRefill()
@@ -270,19 +270,19 @@ func TestDeadPooledInstanceIsReplaced(t *testing.T) {
 			}
 			break
 		}
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		h.Close()
 		p.assertClean(t)
 	})
 }
 
-func TestPoolMemory(t *testing.T) {
-	o := warm(10)
+func TestPoolMemoryIsLimited(t *testing.T) {
+	o := newPoolOptions(10)
 	o.Pool.InstanceMemory, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
 	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Bash, Count: 1})
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		advance(time.Minute)
-		if _, most, _ := p.counted(); len(p.instances()) != 4 || most != 4 {
+		if _, most, _ := p.counts(); len(p.instances()) != 4 || most != 4 {
 			t.Errorf("%d machines wait, at most %d did, want 4", len(p.instances()), most)
 		}
 		ready := map[brig.Language]int{}
@@ -304,7 +304,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 		if list := h.poolClasses(t); len(list) != 0 {
 			t.Fatalf("before anybody asked: %+v", list)
 		}
-		mustRun(t, h, python("ann"), brig.PoolMiss)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolMiss)
 		advance(time.Minute)
 		if s := h.poolClass(t); s.Target != 1 || s.Ready != 1 {
 			t.Errorf("after one: %+v", s)
@@ -314,7 +314,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			if i == 0 {
 				use = brig.PoolHit
 			}
-			mustRun(t, h, python("ann"), use)
+			mustRun(t, h, newPythonProgram("ann"), use)
 		}
 		advance(time.Minute)
 		if s := h.poolClass(t); s.Target != 9 || s.Ready != 9 {
@@ -323,10 +323,10 @@ func TestPoolFollowsDemand(t *testing.T) {
 		// The next burst finds enough instances. A single claim does not change
 		// the target.
 		for range 9 {
-			mustRun(t, h, python("ann"), brig.PoolHit)
+			mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		}
 		advance(5 * time.Minute)
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		waitForRefill()
 		if s := h.poolClass(t); s.Target != 9 || s.Ready != 9 {
 			t.Errorf("after one that came alone: %+v", s)
@@ -340,7 +340,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 			t.Errorf("when all is forgotten: %+v, %d machines", list, len(p.instances()))
 		}
 		for range 40 {
-			if _, err := h.Run(withRole(t, brig.Member), python("ann"), brig.IO{}); err != nil {
+			if _, err := h.Run(withRole(t, brig.Member), newPythonProgram("ann"), brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Millisecond) // until the used instances have been destroyed
@@ -349,7 +349,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 		if s := h.poolClass(t); s.Target != 15 || s.Ready != 15 {
 			t.Errorf("more than the most of one kind: %+v", s)
 		}
-		if _, most, _ := p.counted(); most > 16 {
+		if _, most, _ := p.counts(); most > 16 {
 			t.Errorf("there were %d machines at once, want at most those that wait and the one in use", most)
 		}
 	})
@@ -358,7 +358,7 @@ func TestPoolFollowsDemand(t *testing.T) {
 // The removal of an image ends its waiting instances, including those that are
 // still being created.
 func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
-	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
 		going, goOn := make(chan struct{}), make(chan struct{})
 		p.setHooks(hooks{create: func(context.Context, brig.ID) error {
@@ -369,7 +369,7 @@ func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			mustRun(t, h, python("ann"), brig.PoolHit)
+			mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		}()
 		<-going // the refill that replaces the claimed one
 		<-done
@@ -393,15 +393,15 @@ func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
 // A failed refill is retried at increasing intervals, and succeeds when the
 // provider works again.
 func TestRefillBacksOff(t *testing.T) {
-	o := warm(2)
+	o := newPoolOptions(2)
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		p.setHooks(hooks{create: func(context.Context, brig.ID) error { return errors.New("no") }})
 		for range 2 {
 			mustRunHit(t, h)
 		}
-		before, _, _ := p.counted()
+		before, _, _ := p.counts()
 		advance(10 * time.Minute)
-		after, _, _ := p.counted()
+		after, _, _ := p.counts()
 		p.setHooks(hooks{})
 		tries := after - before
 		if tries < 5 || tries > 30 {
@@ -419,12 +419,12 @@ func TestRefillBacksOff(t *testing.T) {
 
 func mustRunHit(t *testing.T, h *fixture) {
 	t.Helper()
-	mustRun(t, h, python("ann"), brig.PoolHit)
+	mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 }
 
 // An instance whose interpreter does not start is removed.
-func TestRefillWithoutInterpreter(t *testing.T) {
-	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+func TestInstanceWithoutInterpreterIsRemoved(t *testing.T) {
+	withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		for _, in := range p.instances() {
 			if err := in.Stop(t.Context(), 0, brig.Crashed); err != nil {
 				t.Fatal(err)
@@ -439,7 +439,7 @@ func TestRefillWithoutInterpreter(t *testing.T) {
 
 // Close ends the waiting instances, and the pool creates no instances afterwards.
 func TestCloseEmptiesThePool(t *testing.T) {
-	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newMixedPoolOptions(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		mustRunHit(t, h)
 		if len(p.instances()) < 9 {
 			t.Fatalf("%d machines", len(p.instances()))
@@ -448,7 +448,7 @@ func TestCloseEmptiesThePool(t *testing.T) {
 		advance(time.Minute)
 		p.assertClean(t)
 	})
-	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(3), func(t *testing.T, h *fixture, p *hookedProvider) {
 		p.setHooks(hooks{create: func(ctx context.Context, _ brig.ID) error { // never finishes
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -468,17 +468,17 @@ func TestFailedBindRemovesInstance(t *testing.T) {
 		"its death": func(in *hookedInstance) error { return in.Stop(context.Background(), 0, brig.Crashed) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+			withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 				p.setHooks(hooks{bind: f})
 				ctx := withRole(t, brig.Operator)
-				if _, err := h.Run(ctx, python("ann"), brig.IO{}); err == nil {
+				if _, err := h.Run(ctx, newPythonProgram("ann"), brig.IO{}); err == nil {
 					t.Error("Run says nothing")
 				}
 				waitForRefill()
 				if _, err := h.Create(ctx, brig.Spec{Name: "mine"}); err == nil {
 					t.Error("Create says nothing")
 				}
-				if n := h.records(t); n != 0 {
+				if n := h.countRecords(t); n != 0 {
 					t.Errorf("%d records are left", n)
 				}
 				waitForRefill()
@@ -494,10 +494,10 @@ func TestFailedBindRemovesInstance(t *testing.T) {
 
 // If a server dies while it binds an instance, the next server removes the
 // instance.
-func TestServerDiesWhileBinding(t *testing.T) {
+func TestHalfBoundInstanceIsRemoved(t *testing.T) {
 	for what, call := range map[string]func(*testing.T, *fixture) error{
 		"run": func(t *testing.T, h *fixture) error {
-			_, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{})
+			_, err := h.Run(withRole(t, brig.Operator), newPythonProgram("ann"), brig.IO{})
 			return err
 		},
 		"create": func(t *testing.T, h *fixture) error {
@@ -506,7 +506,7 @@ func TestServerDiesWhileBinding(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+			withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 				p.setHooks(hooks{bind: func(in *hookedInstance) error {
 					synctest.Wait() // wait for concurrent writes, since a dead server cannot write later
 					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultLimitRange()})
@@ -514,7 +514,7 @@ func TestServerDiesWhileBinding(t *testing.T) {
 					if err := next.Recover(t.Context()); err != nil {
 						t.Errorf("Recover: %v", err)
 					}
-					if n := h.records(t); n != 0 {
+					if n := h.countRecords(t); n != 0 {
 						t.Errorf("%d records are left", n)
 					}
 					if m := h.provider.Machines(); len(m) != 0 {
@@ -536,7 +536,7 @@ func TestClaimNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		for what, call := range map[string]func(*testing.T, *fixture) error{
 			"run": func(t *testing.T, h *fixture) error {
-				_, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{})
+				_, err := h.Run(withRole(t, brig.Operator), newPythonProgram("ann"), brig.IO{})
 				return err
 			},
 			"create": func(t *testing.T, h *fixture) error {
@@ -546,7 +546,7 @@ func TestClaimNeverLeaks(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, put %d", what, n), func(t *testing.T) {
 				store := &failNthPut{n: n}
-				o := warm(1)
+				o := newPoolOptions(1)
 				withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 					store.Store = h.store
 					h.Engine.Options.Store = store
@@ -558,7 +558,7 @@ func TestClaimNeverLeaks(t *testing.T) {
 					} else if err == nil {
 						t.Error("no error")
 					}
-					if n := h.records(t); n != 0 {
+					if n := h.countRecords(t); n != 0 {
 						t.Errorf("%d records are left", n)
 					}
 					h.Close()
@@ -579,12 +579,12 @@ func TestFailedDestroyIsRetried(t *testing.T) {
 			}
 			return nil
 		}})
-		mustRun(t, h, python("ann"), "")
+		mustRun(t, h, newPythonProgram("ann"), "")
 		advance(time.Second)
 		if n := len(p.instances()); n != 1 || tries.Load() != 1 {
 			t.Fatalf("%d machines after %d tries", n, tries.Load())
 		}
-		if n := h.records(t); n != 0 {
+		if n := h.countRecords(t); n != 0 {
 			t.Errorf("%d records: the caller has been told that it is over", n)
 		}
 		advance(5 * time.Minute)

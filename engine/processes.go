@@ -89,7 +89,7 @@ func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Reco
 	defer ps.unreserve()
 	defer pg.watchedProcesses.Add(-1) // watchProcess counts it from then on
 	if pg.watchedProcesses.Add(1) > maxTotalProcesses {
-		return nil, tooManyProcesses()
+		return nil, newTooManyProcessesError()
 	}
 	run, err := pg.vault.withSecrets(ctx, rec, spec.Command) // not stored in p.spec, which callers see
 	if err != nil {
@@ -128,7 +128,7 @@ func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Reco
 	return p.info(), nil
 }
 
-func tooManyProcesses() error {
+func newTooManyProcessesError() error {
 	return brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxTotalProcesses).WithHint("try again later")
 }
 
@@ -172,7 +172,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			// instance ended.
 			pg.awaitEnd(pg.ctx, in, endReportTimeout)
 			p.outputBuffer.Finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
-			pg.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
+			pg.reportProcessEnd(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
 		default:
 			end := *res
 			end.Started, end.Duration = p.started, pg.Now().Sub(p.started)
@@ -180,7 +180,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 				end.ExitCode = 124
 			}
 			p.outputBuffer.Finish(&end, nil)
-			pg.processEnded(rec, p, &end, nil)
+			pg.reportProcessEnd(rec, p, &end, nil)
 		}
 		_ = p.Close()
 		time.AfterFunc(processRetention, func() { ps.remove(p) })
@@ -307,7 +307,7 @@ func (ps *processes) unreserve() {
 }
 
 // add registers a process and reports whether it succeeded. It fails if the PID
-// is invalid or is that of another running process.
+// is invalid or belongs to another running process.
 func (ps *processes) add(p *process) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -23,7 +23,7 @@ func (d processService) Start(ctx context.Context, spec brig.ProcessSpec) (out *
 		if err := checkProcess(spec); err != nil {
 			return err
 		}
-		spec.Command = inSandbox(v.rec.Spec, spec.Command)
+		spec.Command = applySandboxDefaults(v.rec.Spec, spec.Command)
 		out, err = d.e.startProcess(ctx, nil, v.rec, in, spec)
 		return err
 	})

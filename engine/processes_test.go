@@ -19,7 +19,7 @@ func attachUntilEnd(t *testing.T, ps brig.Processes, pid int) (out string, end *
 	return out, end, err
 }
 
-func TestProcessLifecycle(t *testing.T) {
+func TestEndedProcessesAreListedForAWhile(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {

@@ -20,9 +20,9 @@ type programFile struct {
 // programName matches the names of program files.
 var programName = regexp.MustCompile(`^main(-[1-9])?\.(py|js|cjs|mjs|sh)$`)
 
-// note takes the path from a driver's message. The guest may claim any path, but
+// setPath takes the path from a driver's message. The guest may claim any path, but
 // the file must be one that a driver could have written.
-func (f *programFile) note(m *interpreter.Message, code string) {
+func (f *programFile) setPath(m *interpreter.Message, code string) {
 	if m.Type == "file" && path.Dir(m.Path) == workspaceDir && programName.MatchString(path.Base(m.Path)) {
 		*f = programFile{path: m.Path, code: code}
 	}

@@ -39,7 +39,7 @@ func (rs *runs) ConfigureProvider(ctx context.Context, c brig.ProviderConfig) (*
 		if err := brig.CheckRev(c.Rev, now.Rev(names...)); err != nil {
 			return nil, err
 		}
-		at := now.ChangeTime(rs.Now(), names...)
+		changeTime := now.ChangeTime(rs.Now(), names...)
 		var rows []brig.Setting
 		if c.ID == rs.builtinID {
 			if len(bytes.TrimSpace(c.Config)) > 0 && string(bytes.TrimSpace(c.Config)) != "{}" {
@@ -54,17 +54,17 @@ func (rs *runs) ConfigureProvider(ctx context.Context, c brig.ProviderConfig) (*
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, brig.Setting{Name: brig.SettingConfig(c.ID), Type: "json", Value: kept, Updated: at})
+			rows = append(rows, brig.Setting{Name: brig.SettingConfig(c.ID), Type: "json", Value: kept, Updated: changeTime})
 		}
 		if c.Terms != nil {
 			raw, err := json.Marshal(c.Terms)
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, brig.Setting{Name: brig.SettingTerms(c.ID), Type: "json", Value: raw, Updated: at})
+			rows = append(rows, brig.Setting{Name: brig.SettingTerms(c.ID), Type: "json", Value: raw, Updated: changeTime})
 		}
 		if c.Activate {
-			rows = append(rows, brig.Setting{Name: brig.SettingProvider, Type: "string", Value: []byte(c.ID), Updated: at})
+			rows = append(rows, brig.Setting{Name: brig.SettingProvider, Type: "string", Value: []byte(c.ID), Updated: changeTime})
 		}
 		if err := rs.providers.applySettings(ctx, v, rows...); err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (rs *runs) openAndTest(ctx context.Context, v *call, id string, d *brig.Dri
 		if apiErr := brig.AsError(err); apiErr.Kind == brig.InvalidConfig {
 			return nil, err
 		}
-		return testFailed(err, begin), nil
+		return newFailedTest(err, begin), nil
 	}
 	t := rs.testBackend(ctx, v, m)
 	if err := m.Retire(); err != nil {
@@ -128,7 +128,7 @@ func (rs *runs) testBackend(ctx context.Context, v *call, m *placement.Backend) 
 	p := brig.Program{Language: brig.Python, Code: brig.TestProgram, Timeout: providerTestTimeout}
 	j, err := rs.plan(v, p)
 	if err != nil {
-		return testFailed(err, begin)
+		return newFailedTest(err, begin)
 	}
 	s := candidate{backend: m, route: brig.Route{Provider: m.ID, Reason: "test"}}
 	finished := v.flushed
@@ -141,7 +141,7 @@ func (rs *runs) testBackend(ctx context.Context, v *call, m *placement.Backend) 
 	o, err := run(ctx, v, s, j, brig.IO{}, nil)
 	v.flushed, v.id = finished, "" // the audit event must not name the test's sandbox
 	if err != nil {
-		return testFailed(err, begin)
+		return newFailedTest(err, begin)
 	}
 	t := &brig.ProviderTest{
 		Latency: time.Since(begin), ExitCode: o.ExitCode, Stdout: string(o.Stdout.Head) + string(o.Stdout.Tail), Stderr: string(o.Stderr.Head) + string(o.Stderr.Tail),

@@ -155,7 +155,7 @@ func checkTerms(t *brig.Terms) error {
 // providerTestTimeout is the timeout of the test program.
 const providerTestTimeout = 10 * time.Second
 
-func testFailed(err error, begin time.Time) *brig.ProviderTest {
+func newFailedTest(err error, begin time.Time) *brig.ProviderTest {
 	apiErr := brig.AsError(err)
 	return &brig.ProviderTest{Message: apiErr.Message, Code: apiErr.Kind.Code(), Hint: apiErr.Hint, Latency: time.Since(begin), ExitCode: -1}
 }
@@ -172,16 +172,16 @@ func (ps *providers) ActivateProvider(ctx context.Context, id string) error {
 			}
 			return brig.Errorf(brig.InvalidConfig, "Provider not configured").WithHint("configure it first: brig provider configure %s", truncate(id))
 		}
-		if err := ps.misconfigured(ctx, now.Backends[id]); err != nil {
+		if err := ps.checkConfigured(ctx, now.Backends[id]); err != nil {
 			return err
 		}
 		return ps.applySettings(ctx, v, brig.Setting{Name: brig.SettingProvider, Type: "string", Value: []byte(id), Updated: ps.Now().UTC()})
 	})
 }
 
-// misconfigured returns an error if a provider can never work with its configuration. A provider
+// checkConfigured returns an error if a provider can never work with its configuration. A provider
 // that does not respond is not misconfigured, because it may recover.
-func (ps *providers) misconfigured(ctx context.Context, m *placement.Backend) error {
+func (ps *providers) checkConfigured(ctx context.Context, m *placement.Backend) error {
 	if m == nil {
 		return nil
 	}

@@ -123,19 +123,19 @@ func TestSandboxQuotaIsExact(t *testing.T) {
 
 // The quota bounds the concurrent executions of all kinds. Executions of other
 // tenants do not count.
-func TestExecutionQuota(t *testing.T) {
+func TestExecutionQuotaLimitsConcurrency(t *testing.T) {
 	h := newQuotaFixture(t, brig.Quota{Executions: 3}, brig.Ceilings{})
 	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
 	begun := make(chan string, 1)
-	hold, stop := context.WithCancel(ctx)
-	defer stop()
+	holdCtx, cancelHold := context.WithCancel(ctx)
+	defer cancelHold()
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			_, _ = h.Exec(hold, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(id string) { begun <- id }})
+			_, _ = h.Exec(holdCtx, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{Started: func(id string) { begun <- id }})
 		})
 		<-begun
 	}
@@ -147,7 +147,7 @@ func TestExecutionQuota(t *testing.T) {
 	wantQuota(t, "RunCode", err, "executions")
 	_, err = h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"echo"}}})
 	wantQuota(t, "Start", err, "executions")
-	stop()
+	cancelHold()
 	wg.Wait()
 	if _, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"echo"}}, brig.IO{}); err != nil {
 		t.Errorf("after three have ended: %v", err)
@@ -156,7 +156,7 @@ func TestExecutionQuota(t *testing.T) {
 
 // The daily execution quota is exact under concurrency, persists across a restart,
 // and is reset on the next day.
-func TestExecutionsPerDay(t *testing.T) {
+func TestDailyExecutionQuotaIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{ExecutionsPerDay: 7}, brig.Ceilings{})
 		ctx := withRole(t, brig.Member)
@@ -200,7 +200,7 @@ func TestExecutionsPerDay(t *testing.T) {
 }
 
 // Usage is reported per day, in total and by label, and persists across a restart.
-func TestUsage(t *testing.T) {
+func TestUsagePersistsAcrossRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})
 		admin := withRole(t, brig.Admin)
@@ -256,7 +256,7 @@ func TestUsage(t *testing.T) {
 
 // When a daily quota is exhausted, the engine rejects calls with an error that
 // names the quota.
-func TestDailyQuotas(t *testing.T) {
+func TestExhaustedDailyQuotaRejectsCalls(t *testing.T) {
 	for field, q := range map[string]brig.Quota{
 		"execution_ms_per_day": {ExecutionTimePerDay: 5 * time.Second},
 		"cpu_ms_per_day":       {CPUTimePerDay: 5 * time.Second},
@@ -301,7 +301,7 @@ func TestDailyQuotas(t *testing.T) {
 }
 
 // After an initial burst, calls are admitted at the quota's rate.
-func TestTenantRateLimit(t *testing.T) {
+func TestCallsAreAdmittedAtTenantRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
 		ctx := withRole(t, brig.Viewer)
@@ -331,7 +331,7 @@ func TestTenantRateLimit(t *testing.T) {
 
 // All grants and sessions of a key, or of a person, share the rate limit of one key. Other
 // callers of the tenant are not affected.
-func TestRatePerCaller(t *testing.T) {
+func TestCredentialsOfCallerShareRate(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42", Email: "ann@example.com"}
 	bob := &brig.Person{Issuer: "https://login.example.com", Subject: "43", Email: "ann@example.com"}
 	for name, c := range map[string]struct{ mine, others []brig.Actor }{
@@ -483,7 +483,7 @@ func TestCheckCountsAsCall(t *testing.T) {
 
 // Requested values that exceed the tenant's ceilings are rejected, and defaults are
 // reduced to the ceilings.
-func TestTenantCeilings(t *testing.T) {
+func TestTenantCeilingsLimitRequests(t *testing.T) {
 	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{
 		Limits: brig.Limits{Memory: 256 * brig.MiB, CPUs: 0.5}, MaxTTL: time.Minute, MaxLife: 2 * time.Minute, MaxTimeout: 10 * time.Second,
 		Images: []string{"ho*"},
@@ -530,7 +530,7 @@ func TestTenantCeilings(t *testing.T) {
 // TestLabelsAreLimited of package quota tests the limit itself.
 func TestUsageLabelsAreLimited(t *testing.T) {
 	runs, want := 20, 20
-	if testenv.Full() { // the runs take 40 seconds with the race detector
+	if testenv.IsFull() { // the runs take 40 seconds with the race detector
 		runs, want = 1100, 1000
 	}
 	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})

@@ -66,7 +66,7 @@ func (ms *machines) startProgram(ctx context.Context, m *machine, t *brig.Templa
 		return nil, nil
 	}
 	p, err := ms.programs.startProcess(ctx, m.account, m.rec, m.in, brig.ProcessSpec{
-		Command: inSandbox(m.rec.Spec, *start), NoInput: true, Tag: brig.StartTag,
+		Command: applySandboxDefaults(m.rec.Spec, *start), NoInput: true, Tag: brig.StartTag,
 	})
 	if err != nil {
 		if k := brig.AsError(err); k.Kind == brig.InvalidArgument {
@@ -80,7 +80,7 @@ func (ms *machines) startProgram(ctx context.Context, m *machine, t *brig.Templa
 // awaitReady runs the ready command until it exits with code 0, ctx is done, or
 // the start command fails.
 func (ms *machines) awaitReady(ctx context.Context, m *machine, t *brig.Template, started *process) error {
-	cmd, err := ms.vault.withSecrets(ctx, m.rec, inSandbox(m.rec.Spec, *t.Ready))
+	cmd, err := ms.vault.withSecrets(ctx, m.rec, applySandboxDefaults(m.rec.Spec, *t.Ready))
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func startFailure(t *brig.Template, started *process) error {
 	if end == nil || end.ExitCode == 0 {
 		return nil
 	}
-	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, outputTail(started.outputBuffer.Newest()))
+	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, outputTail(started.outputBuffer.NewestOutput()))
 }
 
 // outputTail returns the end of a command's output, safe to print on a

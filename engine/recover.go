@@ -48,7 +48,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}
 	e.background.Go(e.enforceTimeQuotas)
 	e.background.Go(e.packs.run)
-	e.background.Go(e.healthChecks)
+	e.background.Go(e.runHealthChecks)
 	e.background.Go(func() { e.pool.run(e.ctx) })
 	e.background.Go(func() { e.boots.run(e.ctx) })
 	return errors.Join(append(errs, err)...)

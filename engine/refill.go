@@ -102,9 +102,9 @@ func (p *pool) kindOf(ctx context.Context, w WarmClass) (poolKey, error) {
 	return poolKey{img.Digest, w.Language, limits}.normalized(), nil
 }
 
-// target returns the number of instances of a kind that should be ready. The
+// targetSize returns the number of instances of a kind that should be ready. The
 // caller holds p.mu.
-func (p *pool) target(s *poolClass, now time.Time) int {
+func (p *pool) targetSize(s *poolClass, now time.Time) int {
 	return min(max(s.minReady, s.demand.peak(now)), p.MaxPerClass)
 }
 
@@ -118,7 +118,7 @@ func (p *pool) nextToFill() *poolClass {
 	gap := 0.0
 	for _, s := range p.classes {
 		used += int64(len(s.ready)+s.making) * p.InstanceMemory
-		want := p.target(s, now)
+		want := p.targetSize(s, now)
 		present := len(s.ready) + s.making
 		if g := float64(want-present) / float64(max(want, 1)); g > gap && now.After(s.retryAt) {
 			worst, gap = s, g
@@ -138,7 +138,7 @@ func (p *pool) trim() {
 	now := p.e.Now()
 	var out []*pooledInstance
 	for k, s := range p.classes {
-		if n := len(s.ready) - p.target(s, now); n > 0 {
+		if n := len(s.ready) - p.targetSize(s, now); n > 0 {
 			out = append(out, s.ready[:n]...) // the oldest
 			s.ready = append([]*pooledInstance(nil), s.ready[n:]...)
 		}
@@ -147,7 +147,7 @@ func (p *pool) trim() {
 		}
 	}
 	p.mu.Unlock()
-	p.end(out)
+	p.endInstances(out)
 }
 
 // refill creates one instance for a class.
@@ -187,7 +187,7 @@ func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pool
 	}
 	p.mu.Unlock()
 	if discarded {
-		p.end([]*pooledInstance{w})
+		p.endInstances([]*pooledInstance{w})
 		return
 	}
 	p.watch(s, w)
@@ -203,7 +203,7 @@ func (p *pool) watch(s *poolClass, w *pooledInstance) {
 			// its end.
 			if p.remove(s, w) {
 				p.e.Observer.Restarted(p.e.builtinID, "sandbox")
-				p.end([]*pooledInstance{w})
+				p.endInstances([]*pooledInstance{w})
 				p.wakeUp()
 			}
 		}
@@ -298,8 +298,8 @@ func (p *pool) isPersistent(s *poolClass) bool {
 	return s.persistent
 }
 
-// warmUp runs an empty command in an instance's shell, so that the files that commands need are
-// cached before the claimer's first command. Instances for one-shots skip the warm-up, because
+// warmUp runs an empty command in an instance's shell, so that the page cache holds the files of
+// commands before the claimer's first command. Instances for one-shots skip the warm-up, because
 // their interpreter is already warm. The result is ignored, because an image need not have a shell.
 func (p *pool) warmUp(ctx context.Context, w *pooledInstance) {
 	_, _ = w.in.Exec(ctx, newExecID(), brig.Command{Shell: ":", Timeout: warmUpTimeout}, brig.IO{Stdout: io.Discard, Stderr: io.Discard})

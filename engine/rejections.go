@@ -39,8 +39,8 @@ type callerRejections struct {
 	at      time.Time
 }
 
-// line returns the line for a rejected call. It returns false if the call is only counted.
-func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
+// addRejection returns the line for a rejected call. It returns false if the call is only counted.
+func (rs *rejections) addRejection(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	caller := quota.CallerOf(a)
@@ -76,9 +76,9 @@ func (r *callerRejections) takeCount(ev brig.Event) brig.Event {
 	return ev
 }
 
-// take returns lines with the numbers of calls that have no own line, and drops callers without
-// recent rejections.
-func (rs *rejections) take(now time.Time) (lines []brig.Event) {
+// takeCounts returns lines with the numbers of calls that have no own line, and drops callers
+// without recent rejections.
+func (rs *rejections) takeCounts(now time.Time) (lines []brig.Event) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for who, r := range rs.by {
@@ -94,7 +94,7 @@ func (rs *rejections) take(now time.Time) (lines []brig.Event) {
 
 // writeRejections writes the numbers of rejected calls without a line.
 func (g *gate) writeRejections(ctx context.Context) {
-	lines := g.rejections.take(g.Now())
+	lines := g.rejections.takeCounts(g.Now())
 	if len(lines) == 0 {
 		return
 	}

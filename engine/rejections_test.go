@@ -9,8 +9,8 @@ import (
 )
 
 // TestRejectionLinesAreLimited checks that the rejected calls of one caller cause a bounded
-// number of lines, in which every call is counted. The rejected calls of other callers still have
-// their own lines.
+// number of lines, and that these lines count every call. The rejected calls of other callers
+// still have their own lines.
 func TestRejectionLinesAreLimited(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var rs rejections
@@ -29,19 +29,19 @@ func TestRejectionLinesAreLimited(t *testing.T) {
 	noisy := brig.Actor{Tenant: "acme", Key: "k1"}
 	for i := range calls {
 		now = now.Add(time.Millisecond)
-		if ev, ok := rs.line(noisy, brig.Event{Op: "run", Tenant: "acme", Actor: "n" + strconv.Itoa(i)}, now); ok {
+		if ev, ok := rs.addRejection(noisy, brig.Event{Op: "run", Tenant: "acme", Actor: "n" + strconv.Itoa(i)}, now); ok {
 			count(ev)
 		}
 	}
-	if most := rejectionBurst + int(calls*time.Millisecond/rejectionInterval) + 1; whole > most || whole < rejectionBurst {
-		t.Errorf("%d lines, want %d at most", whole, most)
+	if maxLines := rejectionBurst + int(calls*time.Millisecond/rejectionInterval) + 1; whole > maxLines || whole < rejectionBurst {
+		t.Errorf("%d lines, want %d at most", whole, maxLines)
 	}
 	for _, a := range []brig.Actor{{Tenant: "acme", Key: "k2"}, {Tenant: "acme", Name: "a person"}, {Tenant: "other", Key: "k1"}} {
-		if ev, ok := rs.line(a, brig.Event{Op: "run"}, now); !ok || ev.Detail[brig.DetailCount] != "" {
+		if ev, ok := rs.addRejection(a, brig.Event{Op: "run"}, now); !ok || ev.Detail[brig.DetailCount] != "" {
 			t.Errorf("%+v: %+v, %t", a, ev, ok)
 		}
 	}
-	lines := rs.take(now)
+	lines := rs.takeCounts(now)
 	for _, ev := range lines {
 		if ev.Op != "run" || ev.Tenant != "acme" {
 			t.Errorf("a line %+v", ev)
@@ -52,10 +52,10 @@ func TestRejectionLinesAreLimited(t *testing.T) {
 	if whole+counted != calls {
 		t.Errorf("%d lines and %d counted calls, want %d together", whole, counted, calls)
 	}
-	if more := rs.take(now); len(more) > 0 || len(rs.by) != 4 {
+	if more := rs.takeCounts(now); len(more) > 0 || len(rs.by) != 4 {
 		t.Errorf("%d more lines, %d callers", len(more), len(rs.by))
 	}
-	if rs.take(now.Add(24 * time.Hour)); len(rs.by) != 0 {
+	if rs.takeCounts(now.Add(24 * time.Hour)); len(rs.by) != 0 {
 		t.Errorf("%d callers are not forgotten", len(rs.by))
 	}
 }
@@ -67,7 +67,7 @@ func TestRejectedCallersAreLimited(t *testing.T) {
 	var rs rejections
 	lines := 0
 	for i := range 3 * maxRejectedCallers {
-		if _, ok := rs.line(brig.Actor{Tenant: "acme", Key: "k" + strconv.Itoa(i)}, brig.Event{}, now); ok {
+		if _, ok := rs.addRejection(brig.Actor{Tenant: "acme", Key: "k" + strconv.Itoa(i)}, brig.Event{}, now); ok {
 			lines++
 		}
 	}

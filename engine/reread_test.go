@@ -53,17 +53,17 @@ var rereadStart = time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 // TestRereadLogIsBounded verifies that the follower of a log without random access returns all
 // lines and buffers only a small part of the log, whether the lines are short or very long.
 func TestRereadLogIsBounded(t *testing.T) {
-	at := brig.LogTime(rereadStart)
+	stamp := brig.LogTime(rereadStart)
 	for name, log := range map[string]string{
-		"empty lines": strings.Repeat(at+"\n", 40_000),
-		"one line":    at + strings.Repeat("x", 1<<20) + "\n",
+		"empty lines": strings.Repeat(stamp+"\n", 40_000),
+		"one line":    stamp + strings.Repeat("x", 1<<20) + "\n",
 	} {
 		for _, times := range []bool{false, true} {
 			w := &wholeLog{log: []byte(log)}
 			r := &rereadLog{ctx: t.Context(), in: w, times: times}
 			want := log
 			if !times {
-				want = strings.ReplaceAll(log, at, "")
+				want = strings.ReplaceAll(log, stamp, "")
 			}
 			var got bytes.Buffer
 			largest, p := 0, make([]byte, 1000)
@@ -94,9 +94,9 @@ func TestRereadLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestRereadLogLosesNothing verifies that a log that grows while it is read is returned exactly
-// once and in order. The log contains lines with equal times, lines longer than the buffer, and
-// an incomplete last line.
+// TestRereadLogLosesNothing verifies that a growing log is returned exactly once and in order.
+// The log contains lines with equal times, lines longer than the buffer, and an incomplete last
+// line.
 func TestRereadLogLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(30) {

@@ -135,8 +135,8 @@ func (ps *providers) dispatch(ctx context.Context, v *call, r placementRequest, 
 	}
 }
 
-// tryCandidates tries the providers in order, until one succeeds or fails with an error that the
-// other providers would also return. The route of each provider lists the earlier failed attempts.
+// tryCandidates tries the providers in order. It stops after a success, and after an error that
+// every provider would return. The route of each provider lists the earlier failed attempts.
 func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []candidate, try func(candidate) error) error {
 	var failed []brig.Attempt
 	var full error // preferred over other errors, since the caller can succeed later

@@ -23,12 +23,12 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	if !ok {
 		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.ID))
 	}
-	taken, err := rs.allocateNew(v, s.backend, s.maxUsers, j.spec)
+	alloc, err := rs.allocateNew(v, s.backend, s.maxUsers, j.spec)
 	if err != nil {
 		return nil, errors.Join(err, errNotStarted)
 	}
-	defer taken.release()
-	v.reservations = append(v.reservations, taken.reservation)
+	defer alloc.release()
+	v.reservations = append(v.reservations, alloc.reservation)
 	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.backend.ID, Route: s.route}}
 	if rec.Spec.Name == "" {
 		rec.Spec.Name = newName(j.requirements().prefix)
@@ -36,7 +36,7 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	v.id = rec.ID
 	v.setSandbox(rec)
 	v.addRecord(rec)
-	if err := v.store().Append(ctx, v.intent()...); err != nil {
+	if err := v.store().Append(ctx, v.intentEvents()...); err != nil {
 		return nil, withoutRetry(err)
 	}
 	v.markStarted()

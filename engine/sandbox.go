@@ -43,7 +43,7 @@ type sandbox struct {
 	// caller has last set for instance, or zero.
 	lease    *leaseHold
 	leaseEnd time.Time
-	// end reports the permanent end of the sandbox to its holders.
+	// end notifies the holders of the sandbox's permanent end.
 	end *endWatch
 	// uses lets a pause or a resume replace the instance while no call uses it.
 	uses *useGate

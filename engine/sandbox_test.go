@@ -25,8 +25,8 @@ func TestSandboxTableDropsEndedSandboxes(t *testing.T) {
 	table.update("one", func(s *sandbox) { s.backend, s.contexts, s.ending = &placement.Backend{}, &contexts{}, 1 })
 	table.update("two", func(s *sandbox) { s.pendingDelete = &brig.Record{} })
 	size(2)
-	if was := table.takeInstance("one"); was.backend == nil || was.contexts == nil {
-		t.Errorf("drop returned %+v", was)
+	if taken := table.takeInstance("one"); taken.backend == nil || taken.contexts == nil {
+		t.Errorf("drop returned %+v", taken)
 	}
 	if s := table.get("one"); s != (sandbox{ending: 1}) {
 		t.Errorf("after drop: %+v", s)

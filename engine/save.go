@@ -371,7 +371,7 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 		p.network.reopenEgressAsync(rec, in)
 	}
 	p.lifecycle.startPauser(ctx, rec, in)
-	p.lifecycle.leaseChanged(rec)
+	p.lifecycle.updateRenewals(rec)
 	if !how.booted {
 		if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
 			return err
@@ -474,26 +474,26 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
 		return nil, err
 	}
-	taken, err := p.allocate(backend, p.backends.Current().Terms[backend.ID].Max, func() (*quota.Reservation, error) {
+	alloc, err := p.allocate(backend, p.backends.Current().Terms[backend.ID].Max, func() (*quota.Reservation, error) {
 		return a.ReserveResumed(rec.Spec, rec.Pause.Bytes)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if taken.executions, err = p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied); err != nil {
-		taken.release()
+	if alloc.executions, err = p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied); err != nil {
+		alloc.release()
 		return nil, err
 	}
-	taken.reservation.Start()
+	alloc.reservation.Start()
 	in, now, err := p.restore(ctx, saver, backend, rec, limitRange.MaxLife, release, events)
 	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
 	if err != nil {
-		taken.release()
+		alloc.release()
 		return nil, err
 	}
-	p.holdCarried(rec.ID, taken.executions)
+	p.holdCarried(rec.ID, alloc.executions)
 	p.sandboxes.get(rec.ID).reservation.Release() // the pause's reservation
-	p.track(rec.ID, taken.reservation)
+	p.track(rec.ID, alloc.reservation)
 	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: isFilesOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
 		return nil, err

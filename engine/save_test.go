@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// box creates a sandbox with the file that wantNote expects.
-func (h *fixture) box(t *testing.T, ctx context.Context, spec brig.Spec) *brig.Sandbox {
+// createWithNoteFile creates a sandbox with the file that wantNote expects.
+func (h *fixture) createWithNoteFile(t *testing.T, ctx context.Context, spec brig.Spec) *brig.Sandbox {
 	t.Helper()
 	s, err := h.Create(ctx, spec)
 	if err != nil {
@@ -26,8 +26,8 @@ func (h *fixture) box(t *testing.T, ctx context.Context, spec brig.Spec) *brig.S
 	return s
 }
 
-// record returns the sandbox's current record.
-func (h *fixture) record(t *testing.T, name string) *brig.Sandbox {
+// getRecord returns the sandbox's current record.
+func (h *fixture) getRecord(t *testing.T, name string) *brig.Sandbox {
 	t.Helper()
 	s, err := h.Get(withRole(t, brig.Member), name)
 	if err != nil {
@@ -54,10 +54,10 @@ func wantNote(t *testing.T, ctx context.Context, svc brig.Service, name string) 
 // A paused sandbox has no instance, and the size of its save counts against its
 // tenant's storage. Concurrent calls resume it once, with the remainder of its
 // lease.
-func TestPauseAndResumeByUse(t *testing.T) {
+func TestUseResumesPausedSandbox(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
+	box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
 	paused, err := h.Pause(ctx, "one", brig.PauseOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ func TestPauseAndResumeByUse(t *testing.T) {
 		work.Go(func() { wantNote(t, ctx, h, "one") })
 	}
 	work.Wait()
-	s := h.record(t, "one")
-	if left := time.Until(s.Expires); s.State != brig.Running || s.Pause != nil || left > time.Hour || left < 58*time.Minute || s.ID != box.ID {
+	s := h.getRecord(t, "one")
+	if remaining := time.Until(s.Expires); s.State != brig.Running || s.Pause != nil || remaining > time.Hour || remaining < 58*time.Minute || s.ID != box.ID {
 		t.Errorf("after its use it is %+v", s)
 	}
 	resumes := 0
@@ -107,12 +107,12 @@ func TestPauseAndResumeByUse(t *testing.T) {
 	}
 }
 
-// The pause of a sandbox that cannot be paused fails with an error that contains
-// the reason, and the sandbox keeps running.
-func TestPauseErrors(t *testing.T) {
+// If a sandbox cannot be paused, its pause fails with an error that contains the
+// reason, and the sandbox keeps running.
+func TestImpossiblePauseKeepsSandboxRunning(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	used := h.box(t, ctx, brig.Spec{Name: "used"})
+	used := h.createWithNoteFile(t, ctx, brig.Spec{Name: "used"})
 	begun := make(chan struct{})
 	ended := make(chan error, 1)
 	calls, cancel := context.WithCancel(ctx)
@@ -130,11 +130,11 @@ func TestPauseErrors(t *testing.T) {
 	if _, err := h.Create(ctx, brig.Spec{Name: "main", Command: &brig.Command{Argv: []string{"sleep", "60"}}}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "kept"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "kept"})
 	if _, err := h.CreateContext(ctx, "kept", brig.ContextSpec{}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "stopped"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "stopped"})
 	if _, err := h.Stop(ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestPauseErrors(t *testing.T) {
 		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if s := h.record(t, name); name != "stopped" && s.State != brig.Running {
+		if s := h.getRecord(t, name); name != "stopped" && s.State != brig.Running {
 			t.Errorf("%s is %s", name, s.State)
 		}
 	}
@@ -156,16 +156,16 @@ func TestPauseErrors(t *testing.T) {
 }
 
 // A sandbox keeps running after a failed save.
-func TestFailedSave(t *testing.T) {
+func TestFailedSaveKeepsSandboxRunning(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	broken := errors.New("broken")
 	h.provider.OnSave = func(brig.SaveID) error { return broken }
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); !errors.Is(err, broken) && brig.KindOf(err) != brig.Internal {
 		t.Errorf("pause: %v", err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Running || s.Pause != nil {
+	if s := h.getRecord(t, "one"); s.State != brig.Running || s.Pause != nil {
 		t.Errorf("it is %s: %+v", s.State, s.Pause)
 	}
 	wantNote(t, ctx, h, "one")
@@ -178,11 +178,11 @@ func TestFailedSave(t *testing.T) {
 
 // A call that waits for a save resumes the sandbox afterwards, unless its context
 // forbids a resume.
-func TestCallDuringSave(t *testing.T) {
+func TestCallDuringSaveResumesSandbox(t *testing.T) {
 	for _, mayResume := range []bool{false, true} {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Member)
-		box := h.box(t, ctx, brig.Spec{Name: "one"})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 		called := make(chan error, 1)
 		h.provider.OnSave = func(brig.SaveID) error {
 			go func() {
@@ -208,7 +208,7 @@ func TestCallDuringSave(t *testing.T) {
 		if mayResume {
 			want = brig.Running
 		}
-		if s := h.record(t, "one"); s.State != want || (err == nil) != mayResume {
+		if s := h.getRecord(t, "one"); s.State != want || (err == nil) != mayResume {
 			t.Errorf("a call that may resume (%v): %v; then the sandbox is %s", mayResume, err, s.State)
 		}
 		if !mayResume && brig.KindOf(err) != brig.FailedPrecondition {
@@ -223,9 +223,9 @@ func TestCallDuringSave(t *testing.T) {
 func TestPauseSurvivesRestart(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	h.box(t, ctx, brig.Spec{Name: "paused"})
-	unrecorded := h.box(t, ctx, brig.Spec{Name: "saved"})
-	resumed := h.box(t, ctx, brig.Spec{Name: "resumed"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "paused"})
+	unrecorded := h.createWithNoteFile(t, ctx, brig.Spec{Name: "saved"})
+	resumed := h.createWithNoteFile(t, ctx, brig.Spec{Name: "resumed"})
 	for _, name := range []string{"paused", "resumed"} {
 		if _, err := h.Pause(ctx, name, brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
@@ -255,29 +255,29 @@ func TestPauseSurvivesRestart(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left := h.provider.Machines(); len(left) != 0 {
-		t.Errorf("the machines %v are left", left)
+	if machines := h.provider.Machines(); len(machines) != 0 {
+		t.Errorf("the machines %v are left", machines)
 	}
 }
 
 // A paused sandbox counts against the storage quota, not against the sandbox
 // quota. If the sandbox quota is used up, a resume fails and the sandbox stays
 // paused.
-func TestPausedQuota(t *testing.T) {
+func TestPausedSandboxCountsAgainstStorage(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Sandboxes: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "one"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, ctx, brig.Spec{Name: "two"})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "two"})
 	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("resume beyond the quota: %v", err)
 	}
-	if s := h.record(t, "one"); s.State != brig.Paused {
+	if s := h.getRecord(t, "one"); s.State != brig.Paused {
 		t.Errorf("it is %s", s.State)
 	}
 	if err := h.Remove(ctx, "two"); err != nil {
@@ -299,7 +299,7 @@ func TestPausedQuota(t *testing.T) {
 // The engine ends sandboxes that have been paused for longer than the maximum,
 // including paused copies. A tenant's ceiling can shorten this maximum, but not
 // extend it.
-func TestPauseRetention(t *testing.T) {
+func TestLongPausedSandboxesAreEnded(t *testing.T) {
 	now := time.Now()
 	h := newFixture(t, func(o *engine.Options) {
 		o.Now, o.LimitRange = func() time.Time { return now }, brig.DefaultLimitRange()
@@ -310,7 +310,7 @@ func TestPauseRetention(t *testing.T) {
 		if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Ceilings: brig.Ceilings{MaxPause: c.ceiling}}); err != nil {
 			t.Fatal(err)
 		}
-		box := h.box(t, ctx, brig.Spec{Name: "one"})
+		box := h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 		copies, err := h.Fork(ctx, "one", brig.ForkSpec{Paused: true, Name: "copy"})
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func (i *interpreters) screenCell(ctx context.Context, v *call, code brig.Code) 
 	}
 	lang := code.Language
 	if code.Context != "" {
-		c, err := i.context(v.rec, code.Context)
+		c, err := i.findContext(v.rec, code.Context)
 		if err != nil {
 			return err
 		}

@@ -37,10 +37,10 @@ func (markingCompiler) Cell(_ context.Context, s string) (string, error) { retur
 // A rejected program gets no instance, and the audit log records the reason.
 func TestProgramsAreScreened(t *testing.T) {
 	var checked []string
-	made := 0
+	calls := 0
 	h := newFixture(t, func(o *engine.Options) {
 		rejectBadSources(&checked)(o)
-		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { made++ }}
+		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { calls++ }}
 	})
 	ctx := withRole(t, brig.Operator)
 	for _, p := range []brig.Program{
@@ -55,18 +55,18 @@ func TestProgramsAreScreened(t *testing.T) {
 			t.Errorf("%s: events %+v, %v", p.Language, events, err)
 		}
 	}
-	if made != 0 {
-		t.Errorf("%d machines were made for code that was refused", made)
+	if calls != 0 {
+		t.Errorf("%d machines were made for code that was refused", calls)
 	}
 	if want := []string{"ann python bad", "ann javascript bad", "ann javascript compiled bad", "ann bash bad"}; !slices.Equal(checked, want) {
 		t.Errorf("checked %q, want %q", checked, want)
 	}
 	// Commands are not screened, and code that passes gets an instance.
-	if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "bad"}}, brig.IO{}); err != nil || made != 1 {
-		t.Errorf("a command: %v, %d machines", err, made)
+	if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "bad"}}, brig.IO{}); err != nil || calls != 1 {
+		t.Errorf("a command: %v, %d machines", err, calls)
 	}
-	if _, _ = h.Run(ctx, brig.Program{Language: brig.Python, Code: "good"}, brig.IO{}); made != 2 {
-		t.Errorf("good code: %d machines", made)
+	if _, _ = h.Run(ctx, brig.Program{Language: brig.Python, Code: "good"}, brig.IO{}); calls != 2 {
+		t.Errorf("good code: %d machines", calls)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestCellsAreScreened(t *testing.T) {
 
 // A tenant's own rules apply in addition to the server's rules, and do not affect
 // other tenants.
-func TestTenantScreeningRules(t *testing.T) {
+func TestTenantScreeningRulesApplyToTenant(t *testing.T) {
 	own := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{brig.Python: {Imports: []string{"ours"}}}}
 	var checked []string
 	h := newFixture(t, func(o *engine.Options) {

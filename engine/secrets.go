@@ -42,21 +42,21 @@ func (vt *vault) PutSecret(ctx context.Context, c brig.SecretChange) (*brig.Secr
 		vt.resealMu.RLock()
 		defer vt.resealMu.RUnlock()
 		for {
-			sealed, was, err := vt.applySecretChange(ctx, v, c)
+			sealed, oldSecret, err := vt.applySecretChange(ctx, v, c)
 			if err != nil {
 				return nil, err
 			}
 			v.addDetail(brig.DetailVersion, strconv.Itoa(sealed.Version))
 			events := []brig.Event{v.outcome()}
-			if was != nil && len(was.Hosts) > 0 && len(sealed.Hosts) == 0 {
+			if oldSecret != nil && len(oldSecret.Hosts) > 0 && len(sealed.Hosts) == 0 {
 				events = append(events, brig.Event{
 					At: sealed.Updated, Op: brig.RevealedOp, Actor: v.actor.Name, Tenant: v.actor.Tenant, Phase: brig.Observed,
 					Detail: map[string]string{brig.DetailSecrets: sealed.Name, brig.DetailVersion: strconv.Itoa(sealed.Version)},
 				})
 			}
 			version := 0
-			if was != nil {
-				version = was.Version
+			if oldSecret != nil {
+				version = oldSecret.Version
 			} else if err := vt.checkSecretCount(ctx, v.actor.Tenant); err != nil {
 				return nil, err
 			}
@@ -136,12 +136,12 @@ func (v *call) noteSecretChange(was *brig.SealedSecret, s *brig.Secret, valueGiv
 	if len(fields) == 0 || valueGiven {
 		return nil
 	}
-	return widening(s.Name, fields[0], added, was.Hosts)
+	return widenedError(s.Name, fields[0], added, was.Hosts)
 }
 
-// widening returns the error for a change of a field that widens the use of a secret's value. added
-// is the new entry of a list.
-func widening(secret, field, added string, hosts []string) error {
+// widenedError returns the error for a change of a field that widens the use of a secret's value.
+// added is the new entry of a list.
+func widenedError(secret, field, added string, hosts []string) error {
 	var why string
 	switch {
 	case field == "hosts" && added == "":

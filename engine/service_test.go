@@ -10,7 +10,7 @@ import (
 
 // The engine fulfills the contract of brig.Service. The tests in e2e check the same
 // contract for the client with an API.
-func TestService(t *testing.T) {
+func TestEngineFulfillsServiceContract(t *testing.T) {
 	tenant := func(name string) func(*testing.T) context.Context {
 		return func(t *testing.T) context.Context {
 			return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: name, Role: brig.Operator, Key: "k" + name})
@@ -19,7 +19,7 @@ func TestService(t *testing.T) {
 	h := newFixture(t, nil)
 	servicetest.Run(t, servicetest.Harness{Service: h, Context: tenant("acme"), OtherContext: tenant("rival")})
 	h.Close() // waits for the instance of the last Run, which may still exist
-	if left := h.provider.Machines(); len(left) != 0 {
-		t.Errorf("machines %v are left", left)
+	if machines := h.provider.Machines(); len(machines) != 0 {
+		t.Errorf("machines %v are left", machines)
 	}
 }

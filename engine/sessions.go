@@ -59,7 +59,7 @@ func (d *identity) userActor(ctx context.Context, p *brig.Person) (brig.Actor, e
 		return brig.Actor{}, err
 	}
 	a.Name, a.Person = p.Name(), p
-	a.Founded, err = d.tenantCreated(ctx, a.Tenant)
+	a.Founded, err = d.tenantCreationTime(ctx, a.Tenant)
 	return a, err
 }
 

@@ -63,7 +63,7 @@ func (h *fixture) startSession(t *testing.T, ctx context.Context) (*brig.NewSess
 // A session ends when it has been idle for too long or is too old, when its key is
 // revoked, or when its person no longer has a role. This also applies after a
 // restart.
-func TestSessionEnds(t *testing.T) {
+func TestSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newIdentityProvider()
 		h := newUserFixture(t, f)
@@ -136,7 +136,7 @@ func TestSessionEnds(t *testing.T) {
 
 // Holders of keys and persons can create sessions; grants and other sessions
 // cannot. A caller that may not see a session receives NotFound.
-func TestSessionRights(t *testing.T) {
+func TestOnlyKeysAndPersonsCreateSessions(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Users, o.GrantSeed = newIdentityProvider(), []byte("a seed of this test's own")
 	})

@@ -45,7 +45,7 @@ func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	}
 	old := ps.backends.Current()
 	retry = retry && len(old.Broken) > 0
-	if !retry && maps.EqualFunc(rows, old.Settings, sameSetting) {
+	if !retry && maps.EqualFunc(rows, old.Settings, isSameSetting) {
 		return nil
 	}
 	next := &placement.Snapshot{
@@ -68,7 +68,7 @@ func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	return nil
 }
 
-func sameSetting(a, b brig.Setting) bool {
+func isSameSetting(a, b brig.Setting) bool {
 	return a.Type == b.Type && a.Updated.Equal(b.Updated) && bytes.Equal(a.Value, b.Value)
 }
 
@@ -84,7 +84,7 @@ func (ps *providers) applySetting(ctx context.Context, next, old *placement.Snap
 		return
 	}
 	if id, ok := strings.CutPrefix(name, brig.SettingConfig("")); ok {
-		if was, same := old.Settings[name]; same && sameSetting(was, s) && old.Backends[id] != nil {
+		if oldSetting, same := old.Settings[name]; same && isSameSetting(oldSetting, s) && old.Backends[id] != nil {
 			next.Backends[id] = old.Backends[id]
 			return
 		}
@@ -174,7 +174,7 @@ func configError(wrong []brig.FieldError) error {
 
 // sealConfig encrypts the secrets of a configuration, for the store.
 func (ps *providers) sealConfig(id string, raw []byte, fields []brig.ConfigField) ([]byte, error) {
-	return ps.eachSecret(raw, fields, func(name, value string) (string, error) {
+	return ps.replaceSecrets(raw, fields, func(name, value string) (string, error) {
 		if value == "" {
 			return "", nil
 		}
@@ -188,7 +188,7 @@ func (ps *providers) sealConfig(id string, raw []byte, fields []brig.ConfigField
 
 // unsealConfig is the inverse of sealConfig.
 func (ps *providers) unsealConfig(id string, kept []byte, fields []brig.ConfigField) ([]byte, error) {
-	return ps.eachSecret(kept, fields, func(name, value string) (string, error) {
+	return ps.replaceSecrets(kept, fields, func(name, value string) (string, error) {
 		rest, ok := strings.CutPrefix(value, sealedPrefix)
 		if !ok {
 			return value, nil // written directly to the database; the next save encrypts it
@@ -236,8 +236,8 @@ func (ps *providers) resealSettings(ctx context.Context) error {
 	return ps.Store.PutSettings(ctx, changed)
 }
 
-// eachSecret replaces each secret of a configuration with the result of f.
-func (ps *providers) eachSecret(raw []byte, fields []brig.ConfigField, f func(name, value string) (string, error)) (out []byte, err error) {
+// replaceSecrets replaces each secret of a configuration with the result of f.
+func (ps *providers) replaceSecrets(raw []byte, fields []brig.ConfigField, f func(name, value string) (string, error)) (out []byte, err error) {
 	out, lost := schema.Replace(raw, fields, func(name, value string) string {
 		replaced, failed := f(name, value)
 		if failed != nil && err == nil {
@@ -266,8 +266,8 @@ func (ps *providers) watchSettings() {
 	})
 }
 
-// reopenAfter is the number of reloads after which the engine retries a
-// provider that could not be opened.
+// reopenAfter is the number of reloads before the engine tries again to open a
+// failed provider.
 const reopenAfter = 25
 
 // The intervals of health checks, for providers that responded to the last check and for providers
@@ -290,7 +290,7 @@ func (ps *providers) pingProviders() {
 			if broke, _ := m.Health.LastFailure(); broke {
 				every = pingFailedInterval
 			}
-			if m.Health.CheckDue(ps.Now(), every) {
+			if m.Health.StartCheckIfDue(ps.Now(), every) {
 				ps.background.Go(func() { ps.ping(ps.ctx, m, c) })
 			}
 		}

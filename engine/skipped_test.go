@@ -39,12 +39,12 @@ func (a *reachability) hasState(provider string, up bool) func() bool {
 // sandboxes of other providers. The records of its own sandboxes remain, and the
 // engine recovers the sandboxes when the provider responds. The engine reports that
 // a provider is down even if the provider is not in use.
-func TestRecoverWhileProviderIsDown(t *testing.T) {
+func TestDownProviderKeepsItsSandboxes(t *testing.T) {
 	h, s := newCloudFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", func(c *brig.ProviderConfig) {})
-	for name, at := range map[string]string{"here": "", "there": "cloud"} {
-		if _, err := h.Create(ctx, brig.Spec{Name: name, Placement: brig.Placement{Provider: at, Only: at != ""}}); err != nil {
+	for name, providerID := range map[string]string{"here": "", "there": "cloud"} {
+		if _, err := h.Create(ctx, brig.Spec{Name: name, Placement: brig.Placement{Provider: providerID, Only: providerID != ""}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestUnopenableProviderIsReportedDown(t *testing.T) {
 
 // The routing preference "cheapest" compares the prices that tenants are charged.
 // The configured rates take precedence over the provider's terms.
-func TestCheapestByRates(t *testing.T) {
+func TestCheapestRoutingComparesRates(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates map[string]brig.Rate
 		terms brig.Terms
@@ -111,7 +111,7 @@ func TestCheapestByRates(t *testing.T) {
 		saw := newReachability()
 		h, _ := newCloudFixture(t, func(o *engine.Options) { o.Rates, o.Observer = c.rates, saw })
 		configure(t, h, "cloud", func(p *brig.ProviderConfig) { p.Terms = &c.terms })
-		o, err := echo(t, h, brig.Placement{Prefer: brig.PreferCheapest})
+		o, err := runEcho(t, h, brig.Placement{Prefer: brig.PreferCheapest})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

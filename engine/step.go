@@ -61,9 +61,9 @@ type stepRun struct {
 	packages, requested []string
 }
 
-// message handles a message that the driver sends before the final message. If s is nil, the
+// handleMessage handles a message that the driver sends before the final message. If s is nil, the
 // program is not a step, and the message is ignored.
-func (s *stepRun) message(m *interpreter.Message) {
+func (s *stepRun) handleMessage(m *interpreter.Message) {
 	if s == nil {
 		return
 	}
@@ -83,9 +83,9 @@ func (s *stepRun) message(m *interpreter.Message) {
 	}
 }
 
-// fitsLimits reports whether a value is within the limits, given count other values and a total
+// isWithinLimits reports whether a value is within the limits, given count other values and a total
 // size of size bytes. One place is reserved for the main result, the value of the last expression.
-func fitsLimits(rich brig.Rich, count, size int) bool {
+func isWithinLimits(rich brig.Rich, count, size int) bool {
 	limit := brig.MaxOutputs
 	if !rich.Main {
 		limit--

@@ -10,7 +10,7 @@ import (
 // The limits for a sandbox, a key or person, and a tenant apply independently, and streams are
 // counted exactly. A key may use at most half of a sandbox's streams. Connections to ports have a
 // separate limit.
-func TestStreamLimits(t *testing.T) {
+func TestStreamLimitsApplyIndependently(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 4, Connections: 5, Key: 5, Tenant: 9})
 	call := func(op brig.Op, tenant, key, box string) *call {
 		return &call{callAudit: callAudit{op: op, actor: brig.Actor{Tenant: tenant, Key: key}}, rec: &brig.Record{Sandbox: brig.Sandbox{ID: brig.ID(box), Tenant: tenant}}}

@@ -37,8 +37,9 @@ func tailOf(t *testing.T, text string, n int) string {
 	return string(b)
 }
 
-// TestTailLines compares the tails of random texts with the results of a simple implementation.
-func TestTailLines(t *testing.T) {
+// TestTailLinesMatchesReference compares the tails of random texts with the results of a simple
+// implementation.
+func TestTailLinesMatchesReference(t *testing.T) {
 	for range 500 {
 		var b strings.Builder
 		for range rand.IntN(9) {

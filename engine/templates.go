@@ -33,9 +33,9 @@ func (i *images) Templates(ctx context.Context) ([]brig.Template, error) {
 	})
 }
 
-// fromTemplate applies spec's template to spec, and returns both. If spec names
+// applyTemplate applies spec's template to spec, and returns both. If spec names
 // no template, it returns spec unchanged.
-func (i *images) fromTemplate(spec brig.Spec) (brig.Spec, *brig.Template, error) {
+func (i *images) applyTemplate(spec brig.Spec) (brig.Spec, *brig.Template, error) {
 	if spec.Template == "" {
 		return spec, nil, nil
 	}
@@ -56,9 +56,9 @@ func (i *images) fromTemplate(spec brig.Spec) (brig.Spec, *brig.Template, error)
 	return t.Apply(spec), &t, nil
 }
 
-// inSandbox returns a command with the sandbox's user and directory, unless the
+// applySandboxDefaults returns a command with the sandbox's user and directory, unless the
 // command sets its own.
-func inSandbox(spec brig.Spec, c brig.Command) brig.Command {
+func applySandboxDefaults(spec brig.Spec, c brig.Command) brig.Command {
 	if c.User == "" {
 		c.User = spec.User
 	}

@@ -14,8 +14,8 @@ import (
 
 func argv(words ...string) *brig.Command { return &brig.Command{Argv: words} }
 
-// withTemplates returns a fixture with templates, and images that can be built.
-func withTemplates(t *testing.T, b *builder, all ...brig.Template) *fixture {
+// newTemplateFixture returns a fixture with templates, and images that can be built.
+func newTemplateFixture(t *testing.T, b *builder, all ...brig.Template) *fixture {
 	t.Helper()
 	return newFixture(t, func(o *engine.Options) {
 		o.Templates = all
@@ -25,8 +25,8 @@ func withTemplates(t *testing.T, b *builder, all ...brig.Template) *fixture {
 	})
 }
 
-func TestCreateFromTemplate(t *testing.T) {
-	h := withTemplates(t, nil, brig.Template{
+func TestCreateAppliesTemplateDefaults(t *testing.T) {
+	h := newTemplateFixture(t, nil, brig.Template{
 		Name: "web", Image: brig.HostImage, Limits: brig.Limits{Memory: brig.GiB}, Env: map[string]string{"A": "1"}, TTL: time.Hour,
 		User: "root", Dir: "/srv", Start: argv("sleep", "60"), Ready: argv("echo", "yes"), ReadyTimeout: 10 * time.Minute,
 	})
@@ -38,8 +38,8 @@ func TestCreateFromTemplate(t *testing.T) {
 	if sp := s.Spec; s.State != brig.Running || sp.Template != "web" || sp.Image != brig.HostImage || sp.Limits.Memory != brig.GiB || sp.Env["A"] != "1" || sp.TTL != time.Hour {
 		t.Errorf("%+v", s)
 	}
-	if left := time.Until(s.Expires); left > time.Hour || left < 50*time.Minute {
-		t.Errorf("its lease is of %v: the time to be ready in does not count", left)
+	if remaining := time.Until(s.Expires); remaining > time.Hour || remaining < 50*time.Minute {
+		t.Errorf("its lease is of %v: the time to be ready in does not count", remaining)
 	}
 	list, err := h.Processes(s.Spec.Name).List(ctx)
 	if err != nil || len(list) != 1 || list[0].Spec.Tag != brig.StartTag || list[0].Result != nil {
@@ -86,7 +86,7 @@ func TestTemplateIsNotReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.template.Name, c.template.Image = "web", brig.HostImage
-			h := withTemplates(t, nil, c.template)
+			h := newTemplateFixture(t, nil, c.template)
 			ctx := withRole(t, brig.Member)
 			_, err := h.Create(ctx, brig.Spec{Name: "box", Template: "web"})
 			e := brig.AsError(err)
@@ -101,16 +101,16 @@ func TestTemplateIsNotReady(t *testing.T) {
 			if _, err := h.Get(ctx, "box"); brig.KindOf(err) != brig.NotFound {
 				t.Errorf("its record: %v", err)
 			}
-			if left := h.provider.Machines(); len(left) > 0 {
-				t.Errorf("left: %v", left)
+			if machines := h.provider.Machines(); len(machines) > 0 {
+				t.Errorf("left: %v", machines)
 			}
 		})
 	}
 }
 
 // If the caller disconnects before a sandbox is ready, the sandbox is removed.
-func TestTemplateCallerDisconnects(t *testing.T) {
-	h := withTemplates(t, nil, brig.Template{Name: "web", Image: brig.HostImage, Ready: argv("exit", "1")})
+func TestDisconnectBeforeReadyRemovesSandbox(t *testing.T) {
+	h := newTemplateFixture(t, nil, brig.Template{Name: "web", Image: brig.HostImage, Ready: argv("exit", "1")})
 	ctx, cancel := context.WithCancel(withRole(t, brig.Member))
 	time.AfterFunc(100*time.Millisecond, cancel)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box", Template: "web"}); brig.KindOf(err) != brig.Canceled {
@@ -168,7 +168,7 @@ func TestTemplateIsBuilt(t *testing.T) {
 		{Name: "both", Packages: []string{"git"}, StandIn: brig.HostImage},
 	}
 	b := newBuilder()
-	h := withTemplates(t, b, all...)
+	h := newTemplateFixture(t, b, all...)
 	ctx := withRole(t, brig.Member)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -196,7 +196,7 @@ func TestTemplateIsBuilt(t *testing.T) {
 	}
 	// Without a builder the stand-in is used. A template without a stand-in
 	// fails.
-	h = withTemplates(t, nil, all...)
+	h = newTemplateFixture(t, nil, all...)
 	if s, err := h.Create(ctx, brig.Spec{Template: "both"}); err != nil || s.Spec.Image != brig.HostImage {
 		t.Errorf("%+v, %v", s, err)
 	}

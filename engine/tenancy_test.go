@@ -46,7 +46,7 @@ func newSeedFixture(t *testing.T) *fixture {
 
 // The secret of a key is returned only at its creation. The key authenticates its
 // holder until it is revoked.
-func TestKeyLifecycle(t *testing.T) {
+func TestKeyAuthenticatesUntilRevoked(t *testing.T) {
 	h := newSeedFixture(t)
 	admin := withRole(t, brig.Admin)
 	ctx, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
@@ -126,15 +126,15 @@ func TestCreateKeyNeverExceedsCaller(t *testing.T) {
 		t.Errorf("an admin revokes an operator's key: %v", err)
 	}
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Admin})
-	theirs, none := brig.AsError(h.RevokeKey(rival, above.ID)), brig.AsError(h.RevokeKey(rival, "k-none"))
-	if theirs.Kind != brig.NotFound || strings.ReplaceAll(theirs.Message, above.ID, "k-none") != none.Message {
-		t.Errorf("another tenant's key is %v, and one that never was is %v", theirs, none)
+	foreignErr, missingErr := brig.AsError(h.RevokeKey(rival, above.ID)), brig.AsError(h.RevokeKey(rival, "k-none"))
+	if foreignErr.Kind != brig.NotFound || strings.ReplaceAll(foreignErr.Message, above.ID, "k-none") != missingErr.Message {
+		t.Errorf("another tenant's key is %v, and one that never was is %v", foreignErr, missingErr)
 	}
 }
 
 // A key's name appears as the actor of calls, so it must not contain invisible
 // or reordering characters. As a control, letters of any script are valid.
-func TestKeyNames(t *testing.T) {
+func TestKeyNamesRejectInvisibleCharacters(t *testing.T) {
 	h := newSeedFixture(t)
 	for name, good := range map[string]bool{
 		"deploy": true, "Zoë's laptop": true, "クラスタ": true,
@@ -165,8 +165,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// An expired credential is genuine, so it does not count as a guess. Forged, unknown and deleted
-// credentials do count.
+// An expired credential was issued by this server, so it does not count as a guess. Forged,
+// unknown and deleted credentials do count.
 func TestEndedCredentialsAreGenuine(t *testing.T) {
 	now := time.Now()
 	f := newIdentityProvider()
@@ -261,7 +261,7 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 	if err := h.Remove(member, "one"); err != nil {
 		t.Fatal(err)
 	}
-	h.box(t, member, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
+	h.createWithNoteFile(t, member, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
 	if _, err := h.Get(granted, "one"); err != nil {
 		t.Errorf("the next sandbox of the name: %v", err)
 	}
@@ -294,9 +294,9 @@ func TestSandboxesOutliveCredentials(t *testing.T) {
 	}
 }
 
-// A grant has a subset of the rights of its key, and a grant derived from another
-// one has a subset of the latter's rights. All grants end with the key.
-func TestGrants(t *testing.T) {
+// A grant has a subset of the rights of its key. A derived grant has a subset of
+// its parent grant's rights. All grants end with the key.
+func TestGrantRightsAreSubset(t *testing.T) {
 	h := newSeedFixture(t)
 	member, k := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
 	for _, name := range []string{"one", "two"} {
@@ -368,12 +368,12 @@ func TestGrants(t *testing.T) {
 
 // A tenant can be created, limited, and removed with its keys. No caller can act
 // for a tenant that was removed.
-func TestTenantLifecycle(t *testing.T) {
+func TestRemovedTenantRejectsCallers(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
-	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
-	if err != nil || made.Quota.Executions != 10 {
-		t.Fatalf("CreateTenant: %+v, %v", made, err)
+	created, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
+	if err != nil || created.Quota.Executions != 10 {
+		t.Fatalf("CreateTenant: %+v, %v", created, err)
 	}
 	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); brig.KindOf(err) != brig.AlreadyExists {
 		t.Errorf("again: %v", err)
@@ -387,8 +387,8 @@ func TestTenantLifecycle(t *testing.T) {
 	if _, err := h.Create(member, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
-	made.Quota = brig.Quota{Sandboxes: 1}
-	if _, err := h.UpdateTenant(op, *made); err != nil {
+	created.Quota = brig.Quota{Sandboxes: 1}
+	if _, err := h.UpdateTenant(op, *created); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Create(member, brig.Spec{})
@@ -491,7 +491,7 @@ func TestFormerTenantAuditIsHidden(t *testing.T) {
 
 // If sandboxes are created while their tenant is being removed, none of them
 // remains after a successful removal.
-func TestRemoveTenantRaces(t *testing.T) {
+func TestRemovedTenantKeepsNoSandboxes(t *testing.T) {
 	for range 20 {
 		h := newFixture(t, nil)
 		createTenants(t, h.store, "fresh")
@@ -511,7 +511,7 @@ func TestRemoveTenantRaces(t *testing.T) {
 }
 
 // A scoped ID refers only to a sandbox of its own tenant.
-func TestScopedIDs(t *testing.T) {
+func TestScopedIDFindsOnlyOwnSandbox(t *testing.T) {
 	h := newSeedFixture(t)
 	ctx := withRole(t, brig.Member)
 	s, err := h.Create(ctx, brig.Spec{Name: "box"})

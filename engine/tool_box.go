@@ -295,7 +295,7 @@ func (ts *tools) makeBox(ctx context.Context, v *call, j *toolJob) (*box, *brig.
 // makeToolSandbox creates a persistent sandbox for tools or for the
 // installation of their packages.
 func (ts *tools) makeToolSandbox(ctx context.Context, v *call, spec brig.Spec, labels map[string]string, out brig.Egress) (*machine, error) {
-	spec, t, err := ts.images.fromTemplate(spec)
+	spec, t, err := ts.images.applyTemplate(spec)
 	if err != nil {
 		return nil, err
 	}

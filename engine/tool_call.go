@@ -25,10 +25,10 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	rec, in := b.rec, b.in
 	v.id = rec.ID
 	v.setSandbox(rec)
-	cmd := inSandbox(rec.Spec, brig.Command{Argv: tool.Argv(j.tool.Language), Env: j.env})
+	cmd := applySandboxDefaults(rec.Spec, brig.Command{Argv: tool.Argv(j.tool.Language), Env: j.env})
 	p, err := in.Start(ctx, newExecID(), cmd, brig.Streams{Channel: true})
 	if err != nil {
-		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, noInterpreter(rec, j.tool.Language, err))
+		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, interpreterStartError(rec, j.tool.Language, err))
 	}
 	ts.limitMessages(p, rec.Tenant)
 	v.markStarted()
@@ -51,8 +51,8 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	return &c.res, sound, nil
 }
 
-// noInterpreter explains why a driver did not start. Usually, the image has no interpreter.
-func noInterpreter(rec *brig.Record, l brig.Language, err error) error {
+// interpreterStartError explains why a driver did not start. Usually, the image has no interpreter.
+func interpreterStartError(rec *brig.Record, l brig.Language, err error) error {
 	if brig.AsError(err).Field != "command" {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 	// layerTries is the maximum number of attempts to build a layer that the cache drops before its
 	// use.
 	layerTries = 3
-	// builderTTL is the lease of a sandbox in which packages are installed.
+	// builderTTL is the lease of a sandbox that installs packages.
 	builderTTL = installTimeout + 2*time.Minute
 )
 
@@ -74,7 +74,7 @@ func (ts *tools) installPackages(ctx context.Context, v *call, x *box, j *toolJo
 	return nil, err
 }
 
-// builder describes a sandbox in which packages are installed.
+// builder describes a sandbox that installs packages.
 type builder struct {
 	brig.Spec
 	image string // the required digest of the sandbox's image; empty allows any

@@ -18,7 +18,7 @@ import (
 func toolReturning(value string) brig.Tool { return brig.Tool{Name: "f", Source: "return " + value} }
 
 // Successive calls of a tool reuse the same sandbox.
-func TestToolBoxes(t *testing.T) {
+func TestToolCallsReuseSandbox(t *testing.T) {
 	e := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	first, err := e.RunTool(ctx, toolReturning("1"))
@@ -80,7 +80,7 @@ func (h *fixture) nextServer(t *testing.T, change func(*engine.Options)) *engine
 // If a server dies while it installs packages in a tool sandbox, the next server
 // does not use the sandbox. It uses only sandboxes whose packages are completely
 // installed.
-func TestToolBoxesWithoutPackages(t *testing.T) {
+func TestIncompleteToolSandboxIsNotUsed(t *testing.T) {
 	packages := withPackages(t)
 	h := newFixture(t, packages)
 	ctx := withRole(t, brig.Member)
@@ -130,7 +130,7 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 
 // The renewal or removal of a setup ends its sandboxes, including those of an
 // earlier server, but no other sandboxes.
-func TestPreviousServersToolBoxesEnd(t *testing.T) {
+func TestToolSandboxesOfPreviousServerEnd(t *testing.T) {
 	for what, end := range map[string]func(*engine.Engine, *testing.T, string) error{
 		"renewed": func(e *engine.Engine, t *testing.T, _ string) error {
 			_, err := e.RenewToolSetup(withRole(t, brig.Member), brig.ToolLocal)
@@ -230,7 +230,8 @@ func TestToolVariableChangeHidesValue(t *testing.T) {
 	}
 }
 
-// A variable that is removed during its change or re-encryption stays removed.
+// If a variable is removed during its change or re-encryption, it stays
+// removed.
 func TestToolVariablesStayRemoved(t *testing.T) {
 	store := &removingStore{Store: mem.New()}
 	e := newFixture(t, func(o *engine.Options) { o.Store = store })

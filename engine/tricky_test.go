@@ -173,8 +173,8 @@ func (i *hookedInstance) Start(ctx context.Context, id string, cmd brig.Command,
 			return nil, err
 		}
 	}
-	i.p.opened(1)
-	w := &hookedProcess{Process: proc, p: i.p, closed: sync.OnceFunc(func() { i.p.opened(-1) })}
+	i.p.addOpen(1)
+	w := &hookedProcess{Process: proc, p: i.p, closed: sync.OnceFunc(func() { i.p.addOpen(-1) })}
 	i.p.mu.Lock()
 	defer i.p.mu.Unlock()
 	i.p.procs = append(i.p.procs, w)
@@ -265,15 +265,15 @@ func (p *hookedProvider) setHooks(tr hooks) {
 	p.hooks = tr
 }
 
-// counted returns the number of created instances, the largest number that
+// counts returns the number of created instances, the largest number that
 // existed at the same time, and the number of open processes.
-func (p *hookedProvider) counted() (creates, most, open int) {
+func (p *hookedProvider) counts() (creates, maxInstances, open int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.creates, p.maxInstances, p.open
 }
 
-func (p *hookedProvider) opened(n int) {
+func (p *hookedProvider) addOpen(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open += n
@@ -290,8 +290,8 @@ func (p *hookedProvider) instances() map[brig.ID]*hookedInstance {
 // processes are closed. Instances with a record may remain.
 func (p *hookedProvider) assertClean(t *testing.T) {
 	t.Helper()
-	if made := p.instances(); len(made) > 0 {
-		t.Errorf("%d machines are left", len(made))
+	if instances := p.instances(); len(instances) > 0 {
+		t.Errorf("%d machines are left", len(instances))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,7 +351,7 @@ func advance(d time.Duration) {
 // waitForRefill waits until the pool has refilled its classes.
 func waitForRefill() { advance(time.Second) }
 
-func ofTenant(t *testing.T, name string) context.Context {
+func tenantContext(t *testing.T, name string) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Operator})
 }
 
@@ -375,8 +375,8 @@ func (h *fixture) poolClass(t *testing.T) brig.PoolClass {
 	return list[0]
 }
 
-// records returns the number of records in the store.
-func (h *fixture) records(t *testing.T) (n int) {
+// countRecords returns the number of records in the store.
+func (h *fixture) countRecords(t *testing.T) (n int) {
 	t.Helper()
 	if err := h.store.All(t.Context(), func(*brig.Record) error { n++; return nil }); err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 					if ended != c.ended {
 						t.Errorf("%d of %d are known to have ended, want %d", ended, streams, c.ended)
 					}
-					if n := outcomes(t, h, kind.op); !c.unrelayed && n < streams {
+					if n := countOutcomes(t, h, kind.op); !c.unrelayed && n < streams {
 						t.Errorf("%d of %d outcomes are in the audit log", n, streams)
 					}
 					close(read)
@@ -137,8 +137,8 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// outcomes counts the recorded outcomes of an operation.
-func outcomes(t *testing.T, h *fixture, op brig.Op) (n int) {
+// countOutcomes counts the recorded outcomes of an operation.
+func countOutcomes(t *testing.T, h *fixture, op brig.Op) (n int) {
 	t.Helper()
 	events, err := h.store.Events(t.Context(), 1000)
 	if err != nil {

@@ -121,12 +121,12 @@ func (g *gate) addStorage(ctx context.Context, tenant string, lines []brig.Usage
 			g.Log.WarnContext(ctx, "failed to measure the size of workspaces", "tenant", name, "err", err)
 			continue
 		}
-		at := slices.IndexFunc(lines, func(l brig.UsageLine) bool { return l.Tenant == name && l.Day == today })
-		if at < 0 && stored > 0 {
-			at, lines = len(lines), append(lines, brig.UsageLine{Tenant: name, Day: today})
+		index := slices.IndexFunc(lines, func(l brig.UsageLine) bool { return l.Tenant == name && l.Day == today })
+		if index < 0 && stored > 0 {
+			index, lines = len(lines), append(lines, brig.UsageLine{Tenant: name, Day: today})
 		}
-		if at >= 0 {
-			lines[at].Stored = stored
+		if index >= 0 {
+			lines[index].Stored = stored
 		}
 	}
 	return lines, nil

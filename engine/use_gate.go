@@ -91,7 +91,7 @@ func (g *useGate) endUse() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.users--
-	g.signal()
+	g.wakeWaiters()
 }
 
 // addPassive declares a call that has entered as passive, until remove is called:
@@ -105,17 +105,17 @@ func (g *useGate) addPassive(end func()) (remove func()) {
 	g.number++
 	n := g.number
 	g.passiveCalls[n] = end
-	g.signal()
+	g.wakeWaiters()
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		delete(g.passiveCalls, n)
-		g.signal()
+		g.wakeWaiters()
 	}
 }
 
-// signal wakes a pause or resume that waits. The caller holds g.mu.
-func (g *useGate) signal() {
+// wakeWaiters wakes a pause or resume that waits. The caller holds g.mu.
+func (g *useGate) wakeWaiters() {
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil
@@ -148,7 +148,7 @@ func (g *useGate) startMove(ctx context.Context) (end func(), err error) {
 		return nil, err
 	}
 	defer g.mu.Unlock()
-	return g.move(), nil
+	return g.blockCalls(), nil
 }
 
 // endUses is the second part of beginMove: it waits until no call uses the instance, and returns
@@ -179,11 +179,11 @@ func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err err
 	if g.users > 0 {
 		return nil, false, nil
 	}
-	return g.move(), true, nil
+	return g.blockCalls(), true, nil
 }
 
-// move prevents calls from entering until end is called. The caller holds g.mu.
-func (g *useGate) move() (end func()) {
+// blockCalls prevents calls from entering until end is called. The caller holds g.mu.
+func (g *useGate) blockCalls() (end func()) {
 	g.moveDone = make(chan struct{})
 	return sync.OnceFunc(func() {
 		g.mu.Lock()

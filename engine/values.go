@@ -24,7 +24,7 @@ func (v *values) add(m *interpreter.Message) brig.Rich {
 	if rich.Update && v.replace(rich, size) {
 		return rich
 	}
-	if fitsLimits(rich, len(v.list), v.size+size) {
+	if isWithinLimits(rich, len(v.list), v.size+size) {
 		v.size += size
 		v.list = append(v.list, rich)
 	} else {
@@ -36,14 +36,14 @@ func (v *values) add(m *interpreter.Message) brig.Rich {
 // replace replaces the values of a display. It returns false if the display has no values.
 func (v *values) replace(by brig.Rich, size int) (found bool) {
 	for i := range v.list {
-		was := &v.list[i]
-		if was.DisplayID != by.DisplayID {
+		old := &v.list[i]
+		if old.DisplayID != by.DisplayID {
 			continue
 		}
 		found = true
-		if total := v.size - sizeOf(*was) + size; total <= brig.MaxOutputSize {
+		if total := v.size - sizeOf(*old) + size; total <= brig.MaxOutputSize {
 			v.size = total
-			was.Data, was.Metadata = by.Data, by.Metadata
+			old.Data, old.Metadata = by.Data, by.Metadata
 		} else {
 			v.omitted++
 		}

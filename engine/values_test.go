@@ -47,8 +47,8 @@ func TestValuesKeepLastUpdate(t *testing.T) {
 	}
 }
 
-// TestValuesAreLimited verifies that an update that is too large leaves the previous value, and
-// that an ID that is too long is ignored.
+// TestValuesAreLimited verifies that an oversized update leaves the previous value, and that an
+// overlong ID is ignored.
 func TestValuesAreLimited(t *testing.T) {
 	var v values
 	v.add(displayMessage("0", "bar", false))

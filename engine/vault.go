@@ -37,7 +37,7 @@ func (vt *vault) secretEnv(ctx context.Context, rec *brig.Record) (map[string]st
 		if err != nil {
 			return nil, err
 		}
-		if _, see := within(rec, s); !see {
+		if _, see := restrictSecret(rec, s); !see {
 			env[u.Variable()] = vt.placeholder(rec.ID, u.Name)
 			continue
 		}
@@ -60,8 +60,8 @@ func (vt *vault) secretOf(ctx context.Context, rec *brig.Record, u brig.SecretUs
 	return s, err
 }
 
-// grants returns the sandbox's secrets as they are now, for its record.
-func (vt *vault) grants(ctx context.Context, rec *brig.Record) (list []brig.Secret, err error) {
+// grantedSecrets returns the current state of the sandbox's secrets, for its record.
+func (vt *vault) grantedSecrets(ctx context.Context, rec *brig.Record) (list []brig.Secret, err error) {
 	for _, u := range rec.Spec.Secrets {
 		s, err := vt.secretOf(ctx, rec, u)
 		if err != nil {
@@ -97,9 +97,9 @@ func (vt *vault) recoverGrants(ctx context.Context, rec *brig.Record) error {
 	return err
 }
 
-// within returns a secret as a sandbox may use it: within both the current restrictions and those
-// at the creation of the sandbox. see reports whether the sandbox receives the value.
-func within(rec *brig.Record, s *brig.SealedSecret) (out brig.Secret, see bool) {
+// restrictSecret returns a secret as a sandbox may use it: within both the current restrictions and
+// those at the creation of the sandbox. see reports whether the sandbox receives the value.
+func restrictSecret(rec *brig.Record, s *brig.SealedSecret) (out brig.Secret, see bool) {
 	granted := s.Secret
 	if i := slices.IndexFunc(rec.Given, func(g brig.Secret) bool { return g.Name == s.Name }); i >= 0 {
 		granted = rec.Given[i]
@@ -141,12 +141,12 @@ func (e *env) deriveKey(purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// brokered returns the secrets of a sandbox that do not enter it, in their current state: their
-// placeholders, and the hosts that receive the values. A removed secret is omitted, so that its
-// placeholder is not replaced. A secret that cannot be read applies to every host and has no value,
-// because its restrictions are unknown; failed is called with its name and the error. The guest can
-// cause any number of calls of brokered.
-func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error)) []egress.Secret {
+// brokeredSecrets returns the secrets of a sandbox that do not enter it, in their current state:
+// their placeholders, and the hosts that receive the values. A removed secret is omitted, so that
+// its placeholder is not replaced. A secret that cannot be read applies to every host and has no
+// value, because its restrictions are unknown; failed is called with its name and the error. The
+// guest can cause any number of calls of brokered.
+func (vt *vault) brokeredSecrets(rec *brig.Record, failed func(name string, err error)) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
 		s, err := vt.secretOf(vt.ctx, rec, u)
@@ -160,7 +160,7 @@ func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error))
 			}
 			continue
 		}
-		allowed, see := within(rec, s)
+		allowed, see := restrictSecret(rec, s)
 		if see {
 			continue
 		}
@@ -171,7 +171,7 @@ func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error))
 				if err != nil {
 					return nil, err
 				}
-				if narrower, _ := within(rec, now); !slices.Equal(narrower.Hosts, allowed.Hosts) || narrower.Plain != allowed.Plain {
+				if narrower, _ := restrictSecret(rec, now); !slices.Equal(narrower.Hosts, allowed.Hosts) || narrower.Plain != allowed.Plain {
 					// The earlier hosts may no longer receive the value.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
 						WithHint("connect again")

@@ -89,7 +89,7 @@ func TestMovedSecretRowsCannotBeDecrypted(t *testing.T) {
 
 // A server with another encryption key reports that it cannot decrypt a secret, and
 // does not adopt the key of the secret as its own.
-func TestWrongMasterKey(t *testing.T) {
+func TestWrongMasterKeyCannotDecryptSecret(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "a", Value: []byte("value")}); err != nil {
@@ -111,7 +111,7 @@ func TestWrongMasterKey(t *testing.T) {
 }
 
 // A secret that is set during a key rotation can be decrypted after the rotation.
-func TestSecretSetDuringKeyRotation(t *testing.T) {
+func TestSecretSetDuringRotationStaysReadable(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	done := make(chan error, 1)
@@ -137,7 +137,7 @@ func TestSecretSetDuringKeyRotation(t *testing.T) {
 		t.Fatalf("%d secrets, %v", len(all), err)
 	}
 	for _, s := range all {
-		if !h.Options.Keys.Has(s.Key) {
+		if !h.Options.Keys.HasKey(s.Key) {
 			t.Errorf("%s was sealed with a key that is gone", s.Name)
 		}
 	}
@@ -251,7 +251,7 @@ func (s *failingSecrets) GetSecret(ctx context.Context, tenant, name string) (*b
 
 // While the store cannot read a secret, the secret's hosts are unknown. It is then
 // bound to all hosts and has no value. A removed secret is bound to no host.
-func TestUnreadableSecret(t *testing.T) {
+func TestUnreadableSecretHasNoValue(t *testing.T) {
 	store := &failingSecrets{Store: mem.New()}
 	h := newFixture(t, func(o *engine.Options) { o.Store = store })
 	ctx := withRole(t, brig.Operator)
@@ -301,7 +301,7 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 		}
 	}
 	box := func(name string) {
-		h.box(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
+		h.createWithNoteFile(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
 	}
 	// bound returns the hosts of a sandbox's secret, with a mark if plain HTTP is
 	// allowed, and the secret's value.
@@ -365,8 +365,8 @@ func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 	want(next, "old", "a.test,*.b.test", "the third value")
 }
 
-// A sandbox that was created by a version of Brig that did not record Given gets its secrets as
-// they are at the start of the server.
+// Earlier versions of Brig did not record Given. Their sandboxes get the secrets as they are at
+// the start of the server.
 func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -377,7 +377,7 @@ func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 		}
 	}
 	put("a.test")
-	h.box(t, ctx, brig.Spec{Name: "old", Secrets: []brig.SecretUse{{Name: "key"}}})
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "old", Secrets: []brig.SecretUse{{Name: "key"}}})
 	get := func() *brig.Record {
 		t.Helper()
 		rec, err := h.store.Get(ctx, "acme", "old")

@@ -43,7 +43,7 @@ func TestPooledAndNewInstancesEndAlike(t *testing.T) {
 	} {
 		for _, use := range []brig.PoolUse{brig.PoolHit, brig.PoolMiss} {
 			t.Run(what+", a "+string(use), func(t *testing.T) {
-				o := warm(1)
+				o := newPoolOptions(1)
 				if use == brig.PoolMiss {
 					o.Pool.Warm = nil
 				}
@@ -54,14 +54,14 @@ func TestPooledAndNewInstancesEndAlike(t *testing.T) {
 						t.Fatalf("Run = %v, want the kind %q", err, c.kind)
 					}
 					if err == nil {
-						sameOutcome(t, got, c.want, use)
+						checkOutcome(t, got, c.want, use)
 						if again, err := h.GetRun(withRole(t, brig.Viewer), got.Sandbox); err != nil {
 							t.Errorf("GetRun = %v", err)
-						} else if sameOutcome(t, again, c.want, use); again.ExecID != got.ExecID {
+						} else if checkOutcome(t, again, c.want, use); again.ExecID != got.ExecID {
 							t.Errorf("GetRun found the execution %s of %s", again.ExecID, got.ExecID)
 						}
 					}
-					if n := h.records(t); n != 0 {
+					if n := h.countRecords(t); n != 0 {
 						t.Errorf("%d records are left", n)
 					}
 					h.Close()
@@ -83,9 +83,9 @@ func TestOversizedValueIsAProgramError(t *testing.T) {
 
 func resolvedProgram(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
-// sameOutcome compares the parts of an outcome that matter to a caller. Unless want
+// checkOutcome compares the parts of an outcome that matter to a caller. Unless want
 // has an error message, it only checks that the error has a message.
-func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.PoolUse) {
+func checkOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.PoolUse) {
 	t.Helper()
 	if got.ExecID == "" || got.Started.IsZero() || got.Sandbox == "" || got.Pool != use {
 		t.Errorf("%+v lacks its execution, start or sandbox, or is no %s", got, use)
@@ -113,14 +113,14 @@ func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.Po
 // If the output cannot be delivered to the caller, the program and its instance
 // end.
 func TestRunEndsWhenCallerDisconnects(t *testing.T) {
-	for _, o := range []engine.Options{{}, warm(1)} {
+	for _, o := range []engine.Options{{}, newPoolOptions(1)} {
 		withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 			start := time.Now()
 			_, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: "echo hi\nsleep 60"}, brig.IO{Stdout: failingWriter{}})
 			if err == nil || time.Since(start) > time.Second {
 				t.Errorf("after %v Run = %v", time.Since(start), err)
 			}
-			if n := h.records(t); n != 0 {
+			if n := h.countRecords(t); n != 0 {
 				t.Errorf("%d records are left", n)
 			}
 			h.Close()

@@ -33,7 +33,7 @@ func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
 	if !op.Changes || a.Role != brig.Viewer {
 		return nil
 	}
-	if vc.limiter(quota.CallerOf(a), now).AllowN(now, 1) {
+	if vc.limiterOf(quota.CallerOf(a), now).AllowN(now, 1) {
 		return nil
 	}
 	e := brig.Errorf(brig.RateLimited, "%s: more than %d changes by one viewer, and one a second after them", op.Name, viewerChangeBurst).
@@ -42,8 +42,8 @@ func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
 	return e
 }
 
-// limiter returns the limiter of a caller.
-func (vc *viewerChanges) limiter(caller quota.Caller, now time.Time) *rate.Limiter {
+// limiterOf returns the limiter of a caller.
+func (vc *viewerChanges) limiterOf(caller quota.Caller, now time.Time) *rate.Limiter {
 	vc.mu.Lock()
 	defer vc.mu.Unlock()
 	if vc.by[caller] == nil && len(vc.by) >= maxChangingViewers {

@@ -14,8 +14,8 @@ import (
 )
 
 // Time in the queue is not charged. The instances of 30 short programs are created
-// one after the other, in three seconds each, but the programs use almost nothing
-// of a daily quota. The control runs as many longer programs.
+// sequentially, in three seconds each. The programs use only a small part of a
+// daily quota. The control runs as many longer programs.
 func TestQueueTimeIsNotCharged(t *testing.T) {
 	for _, quota := range []brig.Quota{{ExecutionTimePerDay: 20 * time.Second}, {CPUTimePerDay: 20 * time.Second}, {MemoryPerDay: 10}} {
 		for seconds, all := range map[string]bool{"0": true, "2": false} {

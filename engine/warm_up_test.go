@@ -16,12 +16,12 @@ func warmedUp(p *hookedProvider) []brig.ID {
 	return slices.Clone(p.shells)
 }
 
-// Pooled instances have run a command before a sandbox that persists claims them,
-// once there is demand for such sandboxes. Instances that only runs claim have not.
+// If persistent sandboxes are in demand, pooled instances run a command before a
+// persistent sandbox claims them. Instances that only runs claim have not.
 func TestPooledSandboxesAreWarmedUp(t *testing.T) {
-	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		waitForRefill()
 		if got := warmedUp(p); len(got) > 0 {
 			t.Errorf("for one-shots %v had a command", got)
@@ -38,7 +38,7 @@ func TestPooledSandboxesAreWarmedUp(t *testing.T) {
 			waitForRefill()
 		}
 		before := len(warmedUp(p))
-		mustRun(t, h, python("ann"), brig.PoolHit)
+		mustRun(t, h, newPythonProgram("ann"), brig.PoolHit)
 		waitForRefill()
 		if got := len(warmedUp(p)); got != before {
 			t.Errorf("after a one-shot again: %d had a command, want %d", got, before)
@@ -55,7 +55,7 @@ func TestPooledSandboxesAreWarmedUp(t *testing.T) {
 
 // A pooled instance is usable even if its shell fails.
 func TestFailedWarmUpIsIgnored(t *testing.T) {
-	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+	withFakeClock(t, newPoolOptions(1), func(t *testing.T, h *fixture, p *hookedProvider) {
 		ctx := withRole(t, brig.Operator)
 		p.mu.Lock()
 		p.exec = func(brig.Command) error { return errors.New("no shell") }
@@ -72,11 +72,11 @@ func TestFailedWarmUpIsIgnored(t *testing.T) {
 	})
 }
 
-// A program or context that sets a variable that interpreters read only at their start does not
-// use a pooled interpreter.
+// Interpreters read some variables only at their start. A program or context that sets such a
+// variable does not use a pooled interpreter.
 func TestStartVariablesNeedNewInterpreter(t *testing.T) {
 	for name, fresh := range map[string]bool{"OWNER": false, "PYTHONPATH": false, "PYTHONHASHSEED": true, "LC_ALL": true} {
-		withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+		withFakeClock(t, newPoolOptions(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 			started := func() int {
 				p.mu.Lock()
 				defer p.mu.Unlock()

@@ -22,8 +22,8 @@ func (ws *workspaces) checkWorkspacesStored() error {
 	return brig.Errorf(brig.FailedPrecondition, "this process stores no workspaces").WithHint("ask a server: brig serve")
 }
 
-// onWorkspace authorizes a call that names a workspace and calls f.
-func (ws *workspaces) onWorkspace(ctx context.Context, op brig.Op, name string, f func(v *call) error) error {
+// doWithWorkspace authorizes a call that names a workspace and calls f.
+func (ws *workspaces) doWithWorkspace(ctx context.Context, op brig.Op, name string, f func(v *call) error) error {
 	return ws.doWithDetails(ctx, op, "", withDetail(brig.DetailWorkspace, truncate(name)), func(v *call) error {
 		if err := ws.checkWorkspacesStored(); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (ws *workspaces) onWorkspace(ctx context.Context, op brig.Op, name string, 
 
 // CreateWorkspace implements brig.Service.
 func (ws *workspaces) CreateWorkspace(ctx context.Context, name string) (w *brig.Workspace, err error) {
-	err = ws.onWorkspace(ctx, brig.OpCreateWorkspace, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpCreateWorkspace, name, func(v *call) error {
 		done, err := v.account.lockWorkspaces(ctx)
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (ws *workspaces) CreateWorkspace(ctx context.Context, name string) (w *brig
 
 // Workspaces implements brig.Service.
 func (ws *workspaces) Workspaces(ctx context.Context) (out []*brig.Workspace, err error) {
-	err = ws.onWorkspace(ctx, brig.OpWorkspaces, "", func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpWorkspaces, "", func(v *call) error {
 		out, err = ws.Options.Workspaces.List(ctx, v.actor.Tenant)
 		return err
 	})
@@ -58,7 +58,7 @@ func (ws *workspaces) Workspaces(ctx context.Context) (out []*brig.Workspace, er
 // RemoveWorkspace implements brig.Service. The workspace's objects are removed
 // later, in the background.
 func (ws *workspaces) RemoveWorkspace(ctx context.Context, name string) error {
-	return ws.onWorkspace(ctx, brig.OpRemoveWorkspace, name, func(v *call) error {
+	return ws.doWithWorkspace(ctx, brig.OpRemoveWorkspace, name, func(v *call) error {
 		if err := ws.Options.Workspaces.Remove(ctx, v.actor.Tenant, name); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (ws *workspaces) RemoveWorkspace(ctx context.Context, name string) error {
 
 // WorkspaceVersions implements brig.Service.
 func (ws *workspaces) WorkspaceVersions(ctx context.Context, name string) (out []*brig.WorkspaceVersion, err error) {
-	err = ws.onWorkspace(ctx, brig.OpWorkspaceVersions, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpWorkspaceVersions, name, func(v *call) error {
 		out, err = ws.Options.Workspaces.Versions(ctx, v.actor.Tenant, name)
 		return err
 	})
@@ -78,7 +78,7 @@ func (ws *workspaces) WorkspaceVersions(ctx context.Context, name string) (out [
 
 // WorkspaceFiles implements brig.Service.
 func (ws *workspaces) WorkspaceFiles(ctx context.Context, name string, version int, path string) (out []brig.WorkspaceFile, err error) {
-	err = ws.onWorkspace(ctx, brig.OpWorkspaceFiles, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpWorkspaceFiles, name, func(v *call) error {
 		if err := checkVersion(version); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (ws *workspaces) WorkspaceFiles(ctx context.Context, name string, version i
 
 // ReadWorkspaceFile implements brig.Service.
 func (ws *workspaces) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (size int64, r io.ReadCloser, err error) {
-	err = ws.onWorkspace(ctx, brig.OpReadWorkspaceFile, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpReadWorkspaceFile, name, func(v *call) error {
 		if err := checkVersion(version); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func checkVersion(n int) error {
 
 // DiffWorkspace implements brig.Service.
 func (ws *workspaces) DiffWorkspace(ctx context.Context, name string, from, to int) (out []brig.WorkspaceChange, err error) {
-	err = ws.onWorkspace(ctx, brig.OpDiffWorkspace, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpDiffWorkspace, name, func(v *call) error {
 		for field, n := range map[string]int{"from": from, "to": to} {
 			if n < 0 {
 				return brig.InvalidField(field, "%d is not a version", n).WithHint("list the versions to see what exists; 0 is the empty one")
@@ -126,7 +126,7 @@ func (ws *workspaces) DiffWorkspace(ctx context.Context, name string, from, to i
 
 // RestoreWorkspace implements brig.Service.
 func (ws *workspaces) RestoreWorkspace(ctx context.Context, name string, version int) (out *brig.WorkspaceVersion, err error) {
-	err = ws.onWorkspace(ctx, brig.OpRestoreWorkspace, name, func(v *call) error {
+	err = ws.doWithWorkspace(ctx, brig.OpRestoreWorkspace, name, func(v *call) error {
 		if version < 1 {
 			return brig.InvalidField("version", "%d is not a version", version).WithHint("list the versions to see what exists")
 		}

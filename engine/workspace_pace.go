@@ -71,8 +71,8 @@ func (p *pace) pause(n int64) {
 	}
 }
 
-// measure returns a function that passes nodes of the sandbox to add. It reads the content that add
-// has left unread, because the sandbox sends this rest, too.
+// measure returns a function that passes nodes of the sandbox to add. It also reads the content
+// that add did not read, because the sandbox sends all of it.
 func (p *pace) measure(add func(brig.Node, io.Reader) error) func(brig.Node, io.Reader) error {
 	return func(n brig.Node, r io.Reader) error {
 		p.pause(packEntry)

@@ -28,9 +28,9 @@ func isWrittenBack(spec brig.Spec) bool {
 	return spec.Workspace.Mode == brig.WorkspaceDirect && !spec.Ephemeral
 }
 
-// commitLock serializes the commits of a sandbox's workspace, so that the files
-// that an earlier commit has read do not become a later version. The returned
-// function unlocks it.
+// commitLock serializes the commits of a sandbox's workspace, so that files of
+// an earlier commit do not become a later version. The returned function
+// unlocks it.
 func (ws *workspaces) commitLock(id brig.ID) (unlock func()) {
 	var l *commitLock
 	ws.sandboxes.update(id, func(s *sandbox) {

@@ -110,7 +110,7 @@ func (ws *workspaces) sweepPeriodically() {
 	}
 }
 
-// sweepAll sweeps all tenants that have objects, one after the other. Removed tenants are included.
+// sweepAll sweeps all tenants with objects sequentially. Removed tenants are included.
 func (ws *workspaces) sweepAll() {
 	all, err := ws.Options.Workspaces.Tenants(ws.ctx)
 	if err != nil && ws.ctx.Err() == nil {

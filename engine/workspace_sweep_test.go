@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// withObjects returns an engine, the store of its workspaces, and a function that
+// newObjectsFixture returns an engine, the store of its workspaces, and a function that
 // counts a tenant's objects in this store.
-func withObjects(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
+func newObjectsFixture(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
 	t.Helper()
 	objects, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
@@ -140,9 +140,9 @@ func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
 
 // A server sweeps the objects that an earlier server left, even those of tenants
 // that no longer exist.
-func TestSweepAfterStart(t *testing.T) {
+func TestServerSweepsObjectsOfEarlierServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, store, count := withObjects(t)
+		h, store, count := newObjectsFixture(t)
 		for _, tenant := range []string{"acme", "former"} {
 			leaveRemoved(t, store, tenant)
 			if count(tenant) != 3 {
@@ -163,7 +163,7 @@ func TestSweepAfterStart(t *testing.T) {
 // The removal of a tenant sweeps its objects even if an earlier attempt has
 // already removed the names of all workspaces.
 func TestTenantRemovalSweepsLeftovers(t *testing.T) {
-	h, store, count := withObjects(t)
+	h, store, count := newObjectsFixture(t)
 	leaveRemoved(t, store, "rival")
 	if err := h.RemoveTenant(withRole(t, brig.Operator), "rival"); err != nil {
 		t.Fatal(err)

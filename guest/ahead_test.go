@@ -12,7 +12,7 @@ import (
 // Ahead returns messages before they are received, even if they are partly buffered already. It
 // does not change the result of Receive.
 func TestAheadReturnsUnreceivedMessages(t *testing.T) {
-	s, p := streams(t)
+	s, p := newTestStream(t)
 	look := func(when, want string, over bool) {
 		t.Helper()
 		sent, ended := s.unreadMessages()
@@ -47,10 +47,10 @@ func TestAheadReturnsUnreceivedMessages(t *testing.T) {
 	look("the stream is closed", "", true)
 }
 
-// TestUnreadMessageSize verifies that Unread returns the size of the sent messages until the process has read
-// them.
-func TestUnreadMessageSize(t *testing.T) {
-	s, side := streams(t)
+// TestUnreadReturnsSizeOfSentMessages verifies that Unread returns the size of the sent messages
+// until the process has read them.
+func TestUnreadReturnsSizeOfSentMessages(t *testing.T) {
+	s, side := newTestStream(t)
 	p := &Process{stream: s}
 	look := func(when string, want bool) {
 		t.Helper()
@@ -64,11 +64,11 @@ func TestUnreadMessageSize(t *testing.T) {
 	}
 	look("before the process reads", true)
 	b := make([]byte, 3)
-	for _, left := range []bool{true, false} {
+	for _, unread := range []bool{true, false} {
 		if n, err := unix.Read(side.fds[3], b); n != 3 || err != nil {
 			t.Fatal(n, err)
 		}
-		look("after a read", left)
+		look("after a read", unread)
 	}
 	s.close()
 	if _, ok := p.Unread(); ok {

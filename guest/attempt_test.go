@@ -14,12 +14,12 @@ import (
 func TestAttemptsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a Attempts[int]
-		made := 0
+		calls := 0
 		f := func(ctx context.Context) (int, error) {
-			made++
+			calls++
 			select {
 			case <-time.After(time.Second):
-				return made, nil
+				return calls, nil
 			case <-ctx.Done():
 				return 0, ctx.Err()
 			}
@@ -41,8 +41,8 @@ func TestAttemptsAreShared(t *testing.T) {
 		}
 		cancel()
 		all.Wait()
-		if _, err := a.Do(t.Context(), time.Millisecond, f); !errors.Is(err, context.DeadlineExceeded) || made != 2 {
-			t.Errorf("later: %v, after %d", err, made)
+		if _, err := a.Do(t.Context(), time.Millisecond, f); !errors.Is(err, context.DeadlineExceeded) || calls != 2 {
+			t.Errorf("later: %v, after %d", err, calls)
 		}
 	})
 }

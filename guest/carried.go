@@ -16,10 +16,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// CarriedProcess is a program whose descriptors the agent holds, for sandboxes that
-// cannot receive descriptors or that are saved. Its output and messages arrive over a separate
-// call, in the order in which the program wrote them. It implements
-// brig.Process.
+// CarriedProcess is a program whose descriptors the agent holds. It is for sandboxes that are
+// saved or cannot receive descriptors. A separate call transfers its output and messages, in
+// the order of the program's writes. It implements brig.Process.
 type CarriedProcess struct {
 	program
 	output   net.Conn // its output, and messages in both directions
@@ -36,7 +35,7 @@ var _ brig.Process = (*CarriedProcess)(nil)
 // StartCarried implements the Start of brig.Instance for sandboxes that cannot
 // receive descriptors.
 func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
-	req := g.request(id, cmd, brig.IO{})
+	req := g.newExec(id, cmd, brig.IO{})
 	req.Carried, req.TimeoutMS, req.Plain = true, 0, !s.Channel
 	if s.Terminal != nil {
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
@@ -80,7 +79,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 	}
 	open = append(open, conn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	pid, err := started(ctx, conn)
+	pid, err := awaitStart(ctx, conn)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -106,7 +105,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 func (p *CarriedProcess) Receive() (brig.From, []byte, error) { return p.receive(false) }
 
 // ReceiveRest is like Receive, for the output that follows the last message. It returns io.EOF when
-// all processes have closed the output, or at the deadline. Afterwards nothing more can be
+// all processes have closed the output, or at the deadline. Afterwards, no more data can be
 // received.
 func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	if err := p.output.SetReadDeadline(deadline); err != nil {
@@ -132,7 +131,7 @@ func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 				return 0, nil, err
 			}
-			return 0, nil, unreadable(err)
+			return 0, nil, newUnreadableError(err)
 		}
 		ended := len(f.Payload) == 0
 		switch f.Type {
@@ -148,7 +147,7 @@ func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 			if ended {
 				continue
 			}
-			message, whole, err := p.message(f.Payload)
+			message, whole, err := p.appendMessage(f.Payload)
 			if err != nil {
 				return 0, nil, err
 			}
@@ -157,14 +156,14 @@ func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 				return brig.FromMessage, message, nil
 			}
 		default:
-			return 0, nil, violation("unexpected frame %d", f.Type)
+			return 0, nil, newViolation("unexpected frame %d", f.Type)
 		}
 	}
 	return 0, nil, io.EOF
 }
 
-// message appends a part of a message. The last part ends with a line feed.
-func (p *CarriedProcess) message(part []byte) (message []byte, whole bool, err error) {
+// appendMessage appends a part of a message. The last part ends with a line feed.
+func (p *CarriedProcess) appendMessage(part []byte) (message []byte, whole bool, err error) {
 	if err := p.messages.add(part); err != nil {
 		return nil, false, err
 	}
@@ -250,7 +249,7 @@ func (g *Guest) Lease(ctx context.Context, left time.Duration, untethered bool) 
 // RunMain makes the agent run the main program, which writes to the agent's own
 // output. The sandbox ends with the program unless lingers is set.
 func (g *Guest) RunMain(ctx context.Context, cmd brig.Command, lingers bool) error {
-	req := g.request("main", cmd, brig.IO{})
+	req := g.newExec("main", cmd, brig.IO{})
 	req.Keep, req.Lingers = 0, lingers
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpMain, Exec: req})
 }
@@ -265,14 +264,14 @@ func (g *Guest) WaitMain(ctx context.Context) (code int, err error) {
 	defer end()
 	f, err := wire.NewReader(conn).Read()
 	if err != nil {
-		return 0, causeOrFailure(ctx, err)
+		return 0, causeOrError(ctx, err)
 	}
 	if f.Type != wire.TypeExit {
-		return 0, cmp.Or(endOf(f), violation("no exit"))
+		return 0, cmp.Or(endOf(f), newViolation("no exit"))
 	}
 	var e wire.Exit
 	if err := json.Unmarshal(f.Payload, &e); err != nil {
-		return 0, malformed("exit", err)
+		return 0, newMalformedError("exit", err)
 	}
 	return e.Code & 0xff, nil
 }

@@ -24,7 +24,7 @@ func FuzzMessage(f *testing.F) {
 			// A frame ends at the end of a line, like the agent's frames.
 			for rest := []byte(line); len(rest) > 0; {
 				n := min(len(rest), int(part)+1)
-				message, complete, err := c.message(rest[:n])
+				message, complete, err := c.appendMessage(rest[:n])
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -44,7 +44,7 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	if cmd.Survive {
 		dial = outlives
 	}
-	conn, end, err := g.callFrom(dial, outlives, wire.Call{Op: wire.OpExec, Exec: g.request(id, cmd, sio)})
+	conn, end, err := g.callFrom(dial, outlives, wire.Call{Op: wire.OpExec, Exec: g.newExec(id, cmd, sio)})
 	if err != nil {
 		return res, err
 	}
@@ -63,7 +63,7 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	}
 	err = x.read(ctx, cmd, sio, res)
 	if err != nil && !res.Done {
-		err = x.treeKill.stopped(err) // the caller decides how to end the process tree
+		err = x.treeKill.endWith(err) // the caller decides how to end the process tree
 	}
 	return res, err
 }
@@ -141,12 +141,12 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 			if lost := cmp.Or(x.treeKill.goneError(), x.after.goneError()); lost != nil {
 				return lost
 			}
-			return unreadable(err)
+			return newUnreadableError(err)
 		}
 		switch f.Type {
 		case wire.TypeStarted:
 			if begun {
-				return violation("it started twice")
+				return newViolation("it started twice")
 			}
 			begun = true
 			if sio.Started != nil {
@@ -160,20 +160,20 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 			write(sio.Stderr, f.Payload)
 		case wire.TypeResult:
 			if sio.Result == nil {
-				return violation("a result that was not asked for")
+				return newViolation("a result that was not asked for")
 			}
 			write(sio.Result, f.Payload)
 		case wire.TypeError:
-			return agentError(f.Payload)
+			return decodeAgentError(f.Payload)
 		case wire.TypeExit:
 			var exit wire.Exit
 			if err := json.Unmarshal(f.Payload, &exit); err != nil {
-				return malformed("exit", err)
+				return newMalformedError("exit", err)
 			}
 			setResult(res, exit, x.timedOut.Load())
 			return errors.Join(gone, context.Cause(ctx))
 		default:
-			return violation("unexpected frame %d", f.Type)
+			return newViolation("unexpected frame %d", f.Type)
 		}
 	}
 }

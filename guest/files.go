@@ -14,7 +14,7 @@ const chunk = 512 << 10
 
 // Put implements the Put of brig.Instance. The files are owned by "user".
 func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
-	u := account("")
+	u := lookUpUser("")
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPut, Put: &wire.Put{Dir: dir, UID: u.uid, GID: u.gid}})
 	if err != nil {
 		return err
@@ -61,32 +61,32 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 	}
 	defer end()
 	r := wire.NewReader(conn)
-	left := int64(0) // remaining bytes of the current file
+	remaining := int64(0) // remaining bytes of the current file
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return nil, nil, causeOrFailure(ctx, err)
+			return nil, nil, causeOrError(ctx, err)
 		}
 		switch {
-		case f.Type == wire.TypeFileData && len(files) > 0 && int64(len(f.Payload)) <= left:
+		case f.Type == wire.TypeFileData && len(files) > 0 && int64(len(f.Payload)) <= remaining:
 			last := &files[len(files)-1]
 			last.Data = append(last.Data, f.Payload...)
-			left -= int64(len(f.Payload))
-		case f.Type == wire.TypeFile && left == 0:
+			remaining -= int64(len(f.Payload))
+		case f.Type == wire.TypeFile && remaining == 0:
 			var file wire.File
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
-				return nil, nil, malformed("artifact", err)
+				return nil, nil, newMalformedError("artifact", err)
 			}
 			switch {
 			case file.Size < 0:
 				skipped = skip(skipped, file.Path)
 			case len(files) == brig.MaxArtifacts || file.Size > brig.MaxArtifactSize:
-				return nil, nil, violation("artifact beyond what was asked for")
+				return nil, nil, newViolation("artifact beyond what was asked for")
 			default:
 				files = append(files, brig.File{Path: file.Path, Mode: file.Mode & 0o777})
-				left = file.Size
+				remaining = file.Size
 			}
-		case f.Type == wire.TypeOK && left == 0:
+		case f.Type == wire.TypeOK && remaining == 0:
 			// The name must not refer to another directory on any operating
 			// system that a client may use.
 			files = slices.DeleteFunc(files, func(f brig.File) bool {
@@ -98,9 +98,9 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 			})
 			return files, skipped, nil
 		case f.Type == wire.TypeError:
-			return nil, nil, agentError(f.Payload)
+			return nil, nil, decodeAgentError(f.Payload)
 		default:
-			return nil, nil, violation("unexpected frame %d", f.Type)
+			return nil, nil, newViolation("unexpected frame %d", f.Type)
 		}
 	}
 }

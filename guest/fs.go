@@ -27,7 +27,7 @@ func (g *Guest) Files() brig.Files { return files{g} }
 
 // wirePath converts a path to its form in the agent's protocol.
 func wirePath(p brig.Path) wire.Path {
-	u := account(p.User)
+	u := lookUpUser(p.User)
 	return wire.Path{Name: p.Name, Home: u.home, UID: u.uid, GID: u.gid}
 }
 
@@ -75,15 +75,15 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*br
 
 // callForEntry makes a call that returns one entry.
 func (f files) callForEntry(ctx context.Context, op wire.Op, call wire.FS) (*brig.Entry, error) {
-	return singleEntry(f.callForEntries(ctx, op, call, 1))
+	return requireSingleEntry(f.callForEntries(ctx, op, call, 1))
 }
 
-func singleEntry(es []*brig.Entry, err error) (*brig.Entry, error) {
+func requireSingleEntry(es []*brig.Entry, err error) (*brig.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
 	if len(es) != 1 {
-		return nil, violation("%d entries, want one", len(es))
+		return nil, newViolation("%d entries, want one", len(es))
 	}
 	return es[0], nil
 }
@@ -95,23 +95,23 @@ func (f files) callForEntries(ctx context.Context, op wire.Op, call wire.FS, lim
 		return nil, err
 	}
 	defer end()
-	return entries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), limit)
+	return readEntries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), limit)
 }
 
-// entries reads all entries of a response.
-func entries(ctx context.Context, r *wire.Reader, limit int) (out []*brig.Entry, err error) {
+// readEntries reads all entries of a response.
+func readEntries(ctx context.Context, r *wire.Reader, limit int) (out []*brig.Entry, err error) {
 	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
-			return nil, causeOrFailure(ctx, err)
+			return nil, causeOrError(ctx, err)
 		}
 		switch size += len(f.Payload); {
 		case f.Type == wire.TypeOK:
 			return out, nil
 		case f.Type == wire.TypeError:
-			return nil, agentError(f.Payload)
+			return nil, decodeAgentError(f.Payload)
 		case f.Type != wire.TypeEntry || len(out) == limit:
-			return nil, violation("unexpected frame %d", f.Type)
+			return nil, newViolation("unexpected frame %d", f.Type)
 		case size > maxListing:
 			return nil, brig.Errorf(brig.FailedPrecondition, "the directory has more names than can be listed").
 				WithHint("list a smaller one, or not as deep")
@@ -128,18 +128,18 @@ func entries(ctx context.Context, r *wire.Reader, limit int) (out []*brig.Entry,
 func decodeEntry(payload []byte) (*brig.Entry, error) {
 	var e wire.Entry
 	if len(payload) > wire.MaxEntry {
-		return nil, violation("an entry of %d bytes", len(payload))
+		return nil, newViolation("an entry of %d bytes", len(payload))
 	}
 	if err := json.Unmarshal(payload, &e); err != nil {
-		return nil, malformed("entry", err)
+		return nil, newMalformedError("entry", err)
 	}
-	return entry(e)
+	return newEntry(e)
 }
 
-// entry validates an entry from an agent and converts it.
-func entry(e wire.Entry) (*brig.Entry, error) {
+// newEntry validates an entry from an agent and converts it.
+func newEntry(e wire.Entry) (*brig.Entry, error) {
 	if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path {
-		return nil, violation("an entry of %.100q", e.Path)
+		return nil, newViolation("an entry of %.100q", e.Path)
 	}
 	out := &brig.Entry{
 		Name: path.Base(e.Path), Path: e.Path, Type: brig.OtherFile, Size: max(e.Size, 0), Mode: e.Mode & 0o777,
@@ -157,7 +157,7 @@ func entry(e wire.Entry) (*brig.Entry, error) {
 	}
 	size := 0
 	for k, v := range e.Metadata {
-		if size += len(k) + len(v); size > maxMetadata || k == "" || k != strings.ToLower(k) || strings.ContainsFunc(k+v, unprintable) {
+		if size += len(k) + len(v); size > maxMetadata || k == "" || k != strings.ToLower(k) || strings.ContainsFunc(k+v, isUnprintable) {
 			continue // a program in the sandbox or a hostile agent set an invalid key
 		}
 		if out.Metadata == nil {
@@ -171,9 +171,9 @@ func entry(e wire.Entry) (*brig.Entry, error) {
 // maxMetadata is the maximum size of a file's metadata, in bytes.
 const maxMetadata = 4096
 
-func unprintable(c rune) bool { return c < ' ' || c > '~' }
+func isUnprintable(c rune) bool { return c < ' ' || c > '~' }
 
-// pathError is like agentError, for errors that concern a path.
+// pathError is like decodeAgentError, for errors that concern a path.
 func pathError(e wire.Error) error {
 	of := func(k brig.Kind) *brig.Error {
 		err := brig.Errorf(k, "%s", e.Message)

@@ -32,11 +32,11 @@ func readFirstEntry(ctx context.Context, r *wire.Reader) (*brig.Entry, error) {
 	f, err := r.Read()
 	switch {
 	case err != nil:
-		return nil, causeOrFailure(ctx, err)
+		return nil, causeOrError(ctx, err)
 	case f.Type == wire.TypeError:
-		return nil, agentError(f.Payload)
+		return nil, decodeAgentError(f.Payload)
 	case f.Type != wire.TypeEntry:
-		return nil, violation("unexpected frame %d", f.Type)
+		return nil, newViolation("unexpected frame %d", f.Type)
 	}
 	return decodeEntry(f.Payload)
 }
@@ -76,13 +76,13 @@ func (c *content) next() error {
 	f, err := c.r.Read()
 	switch n := int64(len(f.Payload)); {
 	case err != nil:
-		return causeOrFailure(c.ctx, err)
+		return causeOrError(c.ctx, err)
 	case f.Type == wire.TypeOK:
 		return io.EOF
 	case f.Type == wire.TypeError:
-		return agentError(f.Payload)
+		return decodeAgentError(f.Payload)
 	case f.Type != wire.TypeFileData || n == 0 || c.bounded && n > c.remaining:
-		return violation("unexpected frame %d of %d bytes", f.Type, n)
+		return newViolation("unexpected frame %d of %d bytes", f.Type, n)
 	default:
 		c.rest = f.Payload
 		c.remaining -= n
@@ -96,8 +96,8 @@ func (c *content) Close() error {
 	return nil
 }
 
-// sourceTimeout is how long Write waits for a pending read of its source whose data it no longer
-// needs. If the source blocks longer, Write may return before the read ends.
+// sourceTimeout is how long Write waits for a pending read of its source after the write has
+// ended. If the source blocks longer, Write may return before the read ends.
 const sourceTimeout = time.Second
 
 // Write implements brig.Files.
@@ -117,7 +117,7 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 		}
 		sent <- err
 	}()
-	e, err := singleEntry(entries(ctx, wire.NewReader(conn), 1))
+	e, err := requireSingleEntry(readEntries(ctx, wire.NewReader(conn), 1))
 	conn.Close()
 	var broken error
 	select {

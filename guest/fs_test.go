@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// answering returns a Guest whose agent responds to every call with the given bytes.
-func answering(answer []byte) *Guest {
+// newAnsweringGuest returns a Guest whose agent responds to every call with the given bytes.
+func newAnsweringGuest(answer []byte) *Guest {
 	return &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
 		go func() {
@@ -58,22 +58,22 @@ func TestFilesRejectsInvalidResponses(t *testing.T) {
 		"a path that climbs": frames(wire.TypeEntry, `{"Path":"/a/../b"}`, wire.TypeOK, ""),
 		"a huge entry":       frames(wire.TypeEntry, `{"Path":"/`+strings.Repeat("a", wire.MaxEntry)+`"}`, wire.TypeOK, ""),
 	} {
-		e, err := answering(b).Files().Stat(t.Context(), brig.Path{Name: "/a"})
+		e, err := newAnsweringGuest(b).Files().Stat(t.Context(), brig.Path{Name: "/a"})
 		if !errors.Is(err, ErrLost) {
 			t.Errorf("%s: %+v, %v", what, e, err)
 		}
-		e, err = answering(b).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 1<<20)))
+		e, err = newAnsweringGuest(b).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 1<<20)))
 		if !errors.Is(err, ErrLost) {
 			t.Errorf("write, %s: %+v, %v", what, e, err)
 		}
 	}
 	made := `{"Path":"/a","Type":"` + "host" + `","Size":-5,"Mode":4294967295,"Metadata":{"Up":"x","":"x","new\nline":"x","v":"\u0000","ok":"yes"}}`
-	e, err := answering(frames(wire.TypeEntry, made, wire.TypeOK, "")).Files().Stat(t.Context(), brig.Path{Name: "/a"})
+	e, err := newAnsweringGuest(frames(wire.TypeEntry, made, wire.TypeOK, "")).Files().Stat(t.Context(), brig.Path{Name: "/a"})
 	if err != nil || e.Type != brig.OtherFile || e.Size != 0 || e.Mode != 0o777 || len(e.Metadata) != 1 || e.Metadata["ok"] != "yes" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	// An agent that reports success before the whole file was sent causes an error.
-	if e, err := answering(frames(wire.TypeEntry, fine, wire.TypeOK, "")).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 9<<20))); !errors.Is(err, ErrLost) {
+	if e, err := newAnsweringGuest(frames(wire.TypeEntry, fine, wire.TypeOK, "")).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 9<<20))); !errors.Is(err, ErrLost) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -93,7 +93,7 @@ func FuzzFiles(f *testing.F) {
 				t.Errorf("%+v", e)
 			}
 		}
-		es, err := answering(answer).Files().List(ctx, p, 1)
+		es, err := newAnsweringGuest(answer).Files().List(ctx, p, 1)
 		if err != nil && es != nil || len(es) > len(answer) {
 			t.Errorf("%d entries and %v", len(es), err)
 		}
@@ -101,7 +101,7 @@ func FuzzFiles(f *testing.F) {
 			check(e)
 		}
 		const maxLen = 5
-		if e, r, err := answering(answer).Files().Read(ctx, p, 0, maxLen); err == nil {
+		if e, r, err := newAnsweringGuest(answer).Files().Read(ctx, p, 0, maxLen); err == nil {
 			check(e)
 			b, err := io.ReadAll(r)
 			if len(b) > maxLen || err == nil && !bytes.Contains(answer, []byte{byte(wire.TypeOK), 0, 0}) {
@@ -110,7 +110,7 @@ func FuzzFiles(f *testing.F) {
 			r.Close()
 		}
 		on := false
-		err = answering(answer).Files().Watch(ctx, p, true, func(c brig.FileChange) error {
+		err = newAnsweringGuest(answer).Files().Watch(ctx, p, true, func(c brig.FileChange) error {
 			if on != (len(c.Kinds) > 0) {
 				t.Errorf("%+v, and the watch is on: %t", c, on)
 			}
@@ -127,7 +127,7 @@ func FuzzFiles(f *testing.F) {
 
 // This test runs the agent's code under the race detector, which is not
 // possible inside a sandbox.
-func TestFilesWithAgent(t *testing.T) {
+func TestAgentServesFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an agent gives files to another user, which takes root")
 	}
@@ -137,15 +137,15 @@ func TestFilesWithAgent(t *testing.T) {
 		return host, nil
 	}}
 	dir, fs, ctx := t.TempDir(), g.Files(), t.Context()
-	at := func(name string) brig.Path { return brig.Path{Name: filepath.Join(dir, name)} }
+	pathOf := func(name string) brig.Path { return brig.Path{Name: filepath.Join(dir, name)} }
 	ctx, cancel := context.WithCancel(ctx)
 	seen, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		ended <- fs.Watch(ctx, at(""), true, func(c brig.FileChange) error { seen <- c.Name; return nil })
+		ended <- fs.Watch(ctx, pathOf(""), true, func(c brig.FileChange) error { seen <- c.Name; return nil })
 	}()
 	<-seen
 	data := bytes.Repeat([]byte("data"), 1<<20)
-	if e, err := fs.Write(ctx, at("a/b/c"), brig.FileWrite{}, bytes.NewReader(data)); err != nil || e.Size != int64(len(data)) {
+	if e, err := fs.Write(ctx, pathOf("a/b/c"), brig.FileWrite{}, bytes.NewReader(data)); err != nil || e.Size != int64(len(data)) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	for want := 3; want > 0; {
@@ -153,7 +153,7 @@ func TestFilesWithAgent(t *testing.T) {
 			want--
 		}
 	}
-	_, r, err := fs.Read(ctx, at("a/b/c"), 4, 4<<10)
+	_, r, err := fs.Read(ctx, pathOf("a/b/c"), 4, 4<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +161,13 @@ func TestFilesWithAgent(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	r.Close()
-	if e, err := fs.Move(ctx, at("a/b"), at("x/y")); err != nil || e.Type != brig.Directory {
+	if e, err := fs.Move(ctx, pathOf("a/b"), pathOf("x/y")); err != nil || e.Type != brig.Directory {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if es, err := fs.List(ctx, at(""), 9); err != nil || len(es) != 4 {
+	if es, err := fs.List(ctx, pathOf(""), 9); err != nil || len(es) != 4 {
 		t.Errorf("%d entries, %v", len(es), err)
 	}
-	if err := errors.Join(fs.Remove(ctx, at("x")), fs.Remove(ctx, at("none/at/all"))); err != nil {
+	if err := errors.Join(fs.Remove(ctx, pathOf("x")), fs.Remove(ctx, pathOf("none/at/all"))); err != nil {
 		t.Error(err)
 	}
 	cancel()

@@ -20,28 +20,28 @@ func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(b
 		return err
 	}
 	defer end()
-	return changes(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), on)
+	return readChanges(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), on)
 }
 
-// changes calls on for each change that an agent reports, until an error
+// readChanges calls on for each change that an agent reports, until an error
 // occurs.
-func changes(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error) error {
+func readChanges(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error) error {
 	for first := true; ; first = false {
 		f, err := r.Read()
 		switch {
 		case err != nil:
-			return causeOrFailure(ctx, err)
+			return causeOrError(ctx, err)
 		case f.Type == wire.TypeError:
-			return agentError(f.Payload)
+			return decodeAgentError(f.Payload)
 		case f.Type != wire.TypeChange || len(f.Payload) > 2*wire.MaxEntry:
-			return violation("unexpected frame %d", f.Type)
+			return newViolation("unexpected frame %d", f.Type)
 		}
 		c, err := decodeChange(f.Payload)
 		if err != nil {
 			return err
 		}
 		if first != (len(c.Kinds) == 0) {
-			return violation("a change that is none")
+			return newViolation("a change that is none")
 		}
 		if err := on(c); err != nil {
 			return err
@@ -58,10 +58,10 @@ const maxName = 4096
 func decodeChange(payload []byte) (brig.FileChange, error) {
 	var c wire.Change
 	if err := json.Unmarshal(payload, &c); err != nil {
-		return brig.FileChange{}, malformed("change", err)
+		return brig.FileChange{}, newMalformedError("change", err)
 	}
 	if len(c.Name) > maxName {
-		return brig.FileChange{}, violation("a change of a name of %d bytes", len(c.Name))
+		return brig.FileChange{}, newViolation("a change of a name of %d bytes", len(c.Name))
 	}
 	out := brig.FileChange{Name: c.Name}
 	for _, k := range changeKinds {
@@ -74,7 +74,7 @@ func decodeChange(payload []byte) (brig.FileChange, error) {
 	}
 	if c.Entry != nil {
 		var err error
-		if out.Entry, err = entry(*c.Entry); err != nil {
+		if out.Entry, err = newEntry(*c.Entry); err != nil {
 			return brig.FileChange{}, err
 		}
 	}

@@ -29,18 +29,18 @@ var ErrNotReached = fmt.Errorf("%w: it was not reached", ErrLost)
 // host does not wait for such an agent.
 var ErrViolation = fmt.Errorf("%w as the protocol says", ErrLost)
 
-// violation returns an ErrViolation with a description.
-func violation(format string, args ...any) error {
+// newViolation returns an ErrViolation with a description.
+func newViolation(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrViolation)
 }
 
-// malformed returns the ErrViolation for a payload that cannot be decoded.
-func malformed(what string, err error) error {
+// newMalformedError returns the ErrViolation for a payload that cannot be decoded.
+func newMalformedError(what string, err error) error {
 	return fmt.Errorf("decode %s: %w (%w)", what, ErrViolation, err)
 }
 
-// unreadable returns the error for a response that could not be read.
-func unreadable(err error) error {
+// newUnreadableError returns the error for a response that could not be read.
+func newUnreadableError(err error) error {
 	if errors.Is(err, wire.ErrTooLarge) {
 		return fmt.Errorf("read agent: %w (%w)", ErrViolation, err)
 	}
@@ -75,7 +75,7 @@ func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error)
 	return g.callFrom(ctx, ctx, c)
 }
 
-// callFrom is like call, for a connection that outlives the context in which it is opened.
+// callFrom is like call, for a connection that outlives its dial context.
 func (g *Guest) callFrom(dial, ctx context.Context, c wire.Call) (net.Conn, func(), error) {
 	// The span lasts as long as the connection.
 	_, s := span.Start(ctx, "guest.", string(c.Op))
@@ -109,7 +109,7 @@ func (g *Guest) callWithoutResult(ctx context.Context, c wire.Call) error {
 func finish(ctx context.Context, r *wire.Reader) error {
 	f, err := r.Read()
 	if err != nil {
-		return causeOrFailure(ctx, err)
+		return causeOrError(ctx, err)
 	}
 	return endOf(f)
 }
@@ -120,27 +120,27 @@ func endOf(f wire.Frame) error {
 	case wire.TypeOK:
 		return nil
 	case wire.TypeError:
-		return agentError(f.Payload)
+		return decodeAgentError(f.Payload)
 	default:
-		return violation("unexpected frame %d", f.Type)
+		return newViolation("unexpected frame %d", f.Type)
 	}
 }
 
-// causeOrFailure returns the cause of ctx if ctx has ended, and otherwise the
+// causeOrError returns the cause of ctx if ctx has ended, and otherwise the
 // agent's failure.
-func causeOrFailure(ctx context.Context, err error) error {
+func causeOrError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return unreadable(err)
+	return newUnreadableError(err)
 }
 
-// agentError converts an agent's error to an error for callers. The message
+// decodeAgentError converts an agent's error to an error for callers. The message
 // comes from the guest and is returned to the sandbox's owner.
-func agentError(payload []byte) error {
+func decodeAgentError(payload []byte) error {
 	var e wire.Error
 	if err := json.Unmarshal(payload, &e); err != nil {
-		return malformed("error", err)
+		return newMalformedError("error", err)
 	}
 	if len(e.Message) > 1000 {
 		e.Message = e.Message[:1000]
@@ -206,26 +206,26 @@ func (g *Guest) Execs(ctx context.Context) ([]*brig.Execution, error) {
 	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
-			return nil, causeOrFailure(ctx, err)
+			return nil, causeOrError(ctx, err)
 		}
 		size += len(f.Payload)
 		switch {
 		case f.Type == wire.TypeOK:
 			return out, nil
 		case f.Type == wire.TypeError:
-			return nil, agentError(f.Payload)
+			return nil, decodeAgentError(f.Payload)
 		case f.Type != wire.TypeExec || len(out) == maxExecs || size > maxExecBytes:
-			return nil, violation("unexpected frame %d", f.Type)
+			return nil, newViolation("unexpected frame %d", f.Type)
 		}
 		var x wire.Execution
 		if err := json.Unmarshal(f.Payload, &x); err != nil {
-			return nil, malformed("execution", err)
+			return nil, newMalformedError("execution", err)
 		}
-		out = append(out, execution(x))
+		out = append(out, newExecution(x))
 	}
 }
 
-func execution(x wire.Execution) *brig.Execution {
+func newExecution(x wire.Execution) *brig.Execution {
 	e := &brig.Execution{Command: brig.Command{Argv: x.Argv, Shell: x.Shell}}
 	e.Result = brig.Result{ExecID: x.ID, Started: time.UnixMilli(x.StartedMS).UTC()}
 	e.Stdout, e.Stderr = brig.Output(x.Stdout), brig.Output(x.Stderr)

@@ -72,7 +72,7 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 	for _, e := range entries {
 		id, err := b.Names.DecodeString(e.Name())
 		if err != nil || b.Names.EncodeToString(id) != e.Name() {
-			continue // an incomplete file; base32 ignores what follows the padding
+			continue // an incomplete file; base32 ignores data after the padding
 		}
 		note, err := b.Read(filepath.Join(b.Dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {

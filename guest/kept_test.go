@@ -18,7 +18,7 @@ func TestNoteIsWrittenBeforeProcess(t *testing.T) {
 	m := (&RemoteHost{}).newInstance(t.Context(), InstanceOptions{ID: "x", Dir: dir})
 	file := filepath.Join(dir, "kept", "CLS32===") // base32 of "ex1", with the extended hex alphabet
 	var noted []bool
-	m.Guest.Dial = agentOf(t, func(call wire.Call, c net.Conn) {
+	m.Guest.Dial = newTestGuest(t, func(call wire.Call, c net.Conn) {
 		_, err := os.Stat(file)
 		noted = append(noted, err == nil)
 		switch call.Op {

@@ -23,8 +23,8 @@ const (
 	// not end the sandbox and lose its state.
 	AgentTimeout = 30 * time.Second
 	// treeTimeout is the maximum time for a responsive agent to kill one process tree. Trees end in
-	// milliseconds. An agent that needs longer does not work, whatever it responds, and the host
-	// must guarantee the execution's time limit.
+	// milliseconds. An agent that needs longer is broken, even if it responds. The host must
+	// guarantee the execution's time limit.
 	treeTimeout = 2 * time.Minute
 	// killRetry is the timeout of one kill request, after which the host sends another request.
 	killRetry = 10 * time.Second
@@ -75,8 +75,8 @@ func (g *Guest) killTimeouts() killTimeouts {
 	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, retry: killRetry, rest: retryPause, broken: reconnectDelay, exit: exitTimeout, closes: closeTimeout}
 }
 
-// killBatcher collects the process trees to kill, and sends those that end together to the agent in
-// one call. The trees compete with the agent for CPU time, and separate calls would make the agent
+// killBatcher collects the process trees to kill, and sends several of them to the agent in one
+// call. The trees compete with the agent for CPU time, and separate calls would make the agent
 // search for processes once per tree.
 type killBatcher struct {
 	mu   sync.Mutex // guards the field below
@@ -177,9 +177,9 @@ type pendingKillError struct {
 
 func (u pendingKillError) Unwrap() error { return u.error }
 
-// stopped ends a kill. It adds the state of the kill to the error that ended
+// endWith ends a kill. It adds the state of the kill to the error that ended
 // the execution.
-func (f *treeKill) stopped(err error) error {
+func (f *treeKill) endWith(err error) error {
 	f.stop()
 	if began := f.began.Load(); began != 0 && errors.Is(err, ErrLost) {
 		return pendingKillError{err, began, f.alive.Load()}
@@ -187,8 +187,8 @@ func (f *treeKill) stopped(err error) error {
 	return err
 }
 
-// unanswered records the error of a request without a response.
-func (f *treeKill) unanswered(err error) {
+// recordFailure records the error of a request without a response.
+func (f *treeKill) recordFailure(err error) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		f.closed = 0 // the agent did not just close the connection
 		return
@@ -232,7 +232,7 @@ func (x *exec) kill() {
 // expectExit waits for the exit report of an execution whose tree has ended. If the exit does not
 // arrive in time, it closes the connection.
 func (x *exec) expectExit(rest time.Duration) {
-	for pause(x.treeKill.ctx, rest) {
+	for sleep(x.treeKill.ctx, rest) {
 		if x.after.goneError() != nil {
 			x.conn.Close()
 			return
@@ -267,8 +267,8 @@ func (a *postKillLimit) startWait() {
 	a.waiting = time.Now()
 }
 
-// received records that the reader received n bytes.
-func (a *postKillLimit) received(n int) {
+// recordRead records that the reader received n bytes.
+func (a *postKillLimit) recordRead(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.time > 0 {
@@ -290,15 +290,15 @@ func (a *postKillLimit) goneError() error {
 	case a.time == 0:
 		return nil
 	case a.bytes > afterBytes:
-		return violation("%d bytes of output of a process tree that is gone", a.bytes)
+		return newViolation("%d bytes of output of a process tree that is gone", a.bytes)
 	case waited >= a.time:
 		return errNoExit
 	}
 	return nil
 }
 
-// pause waits for d, and returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, and returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -339,7 +339,7 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 		case g.Remote && broken && errors.Is(err, ErrNotReached) && time.Since(begin) >= LostTimeout:
 			return err // the supervisor's host cannot be reached either
 		default:
-			f.unanswered(err)
+			f.recordFailure(err)
 			if g.Grace > 0 {
 				break
 			}
@@ -354,7 +354,7 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 			case errors.Is(err, ErrViolation):
 				return err
 			default:
-				f.unanswered(err)
+				f.recordFailure(err)
 			}
 		}
 		switch {
@@ -365,7 +365,7 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 		case !g.Remote && f.closed >= maxCloses && time.Since(f.since) >= p.closes:
 			return errAgentCloses
 		}
-		if !pause(ctx, p.rest) {
+		if !sleep(ctx, p.rest) {
 			return fmt.Errorf("kill a process tree: %w (%w)", ErrLost, context.Cause(ctx))
 		}
 	}
@@ -380,6 +380,6 @@ type timedConn struct {
 func (h timedConn) Read(p []byte) (int, error) {
 	h.after.startWait()
 	n, err := h.Conn.Read(p)
-	h.after.received(n)
+	h.after.recordRead(n)
 	return n, err
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// agentOf returns a Guest with short time limits, whose agent is the given
+// newTestGuest returns a Guest with short time limits, whose agent is the given
 // function.
-func agentOf(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
+func newTestGuest(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 	t.Helper()
 	var calls sync.WaitGroup
-	calls.Add(1) // calls that nothing waits for may begin at the end of the test
+	calls.Add(1) // detached calls may begin at the end of the test
 	t.Cleanup(func() {
 		calls.Done()
 		calls.Wait()
@@ -39,11 +39,11 @@ func agentOf(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 	}}
 }
 
-// listen reads from the connection until the host closes it.
-func listen(c net.Conn) <-chan struct{} {
-	gone := make(chan struct{})
+// watchClose reads from the connection until the host closes it.
+func watchClose(c net.Conn) <-chan struct{} {
+	closed := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(closed)
 		r := wire.NewReader(c)
 		for {
 			if _, err := r.Read(); err != nil {
@@ -51,7 +51,7 @@ func listen(c net.Conn) <-chan struct{} {
 			}
 		}
 	}()
-	return gone
+	return closed
 }
 
 // Trees that end together are killed in a few calls, regardless of their
@@ -68,10 +68,10 @@ func TestKillsAreBatched(t *testing.T) {
 		}
 		return killed[id]
 	}
-	g := agentOf(t, func(call wire.Call, c net.Conn) {
+	g := newTestGuest(t, func(call wire.Call, c net.Conn) {
 		switch call.Op {
 		case wire.OpExec:
-			listen(c)
+			watchClose(c)
 			<-ended(call.Exec.ID)
 			_ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{Signal: 9})
 		case wire.OpKill:
@@ -159,8 +159,8 @@ func TestKillEndsOnlyBrokenAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
-			g := agentOf(t, func(call wire.Call, c net.Conn) {
-				how.agent(call.Op, c, time.Since(begin), listen(c))
+			g := newTestGuest(t, func(call wire.Call, c net.Conn) {
+				how.agent(call.Op, c, time.Since(begin), watchClose(c))
 			})
 			res, err := g.Exec(t.Context(), "x", brig.Command{Shell: "x", Timeout: 10 * time.Millisecond}, brig.IO{})
 			var end error
@@ -191,13 +191,13 @@ func (w slowWriter) Write(p []byte) (int, error) {
 // must not mistake the delay for an unresponsive agent.
 func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
 	killed := make(chan struct{})
-	g := agentOf(t, func(call wire.Call, c net.Conn) {
+	g := newTestGuest(t, func(call wire.Call, c net.Conn) {
 		if call.Op != wire.OpExec {
 			close(killed)
 			_ = wire.Write(c, wire.TypeOK, nil)
 			return
 		}
-		listen(c)
+		watchClose(c)
 		for range 4 {
 			_ = wire.Write(c, wire.TypeStdout, []byte("output"))
 		}
@@ -220,10 +220,10 @@ func TestProcessKillIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
-			g := agentOf(t, func(call wire.Call, conn net.Conn) {
-				gone := listen(conn)
+			g := newTestGuest(t, func(call wire.Call, conn net.Conn) {
+				closed := watchClose(conn)
 				if !c.works || call.Op == wire.OpKill && time.Since(begin) < 250*time.Millisecond {
-					<-gone
+					<-closed
 					return
 				}
 				_ = wire.Write(conn, wire.TypeOK, nil)

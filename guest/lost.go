@@ -50,9 +50,9 @@ func (g *Guest) AwaitMain(ctx context.Context, ask func() error) error {
 	}
 }
 
-// EndReason returns the reason why a sandbox whose agent was lost during an
-// execution must end. It returns nil if the sandbox has ended by itself or the
-// call never reached the agent. It also returns nil if the agent can be reached
+// EndReason returns why a sandbox must end after the loss of its agent during
+// an execution. It returns nil if the sandbox has ended by itself or the call
+// never reached the agent. It also returns nil if the agent can be reached
 // again and has ended the process tree. Silence ends only a sandbox without a
 // working agent. A sandbox whose agent violates the protocol ends immediately,
 // because the agent's responses cannot be trusted.

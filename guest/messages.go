@@ -47,7 +47,7 @@ func (b *messageBuffer) add(p []byte) error {
 	if b.closed {
 		return net.ErrClosed
 	}
-	b.settle()
+	b.refundLine()
 	unread := len(b.data) - b.begin
 	if unread+len(p) > maxMessage {
 		b.release()
@@ -106,7 +106,7 @@ func (b *messageBuffer) charge(size int) bool {
 func (b *messageBuffer) line() (line []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settle()
+	b.refundLine()
 	if b.begin == len(b.data) {
 		b.data, b.begin = b.data[:0], 0
 	}
@@ -126,8 +126,8 @@ func (b *messageBuffer) line() (line []byte, ok bool) {
 	return line, true
 }
 
-// settle refunds the charge for a line that is no longer valid. The caller holds b.mu.
-func (b *messageBuffer) settle() {
+// refundLine refunds the charge for a line that is no longer valid. The caller holds b.mu.
+func (b *messageBuffer) refundLine() {
 	if b.lineCharged {
 		b.lineCharged = false
 		b.refund()

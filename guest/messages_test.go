@@ -44,9 +44,9 @@ func sendPart(b *messageBuffer, size int) error {
 	return nil
 }
 
-// TestMessageBudget verifies that a buffer is charged to its budget, and that the charge is
-// refunded when the message was received, when the buffer is closed, and after an error.
-func TestMessageBudget(t *testing.T) {
+// TestMessageBudgetIsRefunded verifies that a buffer is charged to its budget, and that the charge
+// is refunded when the message was received, when the buffer is closed, and after an error.
+func TestMessageBudgetIsRefunded(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
 		size  int
@@ -85,7 +85,7 @@ func TestMessageBudget(t *testing.T) {
 			}
 		}, 3*mib - freeMessages, ""},
 		"messages whose parts arrive one by one": {3 * mib, func(t *testing.T, b *messageBuffer) {
-			for range 3 { // as those of a carried process
+			for range 3 { // like the messages of a carried process
 				if err := b.add([]byte("\n")); err != nil {
 					t.Error(err)
 				}

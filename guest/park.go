@@ -29,23 +29,23 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	r := wire.NewReader(conn)
 	f, err := r.Read()
 	if err != nil {
-		return nil, causeOrFailure(ctx, err)
+		return nil, causeOrError(ctx, err)
 	}
 	if f.Type == wire.TypeError {
 		return nil, parkError(f.Payload)
 	}
 	var parking wire.Parking
 	if f.Type != wire.TypeParking {
-		return nil, violation("unexpected frame %d", f.Type)
+		return nil, newViolation("unexpected frame %d", f.Type)
 	}
 	if err := json.Unmarshal(f.Payload, &parking); err != nil {
-		return nil, malformed("parking", err)
+		return nil, newMalformedError("parking", err)
 	}
 	// An interpreter that is exiting may ignore the request. The agent then responds as soon as it
 	// detects the exit.
 	tellErr := tell(parking.Dir)
 	if f, err = r.Read(); err != nil {
-		return nil, cmp.Or(tellErr, causeOrFailure(ctx, err))
+		return nil, cmp.Or(tellErr, causeOrError(ctx, err))
 	}
 	if f.Type == wire.TypeError {
 		err = parkError(f.Payload)
@@ -64,7 +64,7 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 // parkError returns an agent's error, which is NotFound if the interpreter has ended. Agents of
 // earlier versions reject the call with another error.
 func parkError(payload []byte) error {
-	err := agentError(payload)
+	err := decodeAgentError(payload)
 	var e wire.Error
 	if json.Unmarshal(payload, &e) == nil && e.Kind == "not_found" {
 		return brig.Errorf(brig.NotFound, "the interpreter has ended").Because(err)

@@ -11,8 +11,8 @@ import (
 )
 
 // The error of Park is NotFound only if the agent reports that the interpreter has ended, even if
-// the host could not send the request to the interpreter. An error of an earlier agent that rejects
-// the call does not imply that the interpreter has ended.
+// the host could not send the request to the interpreter. If an earlier agent rejects the call with
+// an error, the interpreter may still run.
 func TestParkReportsEndedInterpreter(t *testing.T) {
 	closed := errors.New("its channel is closed")
 	for _, c := range []struct {

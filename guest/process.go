@@ -37,7 +37,7 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 		return nil, err
 	}
 	defer theirs.close()
-	req := g.request(id, cmd, brig.IO{})
+	req := g.newExec(id, cmd, brig.IO{})
 	req.Donated, req.TimeoutMS, req.Plain = true, 0, !s.Channel
 	if s.Terminal != nil {
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
@@ -51,7 +51,7 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	pid := 0
 	if err = theirs.sendTo(conn); err == nil {
-		pid, err = started(ctx, conn)
+		pid, err = awaitStart(ctx, conn)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -61,30 +61,30 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 		end()
 		return nil, err
 	}
-	return g.process(id, pid, conn, ours, req.Plain)
+	return g.newProcess(id, pid, conn, ours, req.Plain)
 }
 
-// started reads the agent's report that the process has started, and returns
+// awaitStart reads the agent's report that the process has started, and returns
 // the process's id.
-func started(ctx context.Context, conn net.Conn) (pid int, err error) {
+func awaitStart(ctx context.Context, conn net.Conn) (pid int, err error) {
 	f, err := wire.NewReader(conn).Read()
 	switch {
 	case err != nil:
-		return 0, causeOrFailure(ctx, err)
+		return 0, causeOrError(ctx, err)
 	case f.Type == wire.TypeError:
-		return 0, agentError(f.Payload)
+		return 0, decodeAgentError(f.Payload)
 	case f.Type != wire.TypeStarted:
-		return 0, violation("unexpected frame %d", f.Type)
+		return 0, newViolation("unexpected frame %d", f.Type)
 	}
 	var s wire.Started
 	if err := json.Unmarshal(f.Payload, &s); err != nil {
-		return 0, malformed("start", err)
+		return 0, newMalformedError("start", err)
 	}
 	return s.PID, nil
 }
 
-// process takes over a running process.
-func (g *Guest) process(id string, pid int, conn net.Conn, fds fdset, plain bool) (*Process, error) {
+// newProcess takes over a running process.
+func (g *Guest) newProcess(id string, pid int, conn net.Conn, fds fdset, plain bool) (*Process, error) {
 	s, err := newStream(fds[1], fds[2], fds[3], plain)
 	if err != nil {
 		fds.close()
@@ -197,5 +197,5 @@ func (g *Guest) Reattach(id string, pid int, plain bool, fds []int) (*Process, e
 		fdset(fds[:len(fdset{})]).close()
 		return nil, fmt.Errorf("adopt %s: %w", id, err)
 	}
-	return g.process(id, pid, conn, fdset(fds[:len(fdset{})]), plain)
+	return g.newProcess(id, pid, conn, fdset(fds[:len(fdset{})]), plain)
 }

@@ -37,12 +37,12 @@ func (p *program) await() {
 	var exit wire.Exit
 	switch {
 	case err != nil:
-		err = unreadable(err)
+		err = newUnreadableError(err)
 	case f.Type != wire.TypeExit:
-		err = violation("unexpected frame %d", f.Type)
+		err = newViolation("unexpected frame %d", f.Type)
 	default:
 		if err = json.Unmarshal(f.Payload, &exit); err != nil {
-			err = malformed("exit", err)
+			err = newMalformedError("exit", err)
 		}
 	}
 	if err != nil {

@@ -72,7 +72,7 @@ func (o *RemoteHost) Dial(ctx context.Context) (net.Conn, error) {
 			return nil, at.err
 		}
 	}
-	return nil, o.unreachable(err)
+	return nil, o.unreachableError(err)
 }
 
 // maxDialAttempts is the number of streams that Dial tries for one connection.
@@ -86,15 +86,15 @@ func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingSt
 	if o.opening != nil {
 		return o.opening
 	}
-	at := &pendingStream{done: make(chan struct{})}
+	pending := &pendingStream{done: make(chan struct{})}
 	if o.closed || o.mux != of {
 		if o.closed {
-			at.err = errClosed
+			pending.err = errClosed
 		}
-		close(at.done)
-		return at
+		close(pending.done)
+		return pending
 	}
-	o.opening = at
+	o.opening = pending
 	// Several callers may wait for the stream, so it does not end with the
 	// first caller's context.
 	go func() {
@@ -110,16 +110,16 @@ func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingSt
 		o.mu.Unlock()
 		switch {
 		case err != nil:
-			at.err = err
+			pending.err = err
 		case closed: // o was closed while the stream was opened
 			_ = m.Close() // never fails
-			at.err = errClosed
+			pending.err = errClosed
 		case o.Heartbeat > 0:
 			go o.sendHeartbeats(m)
 		}
-		close(at.done)
+		close(pending.done)
 	}()
-	return at
+	return pending
 }
 
 // open opens a stream.
@@ -138,7 +138,7 @@ func (o *RemoteHost) open(ctx context.Context) (*wire.Mux, error) {
 		if o.NoSupervisor != nil {
 			o.NoSupervisor()
 		}
-		return nil, o.unreachable(err)
+		return nil, o.unreachableError(err)
 	}
 	return wire.NewMux(stream, false), nil
 }
@@ -172,7 +172,7 @@ func readGreeting(r io.Reader) error {
 	return nil
 }
 
-func (o *RemoteHost) unreachable(err error) error {
+func (o *RemoteHost) unreachableError(err error) error {
 	if e, ok := errors.AsType[*brig.Error](err); ok {
 		return e
 	}
@@ -197,8 +197,7 @@ func (o *RemoteHost) openRequest(ctx context.Context, w wire.SupervisorRequest) 
 	return o.openRequestFrom(ctx, ctx, w)
 }
 
-// openRequestFrom is like openRequest, for a connection that outlives the context in which it is
-// opened.
+// openRequestFrom is like openRequest, for a connection that outlives its dial context.
 func (o *RemoteHost) openRequestFrom(dial, ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
 	c, err := o.Dial(dial)
 	if err != nil {
@@ -209,7 +208,7 @@ func (o *RemoteHost) openRequestFrom(dial, ctx context.Context, w wire.Superviso
 	w.Version = wire.SupervisorVersion
 	if err := wire.WriteJSON(c, wire.TypeOrder, w); err != nil {
 		end()
-		return nil, nil, o.unreachable(err)
+		return nil, nil, o.unreachableError(err)
 	}
 	return c, end, nil
 }
@@ -223,22 +222,22 @@ func (o *RemoteHost) sendRequest(ctx context.Context, w wire.SupervisorRequest) 
 	defer end()
 	f, err := wire.NewReader(c).Read()
 	if err != nil {
-		return o.causeOrFailure(ctx, err)
+		return o.causeOrError(ctx, err)
 	}
-	return frameError(f)
+	return decodeFrameError(f)
 }
 
-// causeOrFailure returns the cause of ctx if ctx has ended, and otherwise the
+// causeOrError returns the cause of ctx if ctx has ended, and otherwise the
 // supervisor's failure.
-func (o *RemoteHost) causeOrFailure(ctx context.Context, err error) error {
+func (o *RemoteHost) causeOrError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return o.unreachable(err)
+	return o.unreachableError(err)
 }
 
-// frameError returns the result in the last frame from a supervisor.
-func frameError(f wire.Frame) error {
+// decodeFrameError returns the result in the last frame from a supervisor.
+func decodeFrameError(f wire.Frame) error {
 	if f.Type == wire.TypeOK {
 		return nil
 	}
@@ -269,13 +268,13 @@ func (o *RemoteHost) States(ctx context.Context) ([]wire.State, error) {
 	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
-			return nil, o.causeOrFailure(ctx, err)
+			return nil, o.causeOrError(ctx, err)
 		}
 		if size += len(f.Payload); size > maxStates {
-			return nil, o.causeOrFailure(ctx, fmt.Errorf("a list of more than %d bytes: %w", maxStates, ErrLost))
+			return nil, o.causeOrError(ctx, fmt.Errorf("a list of more than %d bytes: %w", maxStates, ErrLost))
 		}
 		if f.Type != wire.TypeState || len(out) > maxExecs {
-			return out, frameError(f)
+			return out, decodeFrameError(f)
 		}
 		s, err := decodeState(f)
 		if err != nil {
@@ -287,7 +286,7 @@ func (o *RemoteHost) States(ctx context.Context) ([]wire.State, error) {
 
 func decodeState(f wire.Frame) (s wire.State, err error) {
 	if f.Type != wire.TypeState {
-		if err = frameError(f); err == nil {
+		if err = decodeFrameError(f); err == nil {
 			err = errors.New("the supervisor has not described its machine")
 		}
 		return s, err

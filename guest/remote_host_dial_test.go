@@ -12,15 +12,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Callers that need a stream share the stream that is being opened. Each caller waits only until
-// its own context ends.
+// Concurrent callers share the stream that is being opened. Each caller waits only until its own
+// context ends.
 func TestRemoteHostOpensOnce(t *testing.T) {
 	var opened atomic.Int32
-	release, there := make(chan struct{}), newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
+	release, remote := make(chan struct{}), newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
 	o := &RemoteHost{Label: "there", Open: func(ctx context.Context) (io.ReadWriteCloser, error) {
 		opened.Add(1)
 		<-release
-		return there.Open(ctx)
+		return remote.Open(ctx)
 	}}
 	t.Cleanup(func() { o.Close() })
 	first, cancel := context.WithCancel(t.Context())

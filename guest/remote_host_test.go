@@ -44,7 +44,7 @@ func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
 	return o
 }
 
-func TestRemoteHostResponses(t *testing.T) {
+func TestRemoteHostReportsResponseErrors(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer func(c net.Conn)
 		want   brig.Kind
@@ -167,7 +167,7 @@ func TestAttachKeepsLease(t *testing.T) {
 }
 
 // An instance that its supervisor no longer has is recorded as ended, although its exit is unknown.
-func TestDestroyWithoutExit(t *testing.T) {
+func TestDestroyedInstanceIsRecordedAsEnded(t *testing.T) {
 	o := newTestRemoteHost(t, func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) })
 	m := o.newInstance(t.Context(), InstanceOptions{ID: "x", Dir: t.TempDir()})
 	if err := m.Destroy(t.Context()); err != nil {
@@ -190,7 +190,7 @@ func FuzzSupervisorFrame(f *testing.F) {
 	f.Add(byte(wire.TypeError), []byte(`{"Kind":"not_found","Message":"`+strings.Repeat("\xff", 300)+`"}`))
 	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
 		frame := wire.Frame{Type: wire.Type(kind), Payload: bytes.Clone(payload)}
-		if err := frameError(frame); err != nil && len(err.Error()) > 2000 {
+		if err := decodeFrameError(frame); err != nil && len(err.Error()) > 2000 {
 			t.Errorf("it says %d bytes", len(err.Error()))
 		}
 		s, err := decodeState(frame)

@@ -21,7 +21,7 @@ type user struct {
 	name, home string
 }
 
-func account(name string) user {
+func lookUpUser(name string) user {
 	if name == "root" {
 		return user{0, 0, "root", "/root"}
 	}
@@ -32,16 +32,16 @@ func account(name string) user {
 	return u
 }
 
-// request converts a command to its form in the agent's protocol.
-func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
-	u := account(cmd.User)
+// newExec converts a command to its form in the agent's protocol.
+func (g *Guest) newExec(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
+	u := lookUpUser(cmd.User)
 	dir := cmd.Dir
 	if dir == "" {
 		dir = DefaultDir
 	}
 	e := &wire.Exec{
 		ID: id, Argv: cmd.Argv, Shell: cmd.Shell, Dir: dir, UID: u.uid, GID: u.gid,
-		Env:       environ(u, g.Env, cmd.Env),
+		Env:       mergeEnv(u, g.Env, cmd.Env),
 		Processes: uint64(g.Limits.Processes), OpenFiles: uint64(g.Limits.OpenFiles),
 		Keep: kept, Result: sio.Result != nil,
 	}
@@ -51,9 +51,9 @@ func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 	return e
 }
 
-// environ merges the default environment and the given layers, in a stable
+// mergeEnv merges the default environment and the given layers, in a stable
 // order. Later layers take precedence.
-func environ(u user, layers ...map[string]string) []string {
+func mergeEnv(u user, layers ...map[string]string) []string {
 	env := map[string]string{
 		"PATH": DefaultPath,
 		"HOME": u.home, "USER": u.name, "LOGNAME": u.name,

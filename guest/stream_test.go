@@ -49,8 +49,8 @@ func (f programSide) close(i int) {
 	}
 }
 
-// streams creates a stream and the program's side of it.
-func streams(t *testing.T) (*stream, programSide) {
+// newTestStream creates a stream and the program's side of it.
+func newTestStream(t *testing.T) (*stream, programSide) {
 	t.Helper()
 	ours, theirs, err := newChannels()
 	if err != nil {
@@ -82,7 +82,7 @@ func receiveItems(s *stream, n int) string {
 	return strings.Join(out, "|")
 }
 
-func TestStreamOrder(t *testing.T) {
+func TestStreamKeepsOrder(t *testing.T) {
 	for what, c := range map[string]struct {
 		do   func(programSide)
 		n    int
@@ -108,7 +108,7 @@ func TestStreamOrder(t *testing.T) {
 		"output does not wait for a message": {func(f programSide) { f.message("half"); f.out("o") }, 1, "1:o"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, f := streams(t)
+			s, f := newTestStream(t)
 			c.do(f)
 			if got := receiveItems(s, c.n); got != c.want {
 				t.Errorf("heard %q, want %q", got, c.want)
@@ -117,10 +117,10 @@ func TestStreamOrder(t *testing.T) {
 	}
 }
 
-// Output that was written before a message is received first, whatever its size. Output in excess
-// of a pipe's capacity must have been read before the message was sent.
-func TestStreamLargeOutput(t *testing.T) {
-	s, f := streams(t)
+// The host receives all output before a later message, regardless of the output's size. Output in
+// excess of a pipe's capacity must have been read before the message was sent.
+func TestStreamReturnsOutputBeforeMessage(t *testing.T) {
+	s, f := newTestStream(t)
 	const n = 5 * pipeCapacity
 	go func() {
 		for i := range 20 {
@@ -151,7 +151,7 @@ func TestStreamLargeOutput(t *testing.T) {
 
 // A program that writes without a pause does not delay its messages.
 func TestStreamFloodDoesNotDelayMessages(t *testing.T) {
-	s, f := streams(t)
+	s, f := newTestStream(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -199,7 +199,7 @@ func TestStreamFloodDoesNotDelayMessages(t *testing.T) {
 // The channel ends when the program has ended, even if its children keep it
 // open. The program's remaining output is received first.
 func TestStreamEndsWithProgram(t *testing.T) {
-	s, f := streams(t)
+	s, f := newTestStream(t)
 	f.out("last words")
 	f.message("m\n")
 	s.disconnect()
@@ -208,7 +208,7 @@ func TestStreamEndsWithProgram(t *testing.T) {
 	}
 	f.closeAll()
 
-	s, f = streams(t)
+	s, f = newTestStream(t)
 	got := make(chan string)
 	go func() { got <- receiveItems(s, 9) }()
 	time.Sleep(20 * time.Millisecond) // until receive blocks
@@ -225,7 +225,7 @@ func TestStreamEndsWithProgram(t *testing.T) {
 
 func TestStreamCloseEndsReceive(t *testing.T) {
 	for range 50 {
-		s, f := streams(t)
+		s, f := newTestStream(t)
 		got := make(chan error)
 		go func() {
 			for {
@@ -299,7 +299,7 @@ func TestStreamSendBlocks(t *testing.T) {
 		"its end": func(_ *stream, f programSide) { f.close(3) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, f := streams(t)
+			s, f := newTestStream(t)
 			got := make(chan error)
 			go func() { got <- s.send(big) }()
 			select {
@@ -318,7 +318,7 @@ func TestStreamSendBlocks(t *testing.T) {
 			}
 		})
 	}
-	s, f := streams(t)
+	s, f := newTestStream(t)
 	got := make(chan error)
 	go func() { got <- s.send(big) }()
 	buf, n := make([]byte, 1<<16), 0
@@ -335,8 +335,8 @@ func TestStreamSendBlocks(t *testing.T) {
 }
 
 // The host does not buffer an endless message.
-func TestStreamMessageTooLong(t *testing.T) {
-	s, f := streams(t)
+func TestStreamRejectsLongMessage(t *testing.T) {
+	s, f := newTestStream(t)
 	go func() {
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
 		for range maxMessage/len(chunk) + 2 {
@@ -368,7 +368,7 @@ func FuzzStream(f *testing.F) {
 		if len(control)+len(output) > pipeCapacity {
 			return
 		}
-		s, programSide := streams(t)
+		s, programSide := newTestStream(t)
 		go func() {
 			programSide.out(string(output))
 			for rest := control; len(rest) > 0; {

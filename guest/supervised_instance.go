@@ -91,7 +91,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 	w.Hostname, w.LeaseMS, w.Tethered = spec.Name, max(time.Until(lease).Milliseconds(), 0), spec.Ephemeral
 	w.Held = spec.Held
 	if spec.Command != nil {
-		w.Main = m.Guest.request("main", *spec.Command, brig.IO{})
+		w.Main = m.Guest.newExec("main", *spec.Command, brig.IO{})
 	}
 	// The connection stays open while the instance and this server exist.
 	c, end, err := o.openRequestFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
@@ -100,7 +100,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 	}
 	stop := context.AfterFunc(ctx, end)
 	r := wire.NewReader(c)
-	s, err := firstState(r)
+	s, err := readFirstState(r)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -116,15 +116,15 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 		end()
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 		defer cancel()
-		return nil, errors.Join(o.createFailed(err), o.Destroy(clean, k.ID))
+		return nil, errors.Join(o.createError(err), o.Destroy(clean, k.ID))
 	}
 	m.tethered = spec.Ephemeral
 	m.attach(r, end, s)
 	return m, nil
 }
 
-// createFailed returns the error for an instance that could not be created.
-func (o *RemoteHost) createFailed(err error) error {
+// createError returns the error for an instance that could not be created.
+func (o *RemoteHost) createError(err error) error {
 	if _, isReported := errors.AsType[*brig.Error](err); isReported || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -192,7 +192,7 @@ func (m *SupervisedInstance) load() error {
 	return nil
 }
 
-func firstState(r *wire.Reader) (wire.State, error) {
+func readFirstState(r *wire.Reader) (wire.State, error) {
 	f, err := r.Read()
 	if err != nil {
 		return wire.State{}, err
@@ -236,7 +236,7 @@ func (m *SupervisedInstance) Exec(ctx context.Context, id string, cmd brig.Comma
 		return res, err
 	}
 	if m.Exit() == nil && errors.Is(err, ErrNotReached) && !WaitSelfEnd(ctx, res, m.done) {
-		return res, orCause(ctx, err) // the command was not started, so the instance need not end
+		return res, causeOr(ctx, err) // the command was not started, so the instance need not end
 	}
 	if m.Exit() == nil {
 		why := m.Guest.EndReason(ctx, id, res, err)
@@ -256,8 +256,8 @@ func (m *SupervisedInstance) Exec(ctx context.Context, id string, cmd brig.Comma
 		WithHint("the sandbox ends with its lease; create another one").Because(err)
 }
 
-// orCause returns the cause of ctx if ctx has ended, and otherwise err.
-func orCause(ctx context.Context, err error) error {
+// causeOr returns the cause of ctx if ctx has ended, and otherwise err.
+func causeOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -457,8 +457,7 @@ func (m *SupervisedInstance) Log(p []byte) error {
 	return nil
 }
 
-// Notes returns the gaps in the instance's limits that a caller should know
-// about.
+// Notes returns the gaps in the instance's limits, for the caller.
 func (m *SupervisedInstance) Notes() []string {
 	notes := []string{"memory, processors and disk: not limited"}
 	if m.plain {
@@ -477,10 +476,10 @@ func (o *RemoteHost) Sweep(ctx context.Context, dir string, known map[brig.ID]bo
 	}
 	n := 0
 	var errs []error
-	there := map[brig.ID]bool{}
+	running := map[brig.ID]bool{}
 	for _, s := range states {
 		id := brig.ID(s.ID)
-		there[id] = true
+		running[id] = true
 		if known[id] || s.Tethered && s.Ended == nil {
 			continue
 		}
@@ -489,14 +488,14 @@ func (o *RemoteHost) Sweep(ctx context.Context, dir string, known map[brig.ID]bo
 			continue
 		}
 		n++
-		delete(there, id)
+		delete(running, id)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && dir != "" {
 		errs = append(errs, err)
 	}
 	for _, e := range entries {
-		if id := brig.ID(e.Name()); !known[id] && !there[id] {
+		if id := brig.ID(e.Name()); !known[id] && !running[id] {
 			errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}

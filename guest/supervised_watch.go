@@ -17,14 +17,14 @@ func (m *SupervisedInstance) watch(ctx context.Context) (*wire.Reader, func(), w
 	}
 	stop := context.AfterFunc(ctx, end)
 	r := wire.NewReader(c)
-	s, err := firstState(r)
+	s, err := readFirstState(r)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		end()
 		if _, isReported := errors.AsType[*brig.Error](err); !isReported {
-			err = m.o.causeOrFailure(ctx, err)
+			err = m.o.causeOrError(ctx, err)
 		}
 		return nil, nil, s, err
 	}
@@ -41,7 +41,7 @@ func (m *SupervisedInstance) attach(r *wire.Reader, end func(), s wire.State) {
 	go func() {
 		defer func() { end() }()
 		for {
-			if s, err := firstState(r); err == nil && s.Ended != nil {
+			if s, err := readFirstState(r); err == nil && s.Ended != nil {
 				m.recordEnd(*s.Ended)
 				return
 			}
@@ -75,7 +75,7 @@ func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
 		ctx, cancel := context.WithTimeout(m.life, openTimeout)
 		r, end, s, err := m.watch(ctx)
-		gone := err != nil && (brig.KindOf(err) == brig.NotFound || m.isGone != nil && m.isGone(ctx))
+		isGone := err != nil && (brig.KindOf(err) == brig.NotFound || m.isGone != nil && m.isGone(ctx))
 		cancel()
 		m.mu.Lock()
 		late := time.Now().After(m.lease.Add(openTimeout))
@@ -89,7 +89,7 @@ func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 			return r, end
 		case errors.Is(err, errClosed):
 			return nil, func() {} // the next server finds the instance again
-		case gone:
+		case isGone:
 			m.recordEnd(wire.Ending{Code: 137, Reason: string(brig.Crashed), AtMS: time.Now().UnixMilli()})
 			return nil, func() {}
 		case late:

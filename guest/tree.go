@@ -17,7 +17,7 @@ import (
 
 // Unpack implements the Unpack of brig.Trees.
 func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, source func(put func(brig.Node, io.Reader) error) error) error {
-	u := account(o.User)
+	u := lookUpUser(o.User)
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpUnpack, Tree: &wire.Tree{Dir: dir, UID: u.uid, GID: u.gid, Sealed: o.Sealed}})
 	if err != nil {
 		return err
@@ -91,16 +91,16 @@ func sendNode(w io.Writer, buf []byte, n brig.Node, r io.Reader) error {
 
 // Pack implements the Pack of brig.Trees.
 func (g *Guest) Pack(ctx context.Context, dir string, on func(brig.Node, io.Reader) error) error {
-	return g.nodes(ctx, wire.Call{Op: wire.OpPack, Tree: &wire.Tree{Dir: dir, MaxFile: brig.MaxWorkspaceFile}}, on)
+	return g.readNodes(ctx, wire.Call{Op: wire.OpPack, Tree: &wire.Tree{Dir: dir, MaxFile: brig.MaxWorkspaceFile}}, on)
 }
 
 // Changed implements the Changed of brig.Trees.
 func (g *Guest) Changed(ctx context.Context, paths []string, since time.Time, on func(brig.Node, io.Reader) error) error {
-	return g.nodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
+	return g.readNodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
 }
 
-// nodes makes a call whose response is a sequence of nodes, and calls on for each node.
-func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io.Reader) error) error {
+// readNodes makes a call whose response is a sequence of nodes, and calls on for each node.
+func (g *Guest) readNodes(ctx context.Context, call wire.Call, on func(brig.Node, io.Reader) error) error {
 	conn, end, err := g.call(ctx, call)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return causeOrFailure(ctx, err)
+			return causeOrError(ctx, err)
 		}
 		if f.Type != wire.TypeNode {
 			return endOf(f)
@@ -140,10 +140,10 @@ func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io
 func decodeNode(payload []byte) (brig.Node, error) {
 	var w wire.Node
 	if len(payload) > wire.MaxNode {
-		return brig.Node{}, violation("a node of %d bytes", len(payload))
+		return brig.Node{}, newViolation("a node of %d bytes", len(payload))
 	}
 	if err := json.Unmarshal(payload, &w); err != nil {
-		return brig.Node{}, malformed("node", err)
+		return brig.Node{}, newMalformedError("node", err)
 	}
 	n := brig.Node{Path: string(w.Path), Type: brig.EntryType(w.Type), Skipped: w.Skipped}
 	if n.Skipped != "" {
@@ -154,8 +154,8 @@ func decodeNode(payload []byte) (brig.Node, error) {
 		n.Type = brig.OtherFile
 		return n, nil
 	}
-	if !localPath(n.Path) || len(w.Target) > wire.MaxNodePath || w.Size < 0 {
-		return brig.Node{}, violation("a node of %.100q", n.Path)
+	if !isLocalPath(n.Path) || len(w.Target) > wire.MaxNodePath || w.Size < 0 {
+		return brig.Node{}, newViolation("a node of %.100q", n.Path)
 	}
 	n.Mode = w.Mode & 0o777
 	switch n.Type {
@@ -165,13 +165,13 @@ func decodeNode(payload []byte) (brig.Node, error) {
 	case brig.Symlink:
 		n.Target, n.Mode = string(w.Target), 0o777
 	default:
-		return brig.Node{}, violation("a node of type %.20q", w.Type)
+		return brig.Node{}, newViolation("a node of type %.20q", w.Type)
 	}
 	return n, nil
 }
 
-// localPath reports whether a path is inside the tree.
-func localPath(p string) bool {
+// isLocalPath reports whether a path is inside the tree.
+func isLocalPath(p string) bool {
 	return p != "." && len(p) <= wire.MaxNodePath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
 }
 
@@ -195,13 +195,13 @@ func (b *nodeBody) Read(p []byte) (int, error) {
 		f, err := b.r.Read()
 		switch {
 		case err != nil:
-			b.err = causeOrFailure(b.ctx, err)
+			b.err = causeOrError(b.ctx, err)
 		case f.Type == wire.TypeNodeEnd:
 			b.err = io.EOF
 		case f.Type == wire.TypeError:
-			b.err = agentError(f.Payload)
+			b.err = decodeAgentError(f.Payload)
 		case f.Type != wire.TypeFileData || len(f.Payload) == 0:
-			b.err = violation("unexpected frame %d", f.Type)
+			b.err = newViolation("unexpected frame %d", f.Type)
 		default:
 			b.rest = f.Payload
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// uplinkTo returns a network link to an agent whose side the test controls. The agent receives one
-// call and accepts it.
-func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
+// openTestUplink returns a network link to an agent whose side the test controls. The agent
+// receives one call and accepts it.
+func openTestUplink(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) { return ours, nil }}
@@ -41,8 +41,8 @@ func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 	return up, theirs, <-calls
 }
 
-func TestUplinkCall(t *testing.T) {
-	_, _, got := uplinkTo(t)
+func TestUplinkCallHasNetworkConfiguration(t *testing.T) {
+	_, _, got := openTestUplink(t)
 	if got.Address != "198.18.0.2/15" || got.Gateway != "198.18.0.1" || got.MTU != 65535 || string(got.Authority) != "authority" {
 		t.Errorf("asked for %+v", got)
 	}
@@ -51,7 +51,7 @@ func TestUplinkCall(t *testing.T) {
 // Data that is not a valid packet ends the link in both directions.
 func TestUplinkEndsOnInvalidPacket(t *testing.T) {
 	for name, bytes := range map[string][]byte{"no length": {0, 0}, "cut": {0, 5, 1}, "half a length": {9}} {
-		up, agent, _ := uplinkTo(t)
+		up, agent, _ := openTestUplink(t)
 		go func() {
 			_, _ = agent.Write(append(wire.AppendPacket(nil, []byte("fine")), bytes...))
 			agent.Close()
@@ -74,7 +74,7 @@ func TestUplinkEndsOnInvalidPacket(t *testing.T) {
 // A sandbox that does not read does not block senders. It receives the queued
 // packets when it reads again.
 func TestUplinkDoesNotBlockSenders(t *testing.T) {
-	up, agent, _ := uplinkTo(t)
+	up, agent, _ := openTestUplink(t)
 	packet := bytes.Repeat([]byte("x"), 60000)
 	const sent = 3 * queued / 60000
 	for range sent {
@@ -106,7 +106,7 @@ func TestUplinkDoesNotBlockSenders(t *testing.T) {
 
 // Close ends a pending call, even a write that is not being read.
 func TestUplinkCloseEndsCalls(t *testing.T) {
-	up, agent, _ := uplinkTo(t)
+	up, agent, _ := openTestUplink(t)
 	received := make(chan error, 1)
 	go func() {
 		_, err := up.Receive(make([]byte, brig.UplinkMTU))

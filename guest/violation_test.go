@@ -19,7 +19,7 @@ import (
 // The agent's time limits are longer than any test waits.
 func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire.Call, c net.Conn)) (*brig.Result, error) {
 	t.Helper()
-	g := agentOf(t, agent)
+	g := newTestGuest(t, agent)
 	g.test.agent, g.test.tree, g.test.retry, g.test.exit = 40*time.Second, time.Minute, 30*time.Second, max(exit, 300*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -52,11 +52,11 @@ func TestViolationsEndMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, why := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
-				gone := listen(c)
+				closed := watchClose(c)
 				if call.Op == wire.OpExec {
 					_, _ = c.Write(answer)
 				}
-				<-gone // the agent answers no other call
+				<-closed // the agent answers no other call
 			})
 			if !errors.Is(why, ErrViolation) || !errors.Is(why, ErrLost) || errors.Is(why, ErrAgentGone) {
 				t.Errorf("the machine has to end: %v", why)
@@ -70,7 +70,7 @@ func TestViolationsEndMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, why := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
-				listen(c)
+				watchClose(c)
 				if call.Op == wire.OpKill {
 					_ = wire.Write(c, wire.TypeOK, nil)
 				} else if len(answer) > 0 {
@@ -86,12 +86,12 @@ func TestViolationsEndMachine(t *testing.T) {
 
 // Violations by an agent during a kill also end the sandbox.
 func TestViolationsDuringKill(t *testing.T) {
-	silent := func(c net.Conn) { <-listen(c) }
+	silent := func(c net.Conn) { <-watchClose(c) }
 	flood := func(c net.Conn) {
-		gone := listen(c)
+		closed := watchClose(c)
 		for full := make([]byte, wire.MaxPayload); ; {
 			select {
-			case <-gone:
+			case <-closed:
 				return
 			default:
 				if wire.Write(c, wire.TypeStdout, full) != nil {
@@ -146,13 +146,13 @@ func TestViolationsDuringKill(t *testing.T) {
 
 // trickle sends an endless frame, one byte at a time.
 func trickle(c net.Conn) {
-	gone := listen(c)
+	closed := watchClose(c)
 	for _, b := range []byte{byte(wire.TypeStdout), 0, 0x10, 0, 0} {
 		_, _ = c.Write([]byte{b})
 	}
 	for {
 		select {
-		case <-gone:
+		case <-closed:
 			return
 		case <-time.After(time.Millisecond):
 			_, _ = c.Write([]byte{'x'})
@@ -170,7 +170,7 @@ func TestKillContinuesOnNewConnection(t *testing.T) {
 		first.start(p)
 		first.began.Add(-int64(used))
 		first.alive.Add(-int64(used))
-		u, ok := errors.AsType[pendingKillError](first.stopped(ErrLost))
+		u, ok := errors.AsType[pendingKillError](first.endWith(ErrLost))
 		if !ok {
 			t.Fatal("the error does not say that there was a fight")
 		}
@@ -184,7 +184,7 @@ func TestKillContinuesOnNewConnection(t *testing.T) {
 		}
 	}
 	f := newTreeKill(t.Context())
-	if err := f.stopped(ErrLost); err != ErrLost {
+	if err := f.endWith(ErrLost); err != ErrLost {
 		t.Errorf("without a fight: %v", err)
 	}
 }
@@ -216,10 +216,10 @@ func FuzzExecution(f *testing.F) {
 				if err != nil || json.Unmarshal(f.Payload, &call) != nil {
 					return
 				}
-				gone := listen(theirs)
+				closed := watchClose(theirs)
 				if call.Op == wire.OpExec {
 					_, _ = theirs.Write(exec)
-					<-gone
+					<-closed
 					return
 				}
 				_, _ = theirs.Write(kill)

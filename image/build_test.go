@@ -299,7 +299,7 @@ func running(t *testing.T, arg string) bool {
 // TestBuildDebian builds a real image. It needs mmdebstrap, root and a package
 // source, and takes half a minute.
 func TestBuildDebian(t *testing.T) {
-	if !testenv.Full() {
+	if !testenv.IsFull() {
 		t.Skip("downloads a Debian system: runs at full size (make test-all PART=packages)")
 	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil || os.Geteuid() != 0 {

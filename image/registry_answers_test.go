@@ -45,7 +45,7 @@ func TestHostileRegistry(t *testing.T) {
 				case strings.Contains(r.URL.Path, c.part) && (c.part != "/v2/" || r.URL.Path == "/v2/"):
 					w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 					w.WriteHeader(c.status)
-					testenv.Endless(w, c.first, c.again, 192<<20)
+					testenv.WriteEndless(w, c.first, c.again, 192<<20)
 				case strings.Contains(r.URL.Path, "/manifests/"):
 					w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 					_, _ = w.Write([]byte(manifest))

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestChartNumbers verifies that numbers in charts are rounded as in E2B's library, to max(1, 8 -
-// exponent) significant digits.
-func TestChartNumbers(t *testing.T) {
+// TestChartNumbersAreRounded verifies that numbers in charts are rounded as in E2B's library, to
+// max(1, 8 - exponent) significant digits.
+func TestChartNumbersAreRounded(t *testing.T) {
 	const script = `
 import python_charts
 for v in [0, 1.23456789123, 123456789.123, 1e12 + 5, 0.00012345678912, -5.5, 98765.4321, float("nan"), float("inf")]:

@@ -18,7 +18,7 @@ func (a bufferedProcess) Ahead() ([]byte, bool) { return []byte(a.sent), a.ended
 // opaqueProcess is a process without an Ahead method.
 type opaqueProcess struct{ brig.Process }
 
-func TestHasEnded(t *testing.T) {
+func TestHasEndedDetectsEndOfInterpreter(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    brig.Process

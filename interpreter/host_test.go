@@ -108,8 +108,8 @@ func (d *driver) write(o interpreter.Request) {
 	}
 }
 
-// next returns the driver's next message. The test fails if none arrives.
-func (d *driver) next() interpreter.Message {
+// readMessage returns the driver's next message. The test fails if none arrives.
+func (d *driver) readMessage() interpreter.Message {
 	d.t.Helper()
 	m, err := d.read()
 	if err != nil {
@@ -147,24 +147,24 @@ func (d *driver) read() (m interpreter.Message, err error) {
 	}
 }
 
-// ready waits until the driver is ready.
-func (d *driver) ready() interpreter.Message {
+// awaitReady waits until the driver is ready.
+func (d *driver) awaitReady() interpreter.Message {
 	d.t.Helper()
-	m := d.next()
+	m := d.readMessage()
 	if m.Type != "ready" || m.Version == "" || m.Flavor == "" {
 		d.t.Fatalf("got message %+v, want ready", m)
 	}
 	return m
 }
 
-// cell runs one cell and returns its messages, including the end message, and its output.
-func (d *driver) cell(code string) (messages []interpreter.Message, stdout, stderr string) {
+// runCell runs one cell and returns its messages, including the end message, and its output.
+func (d *driver) runCell(code string) (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
-	return d.request(interpreter.Request{Op: "cell", Code: code})
+	return d.sendRequest(interpreter.Request{Op: "cell", Code: code})
 }
 
-// request is like cell, but for any request that ends with an "end" message.
-func (d *driver) request(o interpreter.Request) (messages []interpreter.Message, stdout, stderr string) {
+// sendRequest is like cell, but for any request that ends with an "end" message.
+func (d *driver) sendRequest(o interpreter.Request) (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	d.send(o)
 	return d.finish()
@@ -174,7 +174,7 @@ func (d *driver) request(o interpreter.Request) (messages []interpreter.Message,
 func (d *driver) finish() (messages []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	for {
-		m := d.next()
+		m := d.readMessage()
 		if messages = append(messages, m); len(messages) > 1_000_000 {
 			d.t.Fatal("the cell does not end")
 		}
@@ -184,13 +184,13 @@ func (d *driver) finish() (messages []interpreter.Message, stdout, stderr string
 	}
 }
 
-// program runs a program to its end and waits for the driver to exit.
-func (d *driver) program(o interpreter.Request) (end interpreter.Message, code int, stdout, stderr string) {
+// runProgram runs a program to its end and waits for the driver to exit.
+func (d *driver) runProgram(o interpreter.Request) (end interpreter.Message, code int, stdout, stderr string) {
 	d.t.Helper()
 	o.Op = "program"
 	d.send(o)
 	for end.Type == "" || end.Type == "file" {
-		end = d.next()
+		end = d.readMessage()
 	}
 	return end, d.wait(), d.out.take(), d.errout.take()
 }
@@ -285,8 +285,8 @@ func (p *pipe) await(t *testing.T, want string) string {
 	return ""
 }
 
-// find returns the messages of one type.
-func find(messages []interpreter.Message, kind string) (found []interpreter.Message) {
+// filterMessages returns the messages of one type.
+func filterMessages(messages []interpreter.Message, kind string) (found []interpreter.Message) {
 	for _, m := range messages {
 		if m.Type == kind {
 			found = append(found, m)
@@ -295,9 +295,9 @@ func find(messages []interpreter.Message, kind string) (found []interpreter.Mess
 	return found
 }
 
-// data returns a message's representation of the given MIME type: the text of a JSON string, the
-// JSON of other values, or "" if the representation is missing.
-func data(m interpreter.Message, mime string) string {
+// representationOf returns a message's representation of the given MIME type: the text of a JSON
+// string, the JSON of other values, or "" if the representation is missing.
+func representationOf(m interpreter.Message, mime string) string {
 	var text string
 	if json.Unmarshal(m.Data[mime], &text) == nil {
 		return text

@@ -18,7 +18,7 @@ func startNode(t *testing.T) *driver {
 		t.Skip("no node")
 	}
 	d := startDriver(t, []string{"node", driverFile(t, "javascript.js")}, nil)
-	if m := d.ready(); m.Flavor != "node" {
+	if m := d.awaitReady(); m.Flavor != "node" {
 		t.Fatalf("flavor %q", m.Flavor)
 	}
 	return d
@@ -57,7 +57,7 @@ func (s step) run(t *testing.T, d *driver) {
 	messages, stdout, stderr := d.finish()
 	stdout = waited + stdout
 	first := func(kind string) (m interpreter.Message) {
-		if found := find(messages, kind); len(found) > 0 {
+		if found := filterMessages(messages, kind); len(found) > 0 {
 			m = found[0]
 		}
 		return m
@@ -78,8 +78,8 @@ func (s step) run(t *testing.T, d *driver) {
 		t.Errorf("%s: failed: %s: %s\n%s", s.what, failure.Name, failure.Value, failure.Traceback)
 	}
 	for _, c := range []struct{ of, got, want string }{
-		{"value", data(result, "text/plain"), s.value},
-		{"json", data(result, "application/json"), s.json},
+		{"value", representationOf(result, "text/plain"), s.value},
+		{"json", representationOf(result, "application/json"), s.json},
 		{"display", display, s.display},
 		{"stdout", strings.TrimSuffix(stdout, "\n"), s.out},
 		{"error", failure.Name, s.name},
@@ -105,7 +105,7 @@ func (s step) run(t *testing.T, d *driver) {
 	}
 }
 
-func TestNodeCells(t *testing.T) {
+func TestNodeCellsReturnResults(t *testing.T) {
 	d := startNode(t)
 	module := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
@@ -205,7 +205,7 @@ func TestNodeCells(t *testing.T) {
 
 // A cell or program that modifies the prototypes of objects or arrays does not break the driver's
 // messages.
-func TestNodeChangedPrototypes(t *testing.T) {
+func TestNodeMessagesSurviveChangedPrototypes(t *testing.T) {
 	const change = "Object.prototype.toJSON = () => 'mine'; for (const name of ['map', 'filter', 'join', 'some', 'find', 'findIndex', 'includes', 'splice']) Array.prototype[name] = null; "
 	d := startNode(t)
 	for _, s := range []step{
@@ -221,27 +221,27 @@ func TestNodeChangedPrototypes(t *testing.T) {
 	}
 	for code, want := range map[string]int{change + "Buffer.from = null; throw new TypeError('a')": 1, change + "function main() { return 1 }": 0, change + "process.exit(3)": 3} {
 		d := startNode(t)
-		end, exit, _, stderr := d.program(interpreter.Request{Code: code})
+		end, exit, _, stderr := d.runProgram(interpreter.Request{Code: code})
 		if exit != want || end.Code != want || (end.Failure != nil) != (want == 1) || end.Failure != nil && (end.Failure.Name != "TypeError" || end.Failure.Message != "a") || (string(end.Returned) == "1") != (want == 0) {
 			t.Errorf("exit %d, %+v, failure %+v\n%s", exit, end, end.Failure, stderr)
 		}
 	}
 }
 
-func TestNodeRequestsBetweenCells(t *testing.T) {
+func TestNodeAnswersRequestsBetweenCells(t *testing.T) {
 	d := startNode(t)
-	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
+	d.runCell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
 	d.out.await(t, "later")
 	d.errout.await(t, "Error: late")
 	d.interrupt() // no cell is running
 	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
-	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
+	if m := d.readMessage(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("got message %+v", m)
 	}
 	step{what: "alive", code: "1", value: "1"}.run(t, d)
 }
 
-func TestNodePrograms(t *testing.T) {
+func TestNodeProgramsReturnResults(t *testing.T) {
 	for _, c := range []struct {
 		what, code, arguments, stdin string
 		warm, cell                   bool
@@ -289,13 +289,13 @@ func TestNodePrograms(t *testing.T) {
 				d.send(interpreter.Request{Op: "warm"})
 			}
 			if c.cell {
-				d.cell("1")
+				d.runCell("1")
 			}
 			o := interpreter.Request{Code: c.code, Env: map[string]string{"FOO": "bar"}}
 			if c.arguments != "" {
 				o.Arguments = json.RawMessage(c.arguments)
 			}
-			end, code, stdout, stderr := d.program(o)
+			end, code, stdout, stderr := d.runProgram(o)
 			failure := ""
 			if end.Failure != nil {
 				failure = end.Failure.Name

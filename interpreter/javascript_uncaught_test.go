@@ -21,7 +21,7 @@ func (c errorCase) run(t *testing.T) {
 	}
 	d := startNode(t)
 	d.stdin.Close()
-	_, code, stdout, stderr := d.program(interpreter.Request{Code: c.code})
+	_, code, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code})
 	exit, wantOut, wantErr := runPlain(t, "node", c.file, c.code)
 	if code != exit || stdout != wantOut {
 		t.Errorf("exit %d, stdout %q, want %d and %q\n%s", code, stdout, exit, wantOut, stderr)
@@ -41,7 +41,7 @@ func (c errorCase) run(t *testing.T) {
 
 // An uncaught error ends a program as under the plain interpreter, even if a timer would keep the
 // program alive, and is passed to the program's listeners.
-func TestNodeUncaught(t *testing.T) {
+func TestNodeUncaughtErrorEndsProgram(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a server is open", code: "require('http').createServer(() => {}).listen(0); JSON.parse('{bad')", errout: []string{"SyntaxError"}},
 		{name: "a timer", code: "setInterval(() => console.log('tick'), 1); throw new Error('a')", errout: []string{"Error: a"}},
@@ -75,7 +75,7 @@ func TestNodeUncaught(t *testing.T) {
 		t.Run("called "+name, func(t *testing.T) {
 			t.Parallel()
 			d := startNode(t)
-			end, code, _, stderr := d.program(interpreter.Request{Code: code})
+			end, code, _, stderr := d.runProgram(interpreter.Request{Code: code})
 			if code != 1 || end.Failure == nil || !strings.HasSuffix(end.Failure.Name, "Error") || !strings.Contains(stderr, end.Failure.Name) {
 				t.Errorf("exit %d, %+v\n%s", code, end.Failure, stderr)
 			}
@@ -84,7 +84,7 @@ func TestNodeUncaught(t *testing.T) {
 }
 
 // A program that ends before the promise of its module or main function has settled fails.
-func TestNodeUnsettled(t *testing.T) {
+func TestNodeUnsettledPromiseFailsProgram(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "a module", file: "main.mjs", code: "await new Promise(() => {})"},
 		{name: "an exit code", file: "main.mjs", code: "process.exitCode = 0; await new Promise(() => {})"},
@@ -111,7 +111,7 @@ func TestNodeUnsettled(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			d := startNode(t)
-			end, exit, _, stderr := d.program(interpreter.Request{Code: code})
+			end, exit, _, stderr := d.runProgram(interpreter.Request{Code: code})
 			if exit != want || end.Code != want || (end.Failure != nil) != (want != 0) || strings.Contains(stderr, "unsettled promise of main") != (want != 0) {
 				t.Errorf("exit %d, %+v\n%s", exit, end.Failure, stderr)
 			}
@@ -141,7 +141,7 @@ func TestNodeErrorsArePrinted(t *testing.T) {
 }
 
 // A program's main module is the same as when Node.js runs the program as main.js.
-func TestNodeMainModule(t *testing.T) {
+func TestNodeMainModuleMatchesPlainNode(t *testing.T) {
 	for _, c := range []errorCase{
 		{name: "this", code: "console.log(this === module.exports, this === exports, module instanceof require('module'))"},
 		{name: "paths", code: "const { relative } = require('path'); console.log(module.paths.map((p) => relative(__dirname, p)).slice(0, 2), module.path === __dirname, require.resolve.paths('x').length === module.paths.length + 3)"},

@@ -19,31 +19,31 @@ var jupyterCells = []cellCase{
 	{name: "input", code: "input()", error: "StdinNotImplementedError", value: "~"},
 }
 
-func TestJupyter(t *testing.T) {
+func TestJupyterCellsReturnResults(t *testing.T) {
 	d := startJupyter(t)
 	d.errout.take() // a kernel may have written warnings during its start
 	d.send(interpreter.Request{Op: "warm"})
 	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
-	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
+	if m := d.readMessage(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("ping: %+v", m)
 	}
 	for i, c := range jupyterCells {
 		t.Run(c.name, func(t *testing.T) { c.check(t, d, i+1) })
 	}
 	d.t = t
-	_, out, _ := d.request(interpreter.Request{Op: "cell", Env: map[string]string{"A": "'ä"}, Dir: "/usr", Code: "import os; print(os.environ['A'], os.getcwd())"})
+	_, out, _ := d.sendRequest(interpreter.Request{Op: "cell", Env: map[string]string{"A": "'ä"}, Dir: "/usr", Code: "import os; print(os.environ['A'], os.getcwd())"})
 	checkText(t, "in the cell", out, "'ä /usr\n")
-	_, out, _ = d.cell("print(os.environ.get('A'), os.getcwd())")
+	_, out, _ = d.runCell("print(os.environ.get('A'), os.getcwd())")
 	checkText(t, "after it", out, "None /usr\n")
 	d.interrupt() // no cell is running, so it is ignored
 	d.send(interpreter.Request{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
 	d.out.await(t, "go")
 	d.interrupt()
-	if messages, _, _ := d.finish(); find(messages, "error")[0].Name != "KeyboardInterrupt" {
+	if messages, _, _ := d.finish(); filterMessages(messages, "error")[0].Name != "KeyboardInterrupt" {
 		t.Errorf("interrupted: %+v", messages)
 	}
-	messages, _, _ := d.cell("os._exit(3)")
-	if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KernelDied" {
+	messages, _, _ := d.runCell("os._exit(3)")
+	if errs := filterMessages(messages, "error"); len(errs) != 1 || errs[0].Name != "KernelDied" {
 		t.Errorf("a kernel that died: %+v", messages)
 	}
 	if code := d.wait(); code == 0 {

@@ -39,12 +39,12 @@ func Lookup(l brig.Language) (Language, bool) {
 	switch l {
 	case brig.Python:
 		return Language{
-			Name: l, Prefix: "py-", Argv: []string{"python3", Dir + "/python.py"}, Files: files("python"),
+			Name: l, Prefix: "py-", Argv: []string{"python3", Dir + "/python.py"}, Files: driverFiles("python"),
 			Program: "python3", Values: true, Limits: true,
 		}, true
 	case brig.JavaScript, brig.TypeScript:
 		return Language{
-			Name: l, Prefix: "js-", Argv: []string{"node", Dir + "/javascript.js"}, Files: files("javascript"),
+			Name: l, Prefix: "js-", Argv: []string{"node", Dir + "/javascript.js"}, Files: driverFiles("javascript"),
 			Program: "node", Values: true,
 		}, true
 	case brig.Bash:
@@ -58,7 +58,7 @@ func Lookup(l brig.Language) (Language, bool) {
 func Jupyter(l brig.Language) Language {
 	name := strings.TrimPrefix(string(l), brig.JupyterPrefix)
 	return Language{
-		Name: l, Prefix: "jp-", Argv: []string{"python3", Dir + "/jupyter.py", name}, Files: files("jupyter"),
+		Name: l, Prefix: "jp-", Argv: []string{"python3", Dir + "/jupyter.py", name}, Files: driverFiles("jupyter"),
 		Program: "Jupyter kernel for " + name,
 	}
 }
@@ -66,9 +66,9 @@ func Jupyter(l brig.Language) Language {
 // agentFile is the agent's own program, which drives shells itself.
 const agentFile = "/proc/1/exe"
 
-// files returns the driver files whose names begin with prefix. The returned files share their
-// data, so that not every run makes a copy.
-func files(prefix string) []brig.File {
+// driverFiles returns the driver files whose names begin with prefix. The returned files share
+// their data, so that not every run makes a copy.
+func driverFiles(prefix string) []brig.File {
 	var out []brig.File
 	for _, f := range readDrivers() {
 		if strings.HasPrefix(f.Path, prefix) {

@@ -32,7 +32,7 @@ func TestMainRunsOnce(t *testing.T) {
 				if m := mainValue.FindSubmatch(p.Data); m != nil {
 					want = string(m[1])
 				}
-				end, code, stdout, stderr := d.program(interpreter.Request{Code: string(p.Data)})
+				end, code, stdout, stderr := d.runProgram(interpreter.Request{Code: string(p.Data)})
 				if code != 0 || end.Failure != nil || string(end.Returned) != want {
 					t.Errorf("exit %d, returned %s, want %q\n%s", code, end.Returned, want, stderr)
 				}

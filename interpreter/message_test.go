@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestMessageMemory verifies that decoding a line with many small values needs little more memory
-// than the line itself. As a control, the same line is decoded without the limit.
-func TestMessageMemory(t *testing.T) {
+// TestDecodingNeedsLittleMemory verifies that decoding a line with many small values needs little
+// more memory than the line itself. As a control, the same line is decoded without the limit.
+func TestDecodingNeedsLittleMemory(t *testing.T) {
 	const count, limit = 1 << 20, 8 << 20
 	for name, line := range map[string]string{
 		"members":      `{"type":"display","data":{` + strings.Repeat(`"":0,`, count) + `"":0}}`,
@@ -39,9 +39,9 @@ func TestMessageMemory(t *testing.T) {
 	}
 }
 
-// TestMessageValues verifies that the values of a message may have any number of parts, and that
-// the messages of drivers are within the limit.
-func TestMessageValues(t *testing.T) {
+// TestMessageValuesMayHaveManyParts verifies that the values of a message may have any number of
+// parts, and that the messages of drivers are within the limit.
+func TestMessageValuesMayHaveManyParts(t *testing.T) {
 	value := "[" + strings.Repeat(`{"a":[1,2]},`, 100_000) + "0]"
 	line := `{"type":"display","nonce":"n","data":{"application/json":` + value + `,"text/plain":"a,\",{[b"}}`
 	if m := decodeMessage([]byte(line)); m.Type != "display" || string(m.Data["application/json"]) != value || len(m.Data) != 2 {
@@ -58,9 +58,9 @@ func TestMessageValues(t *testing.T) {
 	}
 }
 
-// TestMessageTexts verifies that long texts of exceptions are shortened, and that other texts are
-// unchanged.
-func TestMessageTexts(t *testing.T) {
+// TestLongExceptionTextsAreShortened verifies that long texts of exceptions are shortened, and that
+// other texts are unchanged.
+func TestLongExceptionTextsAreShortened(t *testing.T) {
 	long := "begin" + strings.Repeat("ü", 1<<20) + "end"
 	for _, c := range []struct{ text, begin, end string }{{long, "begin", "end"}, {"short", "short", "short"}} {
 		b, err := json.Marshal(Message{

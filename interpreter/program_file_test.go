@@ -36,7 +36,7 @@ func startFor(t *testing.T, file string) *driver {
 
 // A program can read its own source file in an empty directory, in a directory with another file
 // of the same name, and in a read-only directory.
-func TestProgramFile(t *testing.T) {
+func TestProgramReadsItsSourceFile(t *testing.T) {
 	for _, p := range selfPrograms(t) {
 		for _, place := range []string{"empty", "taken", "same", "sealed"} {
 			if place == "sealed" && (os.Geteuid() == 0 || strings.Contains(p.Name, "beside")) {
@@ -67,7 +67,7 @@ func TestProgramFile(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				end, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
+				end, exit, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 				if exit != 0 || end.Failure != nil || strings.TrimSpace(stdout) != "ok" {
 					t.Errorf("exit %d, stdout %q\n%s", exit, stdout, stderr)
 				}
@@ -93,7 +93,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startFor(t, name)
 			d.stdin.Close()
-			_, exit, stdout, stderr := d.program(interpreter.Request{Code: code})
+			_, exit, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 			if exit != 0 || strings.Trim(stdout, "[]\n") != "" {
 				t.Errorf("exit %d, stdout %q, stderr %s", exit, stdout, stderr)
 			}
@@ -102,7 +102,7 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 }
 
 // The driver reports the path of the program's file before a fork, because a forked process
-// cannot send messages to the host. It reports nothing if the user has a file at that path.
+// cannot send messages to the host. It sends no report if the user has a file at that path.
 func TestForkAnnouncesProgramFile(t *testing.T) {
 	const code = "import os, sys\nif os.fork() == 0:\n    open(getattr(sys.modules['__main__'], '__fi' 'le__')).read()\n    os._exit(0)\nos.wait()"
 	for place, want := range map[string]string{"empty": "main.py", "taken": "main-1.py", "same": ""} {
@@ -117,8 +117,8 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 			}
 			d.send(interpreter.Request{Op: "program", Code: code})
 			var reported []string
-			end := d.next()
-			for ; end.Type == "file"; end = d.next() {
+			end := d.readMessage()
+			for ; end.Type == "file"; end = d.readMessage() {
 				reported = append(reported, filepath.Base(end.Path))
 			}
 			if d.wait() != 0 || end.Failure != nil || strings.Join(reported, " ") != want {
@@ -132,11 +132,11 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 }
 
 // A cell has no source file, even in an interpreter that ran programs during its warm-up.
-func TestForkInWarmCell(t *testing.T) {
+func TestWarmCellHasNoSourceFile(t *testing.T) {
 	d := startPython(t)
 	d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
-	messages, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
-	if stderr != "" || len(find(messages, "file")) > 0 || len(find(messages, "end")) != 1 {
+	messages, _, stderr := d.runCell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
+	if stderr != "" || len(filterMessages(messages, "file")) > 0 || len(filterMessages(messages, "end")) != 1 {
 		t.Errorf("messages %+v, stderr %q", messages, stderr)
 	}
 }

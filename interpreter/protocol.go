@@ -36,7 +36,7 @@ type Request struct {
 	// and "nofile".
 	Limits map[string]uint64 `json:"limits,omitempty"`
 	// State is the state after the earlier steps, and Count is their number. A step is a cell
-	// that runs in a driver that has not run the earlier cells.
+	// that runs in a new driver, without the earlier cells.
 	State json.RawMessage `json:"state,omitempty"`
 	Count int             `json:"count,omitempty"`
 	// Packages are package directories for a step. Carried means that packages that this step
@@ -70,8 +70,7 @@ type Message struct {
 	// strings, images and PDF are base64, JSON types are JSON values.
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 	// Metadata describes the representations, for example the size of an image. DisplayID is the
-	// ID of a display, and Update means that the value replaces those that were displayed with
-	// the same ID.
+	// ID of a display. If Update is set, the value replaces the earlier values with this ID.
 	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
 	DisplayID string                     `json:"display_id,omitempty"`
 	Update    bool                       `json:"update,omitempty"`
@@ -118,7 +117,7 @@ const maxText = 256 << 10
 // without a type.
 func decodeMessage(line []byte) *Message {
 	m := new(Message)
-	if len(line) > maxParts && parts(line) > maxParts || json.Unmarshal(line, m) != nil {
+	if len(line) > maxParts && countParts(line) > maxParts || json.Unmarshal(line, m) != nil {
 		return new(Message)
 	}
 	texts := []*string{&m.Name, &m.Value, &m.Traceback}
@@ -131,10 +130,10 @@ func decodeMessage(line []byte) *Message {
 	return m
 }
 
-// parts counts the members and elements at the two outer levels of a JSON document, and stops
+// countParts counts the members and elements at the two outer levels of a JSON document, and stops
 // just above maxParts. It does not count inside values that Message keeps as text. It does not
 // allocate, and accepts invalid JSON.
-func parts(doc []byte) (n int) {
+func countParts(doc []byte) (n int) {
 	depth, quoted, keepsText := 0, false, false
 	var begin int
 	var name []byte // the last string at the outer level

@@ -13,8 +13,8 @@ import (
 
 // The driver reports the packages that a step installs with pip: to the host if the next step can
 // use them, and on standard error otherwise.
-func TestPythonInstalled(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonReportsInstalledPackages(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		offline := map[string]string{"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 		for _, c := range []struct {
@@ -32,7 +32,7 @@ func TestPythonInstalled(t *testing.T) {
 			{name: "not carried", code: "!pip install -q pip", uncarried: true, stderr: "brig: pip install -q pip is not carried to the next step: "},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				messages, _, stderr := d.request(interpreter.Request{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
+				messages, _, stderr := d.sendRequest(interpreter.Request{Op: "step", Code: c.code, Env: offline, Carried: !c.uncarried})
 				var reported []string
 				for _, m := range messages {
 					if m.Type == "installed" {
@@ -50,7 +50,7 @@ func TestPythonInstalled(t *testing.T) {
 // A cell can import packages that a shell command installed for the user after the interpreter
 // had started. They take precedence over packages of the distribution with the same name.
 func TestPythonImportsPackagesOfCommands(t *testing.T) {
-	flavors(t, func(t *testing.T, _ func(t *testing.T) *driver, flavor string) {
+	runFlavors(t, func(t *testing.T, _ func(t *testing.T) *driver, flavor string) {
 		base := t.TempDir()
 		path := t.TempDir()
 		env := []string{"PYTHONUSERBASE=" + base, "PYTHONPATH=" + path}
@@ -62,7 +62,7 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 			env = append(env, "BRIG_NO_IPYTHON=1")
 		}
 		d := startPython(t, env...)
-		_, out, _ := d.cell("import brigtestspace.first, site; print(site.getusersitepackages())")
+		_, out, _ := d.runCell("import brigtestspace.first, site; print(site.getusersitepackages())")
 		dir := strings.TrimSpace(out)
 		if !strings.HasPrefix(dir, base) {
 			t.Skipf("this Python has no packages of its user: %q", dir)
@@ -86,12 +86,12 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 			"import importlib.metadata as m; print(m.version('brigtestlate'))":       "7\n",
 			"import importlib.util as u; print(u.find_spec('brigtestlate') is None)": "False\n",
 		} {
-			if _, out, errs := startPython(t, env...).cell(code); out != want {
+			if _, out, errs := startPython(t, env...).runCell(code); out != want {
 				t.Errorf("%s: %q %s", code, out, errs)
 			}
 		}
 		// A package without __init__.py can have parts in several directories.
-		if _, out, errs := d.cell("import brigtestspace.late; print(brigtestspace.late.late)"); out != "2\n" {
+		if _, out, errs := d.runCell("import brigtestspace.late; print(brigtestspace.late.late)"); out != "2\n" {
 			t.Errorf("%q %s", out, errs)
 		}
 	})
@@ -99,7 +99,7 @@ func TestPythonImportsPackagesOfCommands(t *testing.T) {
 
 // The packages of a step have the lowest precedence in imports, including those of child
 // programs. Their code runs only when they are imported.
-func TestPythonPackages(t *testing.T) {
+func TestPythonStepPackagesAreImportedLast(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"brigtestgreet.py": "VERSION = 1\n", "json.py": "raise SystemExit('not the one')\n", "brig.pth": "import sys; sys.struck = True\n",
@@ -108,21 +108,21 @@ func TestPythonPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		const code = `import json, subprocess, sys, brigtestgreet
 child = "import json, sys, brigtestgreet; print(brigtestgreet.VERSION, hasattr(sys, 'struck'))"
 brigtestgreet.VERSION, hasattr(sys, 'struck'), subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout`
-		messages, _, stderr := start(t).request(interpreter.Request{Op: "step", Code: code, Packages: []string{dir}})
+		messages, _, stderr := start(t).sendRequest(interpreter.Request{Op: "step", Code: code, Packages: []string{dir}})
 		got := ""
 		for _, m := range messages {
 			if m.Type == "result" {
-				got = data(m, "text/plain")
+				got = representationOf(m, "text/plain")
 			}
 		}
 		if got != `(1, False, '1 False\n')` {
 			t.Errorf("%s %s", got, stderr)
 		}
-		_, _, stderr = start(t).request(interpreter.Request{Op: "step", Code: "1", Uncarried: "there is no index"})
+		_, _, stderr = start(t).sendRequest(interpreter.Request{Op: "step", Code: "1", Uncarried: "there is no index"})
 		if !strings.Contains(stderr, "brig: packages were not carried into this step: there is no index") {
 			t.Errorf("%s", stderr)
 		}

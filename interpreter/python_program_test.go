@@ -63,7 +63,7 @@ var pythonPrograms = []programCase{
 	{name: "input", code: "import sys\nprint(input(), sys.stdin.read())", stdout: "given \n"},
 }
 
-func TestPythonPrograms(t *testing.T) {
+func TestPythonProgramsReturnResults(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		t.Run(map[bool]string{false: "cold", true: "warm"}[warm], func(t *testing.T) {
 			for _, c := range pythonPrograms {
@@ -81,7 +81,7 @@ func TestPythonPrograms(t *testing.T) {
 
 // An uncaught exception ends a program as under the plain interpreter, including the call of
 // sys.excepthook.
-func TestPythonUncaught(t *testing.T) {
+func TestPythonUncaughtExceptionEndsProgram(t *testing.T) {
 	hook := "import sys\ndef hook(kind, value, trace):\n    print('hook', kind.__name__, value, trace.tb_frame.f_code.co_name, trace.tb_next)\n    %s\nsys.excepthook = hook\n"
 	for name, source := range map[string]string{
 		"a hook":                 strings.ReplaceAll(hook, "%s", "pass") + "1/0",
@@ -99,7 +99,7 @@ func TestPythonUncaught(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := startPython(t)
-			end, code, stdout, stderr := d.program(interpreter.Request{Code: source})
+			end, code, stdout, stderr := d.runProgram(interpreter.Request{Code: source})
 			exit, wantOut, wantErr := runPlain(t, python(t), "main.py", source)
 			// These parts differ between the traceback module and the interpreter.
 			differs := regexp.MustCompile(`"/[^"]*/|"|(?m)^ *~*\^+~*\n`)
@@ -115,8 +115,9 @@ func TestPythonUncaught(t *testing.T) {
 }
 
 // A module in the program's directory shadows a standard library module in the same cases as
-// under the plain interpreter, even if the driver has already loaded the latter.
-func TestPythonShadowedModules(t *testing.T) {
+// under the plain interpreter. This holds even if the driver has already loaded the standard
+// library module.
+func TestPythonShadowingMatchesPlainPython(t *testing.T) {
 	names := []string{"json", "re", "threading", "traceback", "math", "os"}
 	for _, warm := range []string{"cold", "warm", "warm before the files"} {
 		for _, name := range names {
@@ -132,7 +133,7 @@ func TestPythonShadowedModules(t *testing.T) {
 					if warm == "warm before the files" {
 						d.send(interpreter.Request{Op: "warm"})
 						d.send(interpreter.Request{Op: "ping"})
-						if m := d.next(); m.Type != "pong" {
+						if m := d.readMessage(); m.Type != "pong" {
 							t.Fatalf("got %+v, want pong", m)
 						}
 					}
@@ -149,7 +150,7 @@ func TestPythonShadowedModules(t *testing.T) {
 					if warm == "warm" {
 						d.send(interpreter.Request{Op: "warm"})
 					}
-					_, code0, stdout, stderr := d.program(interpreter.Request{Code: code})
+					_, code0, stdout, stderr := d.runProgram(interpreter.Request{Code: code})
 					exit, wantOut, wantErr := runPlainIn(t, plain, python(t), "main.py", code)
 					if code0 != exit || stdout != wantOut || strings.Contains(stderr, "/driver/") || (stderr == "") != (wantErr == "") && name != "threading" {
 						t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %s\nwant %s", code0, exit, stdout, wantOut, stderr, wantErr)
@@ -162,7 +163,7 @@ func TestPythonShadowedModules(t *testing.T) {
 
 // Environment variables that an interpreter reads at startup affect a program as under the plain
 // interpreter, if the driver was started with them.
-func TestEnvironmentAtStart(t *testing.T) {
+func TestStartupVariablesAffectProgram(t *testing.T) {
 	node := func(t *testing.T) string { return "node" }
 	for _, c := range []struct {
 		program   func(*testing.T) string
@@ -193,8 +194,8 @@ func TestEnvironmentAtStart(t *testing.T) {
 				t.Errorf("%s needs no interpreter of its own", name)
 			}
 			d := startDriver(t, []string{program, driverFile(t, driver)}, []string{c.env})
-			d.ready()
-			_, code, stdout, stderr := d.program(interpreter.Request{Code: c.code, Env: map[string]string{name: value}})
+			d.awaitReady()
+			_, code, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code, Env: map[string]string{name: value}})
 			exit, wantOut, wantErr := runPlain(t, program, file, c.code, c.env)
 			if code != exit || stdout != wantOut || (stderr == "") != (wantErr == "") {
 				t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %q, want %q", code, exit, stdout, wantOut, stderr, wantErr)
@@ -212,7 +213,7 @@ func TestEnvironmentAtStart(t *testing.T) {
 
 // Minimal Python installations have no json, no usable threading and no
 // traceback.
-func TestPythonProgramsWithoutJSON(t *testing.T) {
+func TestPythonProgramsRunWithoutJSON(t *testing.T) {
 	site := t.TempDir()
 	hide := "import sys\nfor m in ('json', '_json', 'traceback', 'resource', 'linecache', 'tokenize', 're', 'subprocess'): sys.modules[m] = None\n"
 	if err := os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte(hide), 0o644); err != nil {
@@ -241,7 +242,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 	}
 	d.stdin.Write([]byte("given\n"))
 	d.stdin.Close()
-	end, code, stdout, stderr := d.program(o)
+	end, code, stdout, stderr := d.runProgram(o)
 	if end.Type != "end" || end.Code != c.exit || code != c.exit {
 		t.Errorf("exit code %d, end message %+v, want exit code %d", code, end, c.exit)
 	}
@@ -264,9 +265,9 @@ func (c programCase) check(t *testing.T, d *driver) {
 	}
 }
 
-func TestPythonProgramRequest(t *testing.T) {
+func TestPythonProgramAppliesRequestOptions(t *testing.T) {
 	d := startPython(t)
-	end, _, stdout, stderr := d.program(interpreter.Request{
+	end, _, stdout, stderr := d.runProgram(interpreter.Request{
 		Code:   "import os, resource, time\nprint(os.environ['A'], os.getcwd(), time.tzname[0], resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_NPROC))",
 		Env:    map[string]string{"A": "ä", "TZ": "XYZ1"},
 		Dir:    "/usr",
@@ -279,7 +280,7 @@ func TestPythonProgramRequest(t *testing.T) {
 
 // The directory artifacts/ exists when a program starts, and is removed if it is still empty at
 // the end.
-func TestProgramArtifacts(t *testing.T) {
+func TestEmptyArtifactsDirectoryIsRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		start     func(*testing.T) *driver
@@ -287,7 +288,7 @@ func TestProgramArtifacts(t *testing.T) {
 		arguments string
 		artifacts bool
 		out       string
-		left      bool
+		remains   bool
 	}{
 		{"python", func(t *testing.T) *driver { return startPython(t) }, "import os\ndef main():\n    print(os.path.isdir('artifacts'))", "{}", true, "True\n", false},
 		{"python at import", func(t *testing.T) *driver { return startPython(t) }, "open('artifacts/a.csv', 'w').write('a')\ndef main(): pass", "{}", true, "", true},
@@ -300,11 +301,11 @@ func TestProgramArtifacts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.start(t)
-			end, _, stdout, stderr := d.program(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
+			end, _, stdout, stderr := d.runProgram(interpreter.Request{Code: c.code, Arguments: json.RawMessage(c.arguments), Artifacts: c.artifacts})
 			if end.Code != 0 || stdout != c.out {
 				t.Errorf("exit code %d, stdout %q, want %q\n%s", end.Code, stdout, c.out, stderr)
 			}
-			if _, err := os.Stat(filepath.Join(d.dir, "artifacts")); (err == nil) != c.left {
+			if _, err := os.Stat(filepath.Join(d.dir, "artifacts")); (err == nil) != c.remains {
 				t.Errorf("artifacts/ still exists: %v", err)
 			}
 		})

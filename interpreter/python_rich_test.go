@@ -28,18 +28,18 @@ var charts = []struct{ name, code, want string }{
 	{"blank", "plt.subplots()", `{}`},
 }
 
-func TestPythonCharts(t *testing.T) {
-	needs(t, "matplotlib")
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonChartsAreDisplayed(t *testing.T) {
+	skipWithoutModules(t, "matplotlib")
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		if messages, _, stderr := d.cell("import matplotlib.pyplot as plt"); len(messages) != 2 {
+		if messages, _, stderr := d.runCell("import matplotlib.pyplot as plt"); len(messages) != 2 {
 			t.Fatalf("%+v\n%s", messages, stderr)
 		}
 		for _, c := range charts {
 			t.Run(c.name, func(t *testing.T) {
-				messages, _, stderr := d.cell(c.code + ";\nNone")
-				displays := find(messages, "display")
-				if len(displays) != 1 || !strings.HasPrefix(data(displays[0], "image/png"), "iVBORw0KGgo") || !strings.Contains(data(displays[0], "text/plain"), "<Figure size") {
+				messages, _, stderr := d.runCell(c.code + ";\nNone")
+				displays := filterMessages(messages, "display")
+				if len(displays) != 1 || !strings.HasPrefix(representationOf(displays[0], "image/png"), "iVBORw0KGgo") || !strings.Contains(representationOf(displays[0], "text/plain"), "<Figure size") {
 					t.Fatalf("%+v\n%s", messages, stderr)
 				}
 				var got, want map[string]json.RawMessage
@@ -74,11 +74,11 @@ func canonical(text json.RawMessage) string {
 
 // A display includes its metadata, except metadata that is not valid JSON. A request to clear the
 // output is sent to the host.
-func TestPythonDisplayMetadata(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+func TestPythonDisplayOmitsInvalidMetadata(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		d := start(t)
-		messages, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
-		displays, cleared := find(messages, "display"), find(messages, "clear")
+		messages, _, stderr := d.runCell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
+		displays, cleared := filterMessages(messages, "display"), filterMessages(messages, "clear")
 		if len(displays) != 2 || canonical(displays[0].Metadata["text/plain"]) != `{"w":1}` || len(displays[1].Metadata) > 0 {
 			t.Errorf("%+v\n%s", displays, stderr)
 		}
@@ -89,34 +89,34 @@ func TestPythonDisplayMetadata(t *testing.T) {
 }
 
 // Each figure is displayed once, on request or at the end of the cell.
-func TestPythonFigures(t *testing.T) {
-	needs(t, "matplotlib")
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonFiguresAreDisplayedOnce(t *testing.T) {
+	skipWithoutModules(t, "matplotlib")
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "cell", Code: "import matplotlib.pyplot as plt\nplt.plot([1]); plt.show()\nprint('shown')\nplt.plot([2]); plt.figure(); plt.plot([3])\n1/0"})
 		for _, kind := range []string{"started", "display", "display", "display", "error", "end"} {
-			if m := d.next(); m.Type != kind {
+			if m := d.readMessage(); m.Type != kind {
 				t.Fatalf("got message %s, want %s", m.Type, kind)
 			}
 		}
 		checkText(t, "stdout", d.out.take(), "shown\n")
-		messages, _, _ := d.cell("figure, axes = plt.subplots(); axes.plot([1]); figure")
-		if len(messages) != 3 || data(messages[1], "image/png") == "" || messages[1].Type != "result" {
+		messages, _, _ := d.runCell("figure, axes = plt.subplots(); axes.plot([1]); figure")
+		if len(messages) != 3 || representationOf(messages[1], "image/png") == "" || messages[1].Type != "result" {
 			t.Errorf("a figure as result: %+v", messages)
 		}
-		messages, _, _ = d.cell("1")
+		messages, _, _ = d.runCell("1")
 		if len(messages) != 3 {
 			t.Errorf("was shown again: %+v", messages)
 		}
 	})
 }
 
-func TestPythonFrames(t *testing.T) {
-	needs(t, "pandas")
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonFramesAreDisplayedAsData(t *testing.T) {
+	skipWithoutModules(t, "pandas")
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		messages, _, _ := d.cell("import pandas as pd, numpy as np, datetime\npd.DataFrame({'a': [1.5, np.nan], 't': pd.to_datetime(['2024-01-02', None]), 's': ['x', None], 1: [np.int64(3), {'k': (1, np.inf)}], 'd': [datetime.date(2024, 1, 1), object]})")
-		results := find(messages, "result")
+		messages, _, _ := d.runCell("import pandas as pd, numpy as np, datetime\npd.DataFrame({'a': [1.5, np.nan], 't': pd.to_datetime(['2024-01-02', None]), 's': ['x', None], 1: [np.int64(3), {'k': (1, np.inf)}], 'd': [datetime.date(2024, 1, 1), object]})")
+		results := filterMessages(messages, "result")
 		if len(results) != 1 {
 			t.Fatalf("%+v", messages)
 		}
@@ -124,21 +124,21 @@ func TestPythonFrames(t *testing.T) {
 		if got := canonical(results[0].Data[interpreter.TypeFrame]); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		checkText(t, "html", data(results[0], "text/html"), "~<table")
-		checkText(t, "text", data(results[0], "text/plain"), "~2024-01-02")
-		messages, _, _ = d.cell("pd.Series([1, 2], name='n')")
-		if got := canonical(find(messages, "result")[0].Data[interpreter.TypeFrame]); got != `{"n":[1,2]}` {
+		checkText(t, "html", representationOf(results[0], "text/html"), "~<table")
+		checkText(t, "text", representationOf(results[0], "text/plain"), "~2024-01-02")
+		messages, _, _ = d.runCell("pd.Series([1, 2], name='n')")
+		if got := canonical(filterMessages(messages, "result")[0].Data[interpreter.TypeFrame]); got != `{"n":[1,2]}` {
 			t.Errorf("a series: %s", got)
 		}
 	})
 }
 
-func TestPythonImages(t *testing.T) {
-	needs(t, "PIL")
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonImagesAreDisplayed(t *testing.T) {
+	skipWithoutModules(t, "PIL")
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		messages, _, _ := d.cell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
-		if len(messages) != 4 || data(messages[1], "image/png") == "" || data(messages[2], "image/png") == "" {
+		messages, _, _ := d.runCell("from PIL import Image\ni = Image.new('RGB', (2, 2))\ni.show()\ni")
+		if len(messages) != 4 || representationOf(messages[1], "image/png") == "" || representationOf(messages[2], "image/png") == "" {
 			t.Errorf("%+v", messages)
 		}
 	})
@@ -146,12 +146,12 @@ func TestPythonImages(t *testing.T) {
 
 // An image that is saved to a file is displayed only in E2B's mode. Each way to
 // show an image displays it once.
-func TestPythonSavedImages(t *testing.T) {
-	needs(t, "PIL")
+func TestPythonSavedImagesAreDisplayedForE2B(t *testing.T) {
+	skipWithoutModules(t, "PIL")
 	const cell = "import io, os, pathlib, tempfile\nfrom PIL import Image, ImageShow\ni = Image.new('RGB', (2, 2))\nd = tempfile.mkdtemp()\n"
 	for _, flavor := range [][]string{{"BRIG_NO_IPYTHON=1"}, nil} {
 		if flavor == nil {
-			needs(t, "IPython")
+			skipWithoutModules(t, "IPython")
 		}
 		for _, c := range []struct {
 			code            string
@@ -169,24 +169,24 @@ func TestPythonSavedImages(t *testing.T) {
 			{"ImageShow.UnixViewer().show(i)", []string{"E2B_SANDBOX_ID=x"}, 1, 0},
 		} {
 			d := startPython(t, append(c.env, flavor...)...)
-			messages, stdout, stderr := d.cell(cell + c.code + "\nprint(len(os.listdir(d)))")
-			displays := find(messages, "display")
-			if len(displays) != c.displays || len(displays) > 0 && !strings.HasPrefix(data(displays[0], "image/png"), "iVBORw0KGgo") || strings.TrimSpace(stdout) != strconv.Itoa(c.wrote) {
+			messages, stdout, stderr := d.runCell(cell + c.code + "\nprint(len(os.listdir(d)))")
+			displays := filterMessages(messages, "display")
+			if len(displays) != c.displays || len(displays) > 0 && !strings.HasPrefix(representationOf(displays[0], "image/png"), "iVBORw0KGgo") || strings.TrimSpace(stdout) != strconv.Itoa(c.wrote) {
 				t.Errorf("%s with %v: %d displays, %s files, want %d and %d\n%s", c.code, c.env, len(displays), stdout, c.displays, c.wrote, stderr)
 			}
 		}
 	}
 }
 
-// A cell continues after a display only when the host has acknowledged it, so that the host can
-// tell the output before the display from the output after it. Interrupts, late acknowledgements
-// and requests that arrive in between are harmless.
+// A cell continues after a display only when the host has acknowledged the display. The host can
+// therefore separate the output before the display from the output after it. Interrupts, late
+// acknowledgements and requests that arrive in between are harmless.
 func TestDisplayWaitsForAcknowledgement(t *testing.T) {
 	const python, node = "for i in range(4): print('p', i); display(i)", "for (let i = 0; i < 4; i++) { console.log('p', i); display(i); }"
 	waits := func(t *testing.T, d *driver, code string) {
 		d.send(interpreter.Request{Op: "cell", Code: code})
 		for i := -1; i < 4; i++ {
-			m := d.next()
+			m := d.readMessage()
 			if i < 0 {
 				continue
 			}
@@ -197,32 +197,32 @@ func TestDisplayWaitsForAcknowledgement(t *testing.T) {
 		d.finish()
 		d.write(interpreter.Request{Op: "ack", Ack: 1}) // late
 		d.send(interpreter.Request{Op: "cell", Code: code})
-		d.next()
-		d.next()
+		d.readMessage()
+		d.readMessage()
 		d.unacknowledged = 0 // not acknowledged
 		d.write(interpreter.Request{Op: "ping", Nonce: "other"})
-		for d.next().Type != "end" {
+		for d.readMessage().Type != "end" {
 			d.unacknowledged = 0
 			d.write(interpreter.Request{Op: "ack", Ack: 1})
 		}
 		d.nonce = "other"
-		if m := d.next(); m.Type != "pong" {
+		if m := d.readMessage(); m.Type != "pong" {
 			t.Errorf("%+v, want the answer to the ping", m)
 		}
 	}
-	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+	runFlavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
 		waits(t, d, python)
 		d.send(interpreter.Request{Op: "cell", Code: "display(1)"})
-		d.next()
-		d.next()
+		d.readMessage()
+		d.readMessage()
 		d.unacknowledged = 0
 		d.interrupt()
-		if messages, _, _ := d.finish(); len(find(messages, "error")) != 1 {
+		if messages, _, _ := d.finish(); len(filterMessages(messages, "error")) != 1 {
 			t.Errorf("a display that waits was interrupted: %+v", messages)
 		}
 		d.write(interpreter.Request{Op: "ack", Ack: 1})
-		if _, out, _ := d.cell("print(1)"); out != "1\n" {
+		if _, out, _ := d.runCell("print(1)"); out != "1\n" {
 			t.Errorf("the next cell printed %q", out)
 		}
 	})

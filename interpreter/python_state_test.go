@@ -26,10 +26,10 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	n.t.Helper()
 	var messages []interpreter.Message
 	if n.one != nil {
-		messages, stdout, stderr = n.one.cell(code)
+		messages, stdout, stderr = n.one.runCell(code)
 	} else {
 		d := n.start(n.t)
-		messages, stdout, stderr = d.request(interpreter.Request{Op: "step", Code: code, State: n.state, Count: n.count})
+		messages, stdout, stderr = d.sendRequest(interpreter.Request{Op: "step", Code: code, State: n.state, Count: n.count})
 		n.state = messages[len(messages)-1].State
 		if n.state == nil {
 			n.t.Fatalf("%q left no state", code)
@@ -44,7 +44,7 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 				n.t.Errorf("step %d reports the number %d", n.count, m.Count)
 			}
 		case "result":
-			result = data(m, "text/plain")
+			result = representationOf(m, "text/plain")
 		case "error":
 			failed = m.Name + ": " + m.Value
 		}
@@ -52,8 +52,8 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	return result, stdout, stderr, failed
 }
 
-// notebooks are the notebooks of TestPythonSteps. The value of the last step depends on the state
-// of the earlier steps.
+// notebooks are the notebooks of TestPythonStepsMatchSeparateInterpreters. The value of the last
+// step depends on the state of the earlier steps.
 var notebooks = []struct {
 	name  string
 	steps []string
@@ -101,15 +101,15 @@ var notebooks = []struct {
 
 // A notebook has the same results in one interpreter for all steps as in a new interpreter for
 // each step.
-func TestPythonSteps(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+func TestPythonStepsMatchSeparateInterpreters(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, s := range notebooks {
 			if flavor != "cpython" && !slices.Contains([]string{"closure", "class", "tool", "magics", "error keeps"}, s.name) {
 				continue // the state is the same in both flavors; only the source locations differ
 			}
 			t.Run(s.name, func(t *testing.T) {
 				if s.needs != "" {
-					needs(t, s.needs)
+					skipWithoutModules(t, s.needs)
 				}
 				for _, n := range []*notebook{{t: t, start: start, one: start(t)}, {t: t, start: start}} {
 					var got, failed, stderr string
@@ -169,18 +169,18 @@ var forged = []struct{ name, state string }{
 
 // A state is treated as data: a forged state cannot run code in the next step.
 func TestPythonForgedStateIsData(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, f := range forged {
 			if flavor != "cpython" && f.name != "builtins" {
 				continue // both flavors restore states with the same code; only the shell's own names differ
 			}
 			t.Run(f.name, func(t *testing.T) {
 				d := start(t)
-				messages, stdout, stderr := d.request(interpreter.Request{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
+				messages, stdout, stderr := d.sendRequest(interpreter.Request{Op: "step", Code: "import gc\n_ = gc.collect()\nprint(len('four'))\n42", State: json.RawMessage(f.state)})
 				result := ""
 				for _, m := range messages {
 					if m.Type == "result" {
-						result = data(m, "text/plain")
+						result = representationOf(m, "text/plain")
 					}
 				}
 				if result != "42" || stdout != "4\n" {
@@ -193,7 +193,7 @@ func TestPythonForgedStateIsData(t *testing.T) {
 		}
 		// The control: a cell can create the file.
 		d := start(t)
-		d.cell("open('ran', 'w')")
+		d.runCell("open('ran', 'w')")
 		if _, err := os.Stat(filepath.Join(d.dir, "ran")); err != nil {
 			t.Error("the test would see nothing")
 		}

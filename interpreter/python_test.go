@@ -22,8 +22,8 @@ func python(t *testing.T) string {
 	return ""
 }
 
-// needs skips a test if the interpreter under test lacks one of the modules.
-func needs(t *testing.T, modules ...string) {
+// skipWithoutModules skips a test if the interpreter under test lacks one of the modules.
+func skipWithoutModules(t *testing.T, modules ...string) {
 	t.Helper()
 	for _, m := range modules {
 		if err := exec.Command(python(t), "-c", "import "+m).Run(); err != nil {
@@ -35,17 +35,17 @@ func needs(t *testing.T, modules ...string) {
 func startPython(t *testing.T, env ...string) *driver {
 	t.Helper()
 	d := startDriver(t, []string{python(t), driverFile(t, "python.py")}, env)
-	d.ready()
+	d.awaitReady()
 	return d
 }
 
-// flavors runs a test both with plain Python and with IPython.
-func flavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *driver, flavor string)) {
+// runFlavors runs a test both with plain Python and with IPython.
+func runFlavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *driver, flavor string)) {
 	t.Run("cpython", func(t *testing.T) {
 		test(t, func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }, "cpython")
 	})
 	t.Run("ipython", func(t *testing.T) {
-		needs(t, "IPython")
+		skipWithoutModules(t, "IPython")
 		test(t, func(t *testing.T) *driver { return startPython(t) }, "ipython")
 	})
 }
@@ -162,8 +162,8 @@ var pythonCells = []cellCase{
 	},
 }
 
-func TestPythonCells(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+func TestPythonCellsReturnResults(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		d := start(t)
 		count := 0
 		for _, c := range pythonCells {
@@ -178,18 +178,18 @@ func TestPythonCells(t *testing.T) {
 
 func (c cellCase) check(t *testing.T, d *driver, count int) {
 	d.t = t
-	messages, stdout, stderr := d.cell(c.code)
+	messages, stdout, stderr := d.runCell(c.code)
 	if messages[0].Type != "started" || messages[0].Count != count && count > 0 {
 		t.Errorf("began with %+v, want started %d", messages[0], count)
 	}
 	result, failure := interpreter.Message{}, interpreter.Message{}
-	for _, m := range find(messages, "result") {
+	for _, m := range filterMessages(messages, "result") {
 		result = m
 	}
-	for _, m := range find(messages, "error") {
+	for _, m := range filterMessages(messages, "error") {
 		failure = m
 	}
-	checkText(t, "result", data(result, "text/plain"), c.result)
+	checkText(t, "result", representationOf(result, "text/plain"), c.result)
 	checkText(t, "stdout", stdout, c.stdout)
 	checkText(t, "stderr", stderr, c.stderr)
 	checkText(t, "error", failure.Name, c.error)
@@ -202,8 +202,8 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 	}
 	var shown []string
 	updates := ""
-	for _, m := range find(messages, "display") {
-		shown = append(shown, data(m, "text/plain"))
+	for _, m := range filterMessages(messages, "display") {
+		shown = append(shown, representationOf(m, "text/plain"))
 		if m.DisplayID != "" {
 			updates += map[bool]string{false: "0", true: "1"}[m.Update]
 		}
@@ -227,19 +227,19 @@ func checkText(t *testing.T, what, got, want string) {
 }
 
 // Messages and output arrive in order, and before the end of the cell.
-func TestPythonStreams(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonOutputArrivesInOrder(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "cell", Code: "import time\nprint('half', end='')\ntime.sleep(600)"})
-		d.next()
+		d.readMessage()
 		d.out.await(t, "half") // while the cell runs
 		d.interrupt()
 		d.finish()
 		// A signal that arrives just before a sleep begins does not interrupt
 		// it: Python handles the signal after the sleep.
 		d.send(interpreter.Request{Op: "cell", Code: "print('before')\ndisplay(1)\nwhile True: time.sleep(0.01)"})
-		d.next()
-		if m := d.next(); m.Type != "display" || d.out.take() != "before\n" {
+		d.readMessage()
+		if m := d.readMessage(); m.Type != "display" || d.out.take() != "before\n" {
 			t.Errorf("received %+v before the output that preceded it", m)
 		}
 		d.interrupt()
@@ -249,25 +249,25 @@ func TestPythonStreams(t *testing.T) {
 
 // An uncounted cell has the number of the previous cell, and does not change the history or the
 // values of earlier results.
-func TestPythonUncounted(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonUncountedCellKeepsHistory(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.cell("'first'")
-		messages, _, stderr := d.request(interpreter.Request{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
-		if started, result := find(messages, "started"), find(messages, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
+		d.runCell("'first'")
+		messages, _, stderr := d.sendRequest(interpreter.Request{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
+		if started, result := filterMessages(messages, "started"), filterMessages(messages, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
 			t.Errorf("%+v %s", messages, stderr)
 		}
-		messages, _, _ = d.cell("(x, Out[1], In[1], In[2][:1])")
-		if started, result := find(messages, "started"), find(messages, "result"); started[0].Count != 2 || data(result[0], "text/plain") != `(1, 'first', "'first'", '(')` {
+		messages, _, _ = d.runCell("(x, Out[1], In[1], In[2][:1])")
+		if started, result := filterMessages(messages, "started"), filterMessages(messages, "result"); started[0].Count != 2 || representationOf(result[0], "text/plain") != `(1, 'first', "'first'", '(')` {
 			t.Errorf("afterwards: %+v", messages)
 		}
 	})
 }
 
-func TestPythonInterrupt(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonInterruptEndsCell(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.cell("import time, asyncio, subprocess")
+		d.runCell("import time, asyncio, subprocess")
 		for _, code := range []string{
 			"print('go'); time.sleep(60)",
 			"print('go')\nwhile True: pass",
@@ -283,7 +283,7 @@ func TestPythonInterrupt(t *testing.T) {
 			d.out.await(t, "go")
 			d.interrupt()
 			messages, _, _ := d.finish()
-			if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+			if errs := filterMessages(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
 				t.Errorf("%s: %+v", code, errs)
 			}
 		}
@@ -294,40 +294,40 @@ func TestPythonInterrupt(t *testing.T) {
 			d.interrupt()
 			d.interrupt()
 		}
-		if messages, _, stderr := d.cell("2"); len(find(messages, "result")) != 1 || stderr != "" {
+		if messages, _, stderr := d.runCell("2"); len(filterMessages(messages, "result")) != 1 || stderr != "" {
 			t.Errorf("after late interrupts: %+v, %s", messages, stderr)
 		}
 	})
 }
 
 // An interrupt that arrives while a display flushes the cell's output still ends the cell.
-func TestPythonInterruptInFlush(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonInterruptDuringFlushEndsCell(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		messages, _, _ := d.cell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
-		if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+		messages, _, _ := d.runCell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
+		if errs := filterMessages(messages, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
 			t.Errorf("%+v", errs)
 		}
-		_, out, _ := d.cell("sys.stdout = kept\nprint('missed' in globals())")
+		_, out, _ := d.runCell("sys.stdout = kept\nprint('missed' in globals())")
 		checkText(t, "afterwards", out, "False\n")
 	})
 }
 
-func TestPythonRequests(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonCellAppliesRequestOptions(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		d.send(interpreter.Request{Op: "ping", Nonce: "é"})
-		if m := d.next(); m.Type != "pong" || m.Nonce != "é" {
+		if m := d.readMessage(); m.Type != "pong" || m.Nonce != "é" {
 			t.Errorf("ping: %+v", m)
 		}
 		d.send(interpreter.Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
-		d.cell("import os; os.environ['B'] = 'old'")
-		_, out, _ := d.request(interpreter.Request{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
+		d.runCell("import os; os.environ['B'] = 'old'")
+		_, out, _ := d.sendRequest(interpreter.Request{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
 		checkText(t, "in the cell", out, "1 2 /usr\n")
-		_, out, _ = d.cell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
+		_, out, _ = d.runCell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
 		checkText(t, "after it", out, "None old /usr\n")
-		messages, _, _ := d.request(interpreter.Request{Op: "cell", Dir: "/nowhere", Code: "1"})
-		if errs := find(messages, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
+		messages, _, _ := d.sendRequest(interpreter.Request{Op: "cell", Dir: "/nowhere", Code: "1"})
+		if errs := filterMessages(messages, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
 			t.Errorf("nonexistent directory: %+v", messages)
 		}
 		d.send(interpreter.Request{Op: "cell", Code: "os.close(3)"})
@@ -344,9 +344,9 @@ func TestPythonRequests(t *testing.T) {
 
 // Tasks continue to run between cells.
 func TestPythonTasksRunWhileIdle(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		_, out, _ := d.cell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
+		_, out, _ := d.runCell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
 		if !strings.Contains(out, "tick 2\n") { // on a slow machine, the tick may come before the end of the cell
 			d.out.await(t, "tick 2\n")
 		}
@@ -355,23 +355,23 @@ func TestPythonTasksRunWhileIdle(t *testing.T) {
 }
 
 // A cell that contains a NUL character fails, and does not affect later cells.
-func TestPythonCellWithNUL(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonCellWithNULFails(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		messages, _, _ := d.cell("a = '\x00'")
-		if failed := find(messages, "error"); len(failed) != 1 || !strings.Contains(failed[0].Value, "null bytes") {
+		messages, _, _ := d.runCell("a = '\x00'")
+		if failed := filterMessages(messages, "error"); len(failed) != 1 || !strings.Contains(failed[0].Value, "null bytes") {
 			t.Errorf("got messages %+v", messages)
 		}
-		messages, stdout, stderr := d.cell("import gc, sys\nsys.last_value = sys.last_traceback = sys.last_exc = None\n_ = gc.collect()\nprint(1)")
-		if stdout != "1\n" || stderr != "" || len(find(messages, "error")) > 0 {
+		messages, stdout, stderr := d.runCell("import gc, sys\nsys.last_value = sys.last_traceback = sys.last_exc = None\n_ = gc.collect()\nprint(1)")
+		if stdout != "1\n" || stderr != "" || len(filterMessages(messages, "error")) > 0 {
 			t.Errorf("the next cell: %+v\nstdout %q\nstderr %q", messages, stdout, stderr)
 		}
 	})
 }
 
-func TestPythonWithoutIPython(t *testing.T) {
+func TestPythonProvidesDisplayWithoutIPython(t *testing.T) {
 	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
-	d.ready()
+	d.awaitReady()
 	cellCase{
 		code:  "from IPython.display import display, update_display, clear_output, DisplayHandle, HTML\ndisplay(1, display_id='a')\nupdate_display(2, display_id='a')\nclear_output()\nh = DisplayHandle()\nh.display(3)\nh.update(4)",
 		shown: []string{"1", "2", "3", "4"}, updates: "0101",
@@ -380,10 +380,10 @@ func TestPythonWithoutIPython(t *testing.T) {
 
 // An overlong representation is omitted, and overlong text is truncated, so that the host accepts
 // the message of any display.
-func TestPythonOverlongRepresentations(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonOverlongRepresentationsAreOmitted(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.cell(`class Long:
+		d.runCell(`class Long:
     def __init__(self, **forms): self.forms = forms
     def __repr__(self): return self.forms['text']
     def _repr_html_(self): return self.forms.get('html')
@@ -397,8 +397,8 @@ func TestPythonOverlongRepresentations(t *testing.T) {
 			"Long(text='short', html='y' * (9 << 20))":              {"text/plain": 5},
 			"Long(text='\u00e9' * (1 << 20), html='y' * (7 << 20))": {"text/plain": 2 << 20, "text/html": 7 << 20, "text/markdown": 7 << 20, "image/svg+xml": 7 << 20},
 		} {
-			messages, _, stderr := d.cell(code)
-			results := find(messages, "result")
+			messages, _, stderr := d.runCell(code)
+			results := filterMessages(messages, "result")
 			if len(results) != 1 {
 				t.Fatalf("%s: no result", code)
 			}
@@ -411,7 +411,7 @@ func TestPythonOverlongRepresentations(t *testing.T) {
 			whole := 0
 			for mime := range results[0].Data {
 				whole += len(results[0].Data[mime])
-				if n := len(data(results[0], mime)); n < want[mime] || n > want[mime]+100 || want[mime] == 0 {
+				if n := len(representationOf(results[0], mime)); n < want[mime] || n > want[mime]+100 || want[mime] == 0 {
 					t.Errorf("%s: %d bytes of %s, want %d", code, n, mime, want[mime])
 				}
 			}
@@ -427,10 +427,10 @@ func TestPythonOverlongRepresentations(t *testing.T) {
 	})
 }
 
-func TestPythonRepresentations(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+func TestPythonRepresentationsAreDisplayed(t *testing.T) {
+	runFlavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
-		d.cell(`class T:
+		d.runCell(`class T:
     def _repr_html_(self): return '<b>é</b>'
     def _repr_markdown_(self): return '*m*'
     def _repr_svg_(self): return '<svg/>'
@@ -461,20 +461,20 @@ class Broken:
 			"i.Image(b'\\x89PNG')": {"image/png": "iVBORw==", "text/plain": "~Image object"},
 		} {
 			if strings.HasPrefix(code, "i.") {
-				d.cell("import IPython.display as i")
+				d.runCell("import IPython.display as i")
 			}
-			messages, _, _ := d.cell(code)
-			results := find(messages, "result")
+			messages, _, _ := d.runCell(code)
+			results := filterMessages(messages, "result")
 			if len(results) != 1 {
 				t.Errorf("%s: %+v", code, messages)
 				continue
 			}
 			for mime, text := range want {
-				checkText(t, code+" "+mime, data(results[0], mime), text)
+				checkText(t, code+" "+mime, representationOf(results[0], mime), text)
 			}
 			for mime := range results[0].Data {
 				if _, ok := want[mime]; !ok {
-					t.Errorf("%s: has %s too: %s", code, mime, data(results[0], mime))
+					t.Errorf("%s: has %s too: %s", code, mime, representationOf(results[0], mime))
 				}
 			}
 		}

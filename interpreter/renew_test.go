@@ -7,10 +7,10 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// TestRenew verifies that the request "renew" reseeds the random generator of the driver's
-// process and keeps the variables. As a control, the same seed without the request gives the same
-// numbers.
-func TestRenew(t *testing.T) {
+// TestRenewReseedsRandomGenerator verifies that the request "renew" reseeds the random generator of
+// the driver's process and keeps the variables. As a control, the same seed without the request
+// gives the same numbers.
+func TestRenewReseedsRandomGenerator(t *testing.T) {
 	for _, c := range []struct {
 		name, seed, next string
 		start            func(t *testing.T) *driver
@@ -22,11 +22,11 @@ func TestRenew(t *testing.T) {
 			d := c.start(t)
 			var values []string
 			for _, renew := range []bool{false, false, true, true} {
-				d.cell(c.seed)
+				d.runCell(c.seed)
 				if renew {
 					d.send(interpreter.Request{Op: "renew"})
 				}
-				_, stdout, stderr := d.cell(c.next)
+				_, stdout, stderr := d.runCell(c.next)
 				if !strings.HasPrefix(stdout, "42 ") {
 					t.Fatalf("stdout %q, stderr %q", stdout, stderr)
 				}
@@ -42,9 +42,9 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewNode verifies that the replaced generators of Node.js have the same interface as the
-// originals, and reject the same arguments.
-func TestRenewNode(t *testing.T) {
+// TestRenewedNodeGeneratorsMatchOriginals verifies that the replaced generators of Node.js have the
+// same interface as the originals, and reject the same arguments.
+func TestRenewedNodeGeneratorsMatchOriginals(t *testing.T) {
 	d := startNode(t)
 	const code = `
 const nc = require('crypto'), out = [];
@@ -59,7 +59,7 @@ say(await new Promise((done) => nc.randomBytes(3, (err, b) => done(b.length))), 
 console.log(out.join(' '))`
 	const want = "9 20000 000 0 true 0 true 36 3 true true ERR_OUT_OF_RANGE ERR_INVALID_ARG_TYPE ERR_INVALID_ARG_TYPE TypeMismatchError 3 0 0\n"
 	for range 3 {
-		_, stdout, stderr := d.cell("{" + code + "\n}")
+		_, stdout, stderr := d.runCell("{" + code + "\n}")
 		if got := strings.ReplaceAll(stdout, " 17 ", " TypeMismatchError "); got != want {
 			t.Fatalf("stdout %q, stderr %q, want %q", stdout, stderr, want)
 		}

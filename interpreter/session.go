@@ -52,8 +52,8 @@ type Session struct {
 	pings []string   // nonces of pings whose pongs are outstanding
 }
 
-// Move returns the session of the same driver on another process.
-func (s *Session) Move(p brig.Process) *Session {
+// WithProcess returns the session of the same driver on another process.
+func (s *Session) WithProcess(p brig.Process) *Session {
 	return &Session{Process: p, Version: s.Version, Flavor: s.Flavor, Nonces: s.Nonces}
 }
 
@@ -87,7 +87,7 @@ func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error
 	if s.Nonces && o.Op == "cell" { // before other requests, no code has run that could read them
 		w.begin(context.WithoutCancel(ctx))
 	}
-	defer w.answer()
+	defer w.recordAnswer()
 	for {
 		m, err := s.next(sink)
 		if err == nil {
@@ -115,7 +115,7 @@ func (s *Session) check(m *Message, w *requestWatch) error {
 	case !s.Nonces:
 		return nil
 	case m.Type == "pong" && s.takePong(m.Nonce):
-		return w.pong(m.Nonce)
+		return w.handlePong(m.Nonce)
 	case m.Type == "":
 		return errGarbage
 	case m.Nonce != s.request:
@@ -126,14 +126,14 @@ func (s *Session) check(m *Message, w *requestWatch) error {
 		return errRepeated
 	}
 	w.started = w.started || m.Type == "started"
-	w.answer()
+	w.recordAnswer()
 	return nil
 }
 
-// Rest passes the output of child processes that outlive a program to output. It returns when the
-// last of them has closed its output, at the deadline, or after about size bytes. It is called
-// after the end of a program that closes its own output (Message.Closed) or has exited.
-func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []byte)) {
+// ReceiveRest passes the output of child processes that outlive a program to output. It returns
+// when the last of them has closed its output, at the deadline, or after about size bytes. It is
+// called after the end of a program that closes its own output (Message.Closed) or has exited.
+func (s *Session) ReceiveRest(deadline time.Time, size int64, output func(brig.From, []byte)) {
 	p, ok := s.Process.(interface {
 		ReceiveRest(deadline time.Time) (brig.From, []byte, error)
 	})

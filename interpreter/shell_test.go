@@ -25,13 +25,13 @@ func buildAgent(t *testing.T) string {
 func startBash(t *testing.T, agent string) *driver {
 	t.Helper()
 	d := startDriver(t, []string{agent, "shell-driver"}, nil)
-	if m := d.ready(); m.Flavor != "bash" {
+	if m := d.awaitReady(); m.Flavor != "bash" {
 		t.Fatalf("flavor %q", m.Flavor)
 	}
 	return d
 }
 
-func TestBashCells(t *testing.T) {
+func TestBashCellsKeepState(t *testing.T) {
 	d := startBash(t, buildAgent(t))
 	if err := os.Mkdir(filepath.Join(d.dir, "it's a sub"), 0o755); err != nil {
 		t.Fatal(err)
@@ -113,13 +113,13 @@ func TestBashCells(t *testing.T) {
 	d.interrupt() // no cell is running
 	time.Sleep(20 * time.Millisecond)
 	d.send(interpreter.Request{Op: "ping", Nonce: "n"})
-	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
+	if m := d.readMessage(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("got message %+v", m)
 	}
 	step{what: "alive after an idle interrupt", code: "echo hi", out: "hi"}.run(t, d)
 }
 
-func TestBashPrograms(t *testing.T) {
+func TestBashProgramsReportExit(t *testing.T) {
 	agent := buildAgent(t)
 	for _, c := range []struct {
 		what, code, stdin string
@@ -145,7 +145,7 @@ func TestBashPrograms(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			d := startBash(t, agent)
 			if c.cell {
-				d.cell("x=1")
+				d.runCell("x=1")
 			}
 			if _, err := d.stdin.Write([]byte(c.stdin)); err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestBashPrograms(t *testing.T) {
 				out = d.out.await(t, "on")
 				d.interrupt()
 			}
-			end := d.next()
+			end := d.readMessage()
 			code, errout := d.wait(), d.errout.take()
 			out = strings.TrimSuffix(out+d.out.take(), "\n")
 			if end.Type != "end" || end.Code != c.exit || end.Signal != c.ended || code != c.exit || out != c.out || !strings.Contains(errout, c.errout) || c.errout == "" && errout != "" {

@@ -99,7 +99,7 @@ func typeScript(code, config string) (js string, err error) {
 		return plain, nil
 	}
 	aligned := alignLines(plain, m.Mappings)
-	if aligned != plain && !sameJavaScript(aligned, plain) {
+	if aligned != plain && !isSameJavaScript(aligned, plain) {
 		return plain, nil
 	}
 	return aligned, nil
@@ -119,16 +119,16 @@ func compile(code string, o api.TransformOptions) (js string, mapped []byte, err
 		return strings.TrimSuffix(string(r.Code), "\n"), r.Map, nil
 	}
 	e := &SyntaxError{Message: r.Errors[0].Text}
-	if at := r.Errors[0].Location; at != nil {
-		column := min(max(at.Column, 0), len(at.LineText))
-		e.Line, e.Column, e.Text = at.Line, utf8.RuneCountInString(at.LineText[:column])+1, at.LineText
+	if location := r.Errors[0].Location; location != nil {
+		column := min(max(location.Column, 0), len(location.LineText))
+		e.Line, e.Column, e.Text = location.Line, utf8.RuneCountInString(location.LineText[:column])+1, location.LineText
 	}
 	return "", nil, e
 }
 
-// sameJavaScript reports whether two texts are the same JavaScript except for
+// isSameJavaScript reports whether two texts are the same JavaScript except for
 // line breaks.
-func sameJavaScript(a, b string) bool {
+func isSameJavaScript(a, b string) bool {
 	var out [2]string
 	for i, code := range []string{a, b} {
 		js, _, err := compile(code, api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true})

@@ -63,8 +63,8 @@ func alignLines(js, mappings string) string {
 	out := make([]byte, 0, len(js)+len(js)/8)
 	marks := parseMappings(mappings)
 	fixed := fixedLineBreaks(js)
-	at := 0   // the source line that out has reached
-	end := -1 // the end of the previous line
+	sourceLine := 0 // the source line that out has reached
+	end := -1       // the end of the previous line
 	for line := range strings.SplitSeq(js, "\n") {
 		var here []lineMapping
 		if len(marks) > 0 {
@@ -76,7 +76,7 @@ func alignLines(js, mappings string) string {
 		case len(fixed) > 0 && fixed[0] == end:
 			fixed = fixed[1:]
 			out = append(out, '\n')
-			at++
+			sourceLine++
 		default:
 			out = append(out, ' ')
 			from = len(line) - len(strings.TrimLeft(line, " "))
@@ -84,12 +84,12 @@ func alignLines(js, mappings string) string {
 		for _, m := range here {
 			// A piece begins with its indentation, which has already been removed.
 			column := max(byteColumn(line, m.column), from)
-			if m.line <= at || !canBreakBefore(line[:column], from) {
+			if m.line <= sourceLine || !canBreakBefore(line[:column], from) {
 				continue
 			}
 			out = append(out, line[from:column]...)
-			out = append(out, strings.Repeat("\n", m.line-at)...)
-			from, at = column, m.line
+			out = append(out, strings.Repeat("\n", m.line-sourceLine)...)
+			from, sourceLine = column, m.line
 		}
 		out = append(out, line[from:]...)
 		end += len(line) + 1

@@ -74,15 +74,15 @@ const (
 	requestLost     // no message of the request can arrive any more
 )
 
-// begin starts the timer that checks the request that was just sent.
+// begin starts the timer that checks the latest request.
 func (w *requestWatch) begin(ctx context.Context) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.timer = time.AfterFunc(requestGrace, func() { w.check(ctx) })
 }
 
-// answer records that a message of the request has arrived.
-func (w *requestWatch) answer() {
+// recordAnswer records that a message of the request has arrived.
+func (w *requestWatch) recordAnswer() {
 	if !w.state.CompareAndSwap(requestOpen, requestAnswered) {
 		return
 	}
@@ -126,20 +126,20 @@ func (w *requestWatch) check(ctx context.Context) {
 	}
 }
 
-// pong handles the response to a ping. A driver carries out requests in order, so a pong arrives
-// after all responses to the request before the ping.
-func (w *requestWatch) pong(nonce string) error {
+// handlePong handles the response to a ping. A driver carries out requests in order, so a pong
+// arrives after all responses to the request before the ping.
+func (w *requestWatch) handlePong(nonce string) error {
 	w.s.mu.Lock()
-	mine := nonce == w.ping
+	isCurrent := nonce == w.ping
 	w.s.mu.Unlock()
-	if mine && w.state.CompareAndSwap(requestOpen, requestLost) {
+	if isCurrent && w.state.CompareAndSwap(requestOpen, requestLost) {
 		return errLost
 	}
 	return nil
 }
 
-// unread returns the number of bytes that were sent to the driver and that it has not read. known
-// is false if the process cannot determine the number.
+// unread returns the number of bytes that the driver has not read yet. known is false if the
+// process cannot determine the number.
 func (s *Session) unread() (n int, known bool) {
 	if p, ok := s.Process.(interface{ Unread() (int, bool) }); ok {
 		return p.Unread()

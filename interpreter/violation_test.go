@@ -123,7 +123,7 @@ func TestDoChecksNonces(t *testing.T) {
 }
 
 // Do accepts the messages of drivers of earlier versions, which have no nonces.
-func TestDoWithoutNonces(t *testing.T) {
+func TestDoAcceptsMessagesWithoutNonces(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", `{"type":"pong","nonce":"rouse"}`, `{"type":"started"}`, `{"type":"end"}`}
 	})
@@ -233,8 +233,7 @@ func TestExpectedPongsAreNotViolations(t *testing.T) {
 	}
 }
 
-// FuzzDo verifies that Do never accepts a line from a guest that does not know the nonce as a
-// response.
+// FuzzDo verifies that Do never accepts a line without the nonce as a response.
 func FuzzDo(f *testing.F) {
 	for _, line := range []string{`{"type":"end"}`, `{"type":"end","nonce":""}`, `{"type":"pong","nonce":"rouse"}`, "", "\x00\xff", `{"TYPE":"end","Nonce":null}`, `{"type":"end","nonce":"a","nonce":"b"}`, `null`, `=1,2`} {
 		f.Add([]byte(line))

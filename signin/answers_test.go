@@ -32,7 +32,7 @@ func TestHostileIdentityProvider(t *testing.T) {
 			endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(c.status)
-				testenv.Endless(w, c.first, c.again, 192<<20)
+				testenv.WriteEndless(w, c.first, c.again, 192<<20)
 			}))
 			defer endless.Close()
 			issuer := ""

@@ -115,7 +115,7 @@ func (o Options) transport() http.RoundTripper {
 	if u, err := url.Parse(o.Issuer); err == nil {
 		issuer = u.Hostname()
 	}
-	return outbound.Default(func(host string, addr netip.Addr) error {
+	return outbound.NewDefaultTransport(func(host string, addr netip.Addr) error {
 		if o.AllowPrivate || host == issuer {
 			return brig.CheckConfiguredAddr(host, addr)
 		}

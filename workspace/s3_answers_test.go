@@ -36,7 +36,7 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", "application/xml")
 				w.WriteHeader(c.status)
-				testenv.Endless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
+				testenv.WriteEndless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
 			}))
 			defer srv.Close()
 			at := srv.Listener.Addr().String()
@@ -60,7 +60,8 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 					return err
 				}
 			}
-			// The garbage of a list of items counts, and on a loaded machine the garbage collector is late.
+			// The garbage of a list of items counts, and on a loaded machine the garbage collector
+			// is late.
 			testenv.Hostile(t, 160<<20, list, open)
 		})
 	}

@@ -136,7 +136,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 		fmt.Println("Interrupted.")
 	}
 	green = s.runner.Report(os.Stdout, s.notes...)
-	return ctx.Err() == nil && (green || args[0] == "changed" && s.runner.Idle()), nil
+	return ctx.Err() == nil && (green || args[0] == "changed" && s.runner.HasNoTests()), nil
 }
 
 // must counts an error of the suite itself as a failure instead of returning it, so that the
@@ -311,7 +311,7 @@ func (s *session) finish(ctx context.Context, whole bool) {
 			fmt.Println("== ended what failed tests left:", what)
 		}
 	}
-	s.runner.SecondLook(ctx)
+	s.runner.RerunFailures(ctx)
 	s.must("read the reports of races", s.races("second look"))
 	s.must("read the records of attacks", s.attacks(whole && s.complete(ctx)))
 	// A failure that belongs to no part may have been caused by any part.
@@ -367,7 +367,7 @@ func (s *session) flaky(ctx context.Context) {
 // catalogue must have a case and a control. Half of the attacks require root.
 func (s *session) attacks(whole bool) error {
 	book, err := s.runner.Ledger()
-	if err != nil || book.Empty() && !whole {
+	if err != nil || book.IsEmpty() && !whole {
 		return err
 	}
 	var table strings.Builder

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	race.Halt(false)
+	race.ExitOnRace(false)
 	os.Exit(run(os.Args[1:]))
 }
 

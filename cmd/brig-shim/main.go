@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	race.Halt(true)
+	race.ExitOnRace(true)
 	gvisor.Shim()
 }

@@ -63,7 +63,7 @@ func (c observeCommands) metrics() *cobra.Command {
 
 // printRules passes the configured alert rules to write and prints the result.
 func (c observeCommands) printRules(write func([]alert.Rule) ([]byte, error)) error {
-	cfg, err := c.config()
+	cfg, err := c.loadConfig()
 	if err != nil {
 		return err
 	}

@@ -114,18 +114,18 @@ func (c *alertsConfig) webhook(log *slog.Logger) (*alert.Webhook, error) {
 
 // figures returns the source of each value that the alert rules evaluate.
 func (w *monitor) figures() map[alert.Figure]alert.Source {
-	sure := func(f func(time.Duration) []brig.Sample) alert.Source {
+	withoutError := func(f func(time.Duration) []brig.Sample) alert.Source {
 		return func(window time.Duration) ([]brig.Sample, error) { return f(window), nil }
 	}
-	now := func(f func() ([]brig.Sample, error)) alert.Source {
+	withoutWindow := func(f func() ([]brig.Sample, error)) alert.Source {
 		return func(time.Duration) ([]brig.Sample, error) { return f() }
 	}
 	return map[alert.Figure]alert.Source{
-		alert.Availability: sure(w.metrics.Availability), alert.ErrorRate: sure(w.metrics.ErrorRate),
-		alert.MeanSeconds: sure(w.metrics.MeanSeconds), alert.P95Seconds: sure(w.metrics.P95Seconds),
-		alert.ProviderUp: sure(w.metrics.Up), alert.RateLimit: sure(w.metrics.RateLimit),
-		alert.PoolFree: now(w.machines.PoolFree), alert.Memory: now(w.host.Memory),
-		alert.CostRatio: now(w.spending.CostRatio), alert.Budget: now(w.spending.Budgets),
+		alert.Availability: withoutError(w.metrics.Availability), alert.ErrorRate: withoutError(w.metrics.ErrorRate),
+		alert.MeanSeconds: withoutError(w.metrics.MeanSeconds), alert.P95Seconds: withoutError(w.metrics.P95Seconds),
+		alert.ProviderUp: withoutError(w.metrics.Up), alert.RateLimit: withoutError(w.metrics.RateLimit),
+		alert.PoolFree: withoutWindow(w.machines.PoolFree), alert.Memory: withoutWindow(w.host.Memory),
+		alert.CostRatio: withoutWindow(w.spending.CostRatio), alert.Budget: withoutWindow(w.spending.Budgets),
 	}
 }
 

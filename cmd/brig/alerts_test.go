@@ -108,8 +108,9 @@ func (s *alertHarness) recordExecutions(status brig.RunStatus, kind brig.Kind, t
 	}
 }
 
-// step simulates 15 seconds of a healthy server and then calls what.
-func (s *alertHarness) step(t *testing.T, what func()) {
+// advance simulates 15 seconds of a healthy server and then calls the function
+// what.
+func (s *alertHarness) advance(t *testing.T, what func()) {
 	t.Helper()
 	s.now = s.now.Add(sampleInterval)
 	s.recordExecutions(brig.RunSuccess, "", 100*time.Millisecond, 2)
@@ -237,14 +238,14 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 			}
 			s := newAlertHarness(t)
 			for range 24 { // six minutes without any problem
-				s.step(t, func() {})
+				s.advance(t, func() {})
 			}
 			if got := s.alerts.Alerts(); len(got) != 0 {
 				t.Fatalf("got alerts %+v on a healthy server, want none", got)
 			}
 			fires := 0
 			for range 24 {
-				s.step(t, func() { c.wrong(t, s) })
+				s.advance(t, func() { c.wrong(t, s) })
 				if s.state(r.Name) == brig.AlertFiring && fires == 0 {
 					fires = len(s.steps)
 				}
@@ -260,7 +261,7 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 			s.hook.expect(t, r, "firing", c.labels)
 			// Midnight passes during these steps.
 			for range 48 {
-				s.step(t, func() {
+				s.advance(t, func() {
 					if c.right != nil {
 						c.right(t, s)
 					}

@@ -101,8 +101,8 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	if err != nil {
 		return nil, err
 	}
-	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, clock: clock, actor: ring.Owner}
-	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox, Clock: clock})
+	link := &signInLink{service: e, key: func() string { return readKey(dir) }, cookie: ring.Cookie, clock: clock, actor: ring.Owner}
+	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandboxMetrics, Clock: clock})
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
 	notebooks.LimitRange, notebooks.Hosts = cfg.limitRange(), in.hosts
 	gateway := kernels.New(notebooks)
@@ -124,7 +124,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 		e2b: e2b.New(e2b.Options{
 			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
 			Log: log, Hosts: in.hosts, LimitRange: cfg.limitRange(),
-			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.control,
+			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.controlMetrics,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})
@@ -136,7 +136,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 // e2bSecrets creates or reads the API key for E2B clients and the seed of tokens. The API key has
 // the format that older clients require.
 func e2bSecrets(ctx context.Context, dir string, store brig.Store) (seed []byte, err error) {
-	text, err := secretFile(filepath.Join(dir, e2bSeedFile), "the seed of E2B's tokens", func() string { return randomHex(32) })
+	text, err := readSecretFile(filepath.Join(dir, e2bSeedFile), "the seed of E2B's tokens", func() string { return randomHex(32) })
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +154,7 @@ func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
 	}
 }
 
-// listLasting returns a function that lists the IDs of the sandboxes that run or are
-// paused.
+// listLasting returns a function that lists the IDs of running and paused sandboxes.
 func listLasting(store brig.Store) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (ids []string, err error) {
 		err = store.All(ctx, func(r *brig.Record) error {
@@ -176,7 +175,7 @@ func randomHex(n int) string {
 }
 
 // serveTLS serves E2B clients on a separate address until the returned function is called. If no
-// address is configured, serveTLS does nothing.
+// address is configured, serveTLS does not listen.
 func (d *apis) serveTLS(cfg *config, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (stop func(), err error) {
 	if cfg.E2B.Listen == "" {
 		return func() {}, nil
@@ -189,9 +188,9 @@ func (d *apis) serveTLS(cfg *config, front *httpapi.Limiter, tracer trace.Tracer
 	}
 	ln, err := net.Listen("tcp", cfg.E2B.Listen)
 	if err != nil {
-		return nil, cannotListen(cfg.E2B.Listen, "e2b.listen", err)
+		return nil, newListenError(cfg.E2B.Listen, "e2b.listen", err)
 	}
-	srv, err := cfg.server(d.e2b, front, tracer, log)
+	srv, err := cfg.newHTTPServer(d.e2b, front, tracer, log)
 	if err != nil {
 		return nil, err
 	}

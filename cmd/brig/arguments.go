@@ -37,7 +37,7 @@ func separateCommand(root *cobra.Command, args []string) []string {
 		case word == "--":
 			return args
 		case strings.HasPrefix(word, "-") && word != "-":
-			if takesNext(cmd, word) {
+			if takesNextWord(cmd, word) {
 				i++
 			}
 			continue
@@ -52,8 +52,8 @@ func separateCommand(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// takesNext reports whether the word after the flag in word is the value of that flag.
-func takesNext(cmd *cobra.Command, word string) bool {
+// takesNextWord reports whether the word after the flag in word is the value of that flag.
+func takesNextWord(cmd *cobra.Command, word string) bool {
 	if name, long := strings.CutPrefix(word, "--"); long {
 		f := cmd.Flag(name) // nil for a name with "=VALUE"
 		return f != nil && f.NoOptDefVal == ""

@@ -63,7 +63,7 @@ proves only the records that it contains.`,
 			if q.Until, err = parseTime("--until", until); err != nil {
 				return err
 			}
-			if q.Labels, err = pairs("--label", labels, false); err != nil {
+			if q.Labels, err = parsePairs("--label", labels, false); err != nil {
 				return err
 			}
 			if format != "jsonl" && format != "ocsf" {
@@ -86,8 +86,8 @@ proves only the records that it contains.`,
 	return cmd
 }
 
-// pages calls f for every page of the audit log that q selects.
-func pages(ctx context.Context, svc brig.Service, q brig.AuditQuery, f func(*brig.AuditPage) error) error {
+// forEachPage calls f for every page of the audit log that q selects.
+func forEachPage(ctx context.Context, svc brig.Service, q brig.AuditQuery, f func(*brig.AuditPage) error) error {
 	for {
 		p, err := svc.Audit(ctx, q)
 		if err == nil {
@@ -103,7 +103,7 @@ func pages(ctx context.Context, svc brig.Service, q brig.AuditQuery, f func(*bri
 func exportOCSF(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io.Writer) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)
-	return pages(ctx, svc, q, func(p *brig.AuditPage) error {
+	return forEachPage(ctx, svc, q, func(p *brig.AuditPage) error {
 		for _, l := range p.Lines {
 			if err := e.Encode(audit.FromLineOCSF(l)); err != nil {
 				return err
@@ -116,7 +116,7 @@ func exportOCSF(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io.
 func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io.Writer) error {
 	var w *audit.Writer
 	var head brig.AuditHead
-	err := pages(ctx, svc, q, func(p *brig.AuditPage) (err error) {
+	err := forEachPage(ctx, svc, q, func(p *brig.AuditPage) (err error) {
 		if w == nil {
 			begins := int64(1)
 			if len(p.Lines) > 0 && !q.Partial() {
@@ -148,7 +148,7 @@ func (c auditCommands) replay() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				var all []brig.AuditLine
-				err := pages(ctx, svc, brig.AuditQuery{Sandbox: args[0], Limit: 1000}, func(p *brig.AuditPage) error {
+				err := forEachPage(ctx, svc, brig.AuditQuery{Sandbox: args[0], Limit: 1000}, func(p *brig.AuditPage) error {
 					all = append(all, p.Lines...)
 					return nil
 				})
@@ -198,7 +198,7 @@ func (c auditCommands) printTimeline(all []brig.AuditLine) error {
 		}
 		rows = append(rows, []string{l.At.Format("15:04:05.000"), what, who, strings.Join(more, "  ")})
 	}
-	return c.table("TIME\tWHAT\tWHO\tDETAIL", rows)
+	return c.printTable("TIME\tWHAT\tWHO\tDETAIL", rows)
 }
 
 func (c auditCommands) head() *cobra.Command {
@@ -220,8 +220,8 @@ it elsewhere to detect later that records at the end were removed.`,
 	}
 }
 
-// badLog returns the error for a log that fails verification.
-func badLog(tenant string, err error) error {
+// newAuditLogError returns the error for a log that fails verification.
+func newAuditLogError(tenant string, err error) error {
 	bad, ok := errors.AsType[*audit.InvalidRecord](err)
 	if !ok {
 		return err

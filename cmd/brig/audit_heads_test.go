@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// TestWriteHeads checks that a partial line, left by a full disk or a killed
-// server, neither corrupts heads that are written later nor loses earlier ones.
-func TestWriteHeads(t *testing.T) {
+// TestPartialHeadLineKeepsOtherHeads checks the effect of a partial line, which a full disk or a
+// killed server may leave. Later and earlier heads remain readable.
+func TestPartialHeadLineKeepsOtherHeads(t *testing.T) {
 	ctx, store := t.Context(), mem.New()
 	pub, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -64,14 +64,14 @@ func (c auditCommands) verifyFile(name string, key ed25519.PublicKey) error {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return unreadable("", name, err)
+			return unreadableError("", name, err)
 		}
 		defer f.Close()
 		in = f
 	}
 	r, err := audit.VerifyExport(in, key)
 	if err != nil {
-		return badLog("", err)
+		return newAuditLogError("", err)
 	}
 	return c.printReport(r)
 }
@@ -89,7 +89,7 @@ func (c auditCommands) printReport(r *audit.Report) error {
 }
 
 func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) error {
-	dir, err := c.dataFolder()
+	dir, err := c.resolveDataFolder()
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) 
 	// log concurrently.
 	signed, err := readHeads(filepath.Join(dir, headsFile), key)
 	if err != nil {
-		return badLog("", err)
+		return newAuditLogError("", err)
 	}
 	heads, err := store.AuditHeads(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) 
 	for _, h := range heads {
 		r, err := verifyChain(ctx, store, h, signed[h.Tenant])
 		if err != nil {
-			return badLog(h.Tenant, err)
+			return newAuditLogError(h.Tenant, err)
 		}
 		delete(signed, h.Tenant)
 		if err := c.printReport(r); err != nil {
@@ -122,7 +122,7 @@ func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) 
 		}
 	}
 	for tenant := range signed {
-		return badLog(tenant, &audit.InvalidRecord{Seq: 1, Reason: "it is missing, with all others"})
+		return newAuditLogError(tenant, &audit.InvalidRecord{Seq: 1, Reason: "it is missing, with all others"})
 	}
 	return nil
 }
@@ -130,9 +130,9 @@ func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) 
 // verifyChain verifies a tenant's chain up to its head, and compares it with
 // the heads that the server signed earlier.
 func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, signed []brig.AuditHead) (*audit.Report, error) {
-	at := map[int64]brig.AuditHead{}
+	heads := map[int64]brig.AuditHead{}
 	for _, h := range signed {
-		at[h.Seq] = h
+		heads[h.Seq] = h
 	}
 	var v audit.Verifier
 	r := &audit.Report{Tenant: head.Tenant, Signed: len(signed) > 0}
@@ -154,7 +154,7 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 			if err := v.Add(l); err != nil {
 				return nil, err
 			}
-			if h, ok := at[l.Seq]; ok && h.Hash != l.Hash {
+			if h, ok := heads[l.Seq]; ok && h.Hash != l.Hash {
 				return nil, &audit.InvalidRecord{Seq: l.Seq, Reason: "it, or one before it, was changed: another was signed"}
 			}
 		}

@@ -45,7 +45,7 @@ Figures are for comparing. Nothing here fails for being slow.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.flags(cmd.PersistentFlags())
+	c.addFlags(cmd.PersistentFlags())
 	b := benchCommands{c}
 	cmd.AddCommand(b.run(), b.context(), b.burst(), b.overload(), b.abuseCommand(), b.density(), b.scale(), b.stream(), b.state(),
 		b.chaosCommand(), b.soakCommand(), b.e2b(), b.egress(), b.workspace())

@@ -51,7 +51,7 @@ the server's peaks of memory (VmHWM), descriptors and goroutines, the growth of 
 the data folder takes on the disk, files without a name included, and the victim's
 p50 and p99.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.abuse(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.runAbuse(cmd.Context(), o) },
 	}
 	cmd.Flags().DurationVar(&o.loadTime, "for", time.Minute, "how long each attack lasts")
 	cmd.Flags().DurationVar(&o.quiet, "quiet", 20*time.Second, "how long the victim runs alone before it")
@@ -67,7 +67,7 @@ func abuseNames() (names []string) {
 	return names
 }
 
-func (c benchCommands) abuse(ctx context.Context, o abuseOptions) error {
+func (c benchCommands) runAbuse(ctx context.Context, o abuseOptions) error {
 	all := abuses()
 	for _, name := range o.cases {
 		if !slices.Contains(abuseNames(), name) {
@@ -80,15 +80,15 @@ func (c benchCommands) abuse(ctx context.Context, o abuseOptions) error {
 			continue
 		}
 		c.printProgress("%s: %s", a.name, a.description)
-		if err := c.abuseOne(ctx, a, o, r); err != nil {
+		if err := c.runOneAbuse(ctx, a, o, r); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 	}
 	return c.printLoad(r)
 }
 
-// abuseOne runs one case on its own server.
-func (c benchCommands) abuseOne(ctx context.Context, a abuse, o abuseOptions, r *report) (err error) {
+// runOneAbuse runs one case on its own server.
+func (c benchCommands) runOneAbuse(ctx context.Context, a abuse, o abuseOptions, r *report) (err error) {
 	l, err := newLab()
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (c benchCommands) abuseOne(ctx context.Context, a abuse, o abuseOptions, r 
 		return err
 	}
 	defer func() { err = errors.Join(err, l.endAbuse(ctx, s, attacker)) }()
-	victim, order, err := l.abuseTenants(ctx, s, a)
+	victim, order, err := l.createAbuseTenants(ctx, s, a)
 	if err != nil {
 		return err
 	}
@@ -127,11 +127,11 @@ func (c benchCommands) abuseOne(ctx context.Context, a abuse, o abuseOptions, r 
 	if err = errors.Join(err, w.stop()); err != nil {
 		return err
 	}
-	counts, err := attacker.counts()
+	counts, err := attacker.readCounts()
 	if err != nil {
 		return err
 	}
-	abuseRow(r, a, quiet, under, w, counts)
+	addAbuseRow(r, a, quiet, under, w, counts)
 	return nil
 }
 
@@ -164,8 +164,8 @@ func runFor(ctx context.Context, c *client.Client, loadTime time.Duration) (*vic
 	return v, nil
 }
 
-// abuseRow adds the results of one case to the report.
-func abuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts map[string]int64) {
+// addAbuseRow adds the results of one case to the report.
+func addAbuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts map[string]int64) {
 	row := r.row(a.name)
 	row.set("count", float64(len(under.took))).
 		set("quiet_p50_ms", millis(quantile(quiet.took, 0.5))).set("quiet_p99_ms", millis(quantile(quiet.took, 0.99))).
@@ -185,13 +185,13 @@ func abuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts m
 	if len(quiet.failed)+len(under.failed) > 0 {
 		row.note += fmt.Sprintf("; the victim's failures: quiet %v, under attack %v", quiet.failed, under.failed)
 	}
-	r.atMost(a.name+": p99 under attack / quiet", ratio, maxAbuseRatio)
+	r.requireAtMost(a.name+": p99 under attack / quiet", ratio, maxAbuseRatio)
 }
 
-// abuseTenants creates the tenants of the victim and the attacker. Both have the default quota. The
-// attacker's quota is also limited to abuseSandboxes sandboxes.
-func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*client.Client, *abuseRequest, error) {
-	addr := announcementOf(l.dir)
+// createAbuseTenants creates the tenants of the victim and the attacker. Both have the default
+// quota. The attacker's quota is also limited to abuseSandboxes sandboxes.
+func (l *lab) createAbuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*client.Client, *abuseRequest, error) {
+	addr := readAnnouncement(l.dir)
 	root, ok := s.Service.(*client.Client)
 	if !ok {
 		return nil, nil, fmt.Errorf("the server's client is a %T", s.Service)
@@ -291,8 +291,8 @@ func (a *attackerProcess) begin(o *abuseRequest) error {
 	return nil
 }
 
-// counts waits for the end of the attack, and returns the attacker's counters.
-func (a *attackerProcess) counts() (map[string]int64, error) {
+// readCounts waits for the end of the attack, and returns the attacker's counters.
+func (a *attackerProcess) readCounts() (map[string]int64, error) {
 	var counts map[string]int64
 	return counts, a.read(&counts)
 }

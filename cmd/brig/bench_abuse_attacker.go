@@ -48,13 +48,13 @@ type attacker struct {
 func (c benchCommands) attackerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "attacker CASE", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.attack(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.runAttack(cmd.Context(), args[0]) },
 	}
 }
 
-// attack starts an abuseWorld and prints its addresses. It then reads a request and attacks for the
-// requested duration.
-func (c benchCommands) attack(ctx context.Context, name string) error {
+// runAttack starts an abuseWorld and prints its addresses. It then reads a request and attacks for
+// the requested duration.
+func (c benchCommands) runAttack(ctx context.Context, name string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
 		return fmt.Errorf("lower the attacker's priority: %w", err)
 	}

@@ -73,23 +73,23 @@ func abuses() []abuse {
 	return []abuse{
 		{"none", "nobody", "nothing: what the benchmark itself changes", "no bound", withoutPreparation(func(ctx context.Context, _ *attacker) { <-ctx.Done() })},
 
-		{"wrong-keys", "no key", "asks with keys that are none, 32 at once", "failures of an address", withoutPreparation(wrongKeys)},
-		{"logins", "no key", "begins logins, 32 at once", "logins of an address", withoutPreparation(logins)},
-		{"connections", "no key", "opens connections and sends half a header", "the time for a header", withoutPreparation(halfHeaders)},
+		{"wrong-keys", "no key", "asks with keys that are none, 32 at once", "failures of an address", withoutPreparation(sendWrongKeys)},
+		{"logins", "no key", "begins logins, 32 at once", "logins of an address", withoutPreparation(sendLogins)},
+		{"connections", "no key", "opens connections and sends half a header", "the time for a header", withoutPreparation(sendHalfHeaders)},
 
-		{"viewer-bodies", "viewer", "sends bodies of 60 MB, 16 at once", "the gate before bodies", withoutPreparation(largeBodies)},
-		{"viewer-endless", "viewer", "sends bodies that never end, 500 at once", "the gate before bodies", withoutPreparation(endlessBodies)},
-		{"viewer-watches", "viewer", "opens watches and attaches to a process until it is refused", "streams", inBox("printer", brig.Limits{}, watches)},
+		{"viewer-bodies", "viewer", "sends bodies of 60 MB, 16 at once", "the gate before bodies", withoutPreparation(sendLargeBodies)},
+		{"viewer-endless", "viewer", "sends bodies that never end, 500 at once", "the gate before bodies", withoutPreparation(sendEndlessBodies)},
+		{"viewer-watches", "viewer", "opens watches and attaches to a process until it is refused", "streams", inBox("printer", brig.Limits{}, openWatches)},
 		{"viewer-lists", "viewer", "lists sandboxes, executions, workspaces and files, 16 at once", "quota rate", inBox("", brig.Limits{}, floodWithLists)},
-		{"viewer-unread", "viewer", "follows a process that prints and does not read", "requests.unread, streams", inBox("printer", brig.Limits{}, unreadOutput)},
+		{"viewer-unread", "viewer", "follows a process that prints and does not read", "requests.unread, streams", inBox("printer", brig.Limits{}, openUnreadOutput)},
 
-		{"member-bodies", "member", "sends bodies of 60 MB with strings and with small values, 16 at once", "requests.tenant_bodies", withoutPreparation(memberBodies)},
-		{"member-runs", "member", "asks for 64 runs at once", "quota executions, lines of capacity", withoutPreparation(manyRuns)},
-		{"member-output", "member", "runs programs that print as fast as they can, 10 at once", "limits.output, keep.bytes", inBox("", brig.Limits{Output: 16 * brig.MiB}, maximalOutput)},
-		{"member-unread", "member", "streams output and does not read, 10 at once", "requests.unread", inBox("", brig.Limits{Output: 16 * brig.MiB}, unreadExecs)},
-		{"member-files", "member", "writes and reads files of 64 MiB, 8 at once", "limits.disk, streams", inBox("", brig.Limits{Disk: brig.GiB}, files)},
+		{"member-bodies", "member", "sends bodies of 60 MB with strings and with small values, 16 at once", "requests.tenant_bodies", withoutPreparation(sendMemberBodies)},
+		{"member-runs", "member", "asks for 64 runs at once", "quota executions, lines of capacity", withoutPreparation(startManyRuns)},
+		{"member-output", "member", "runs programs that print as fast as they can, 10 at once", "limits.output, keep.bytes", inBox("", brig.Limits{Output: 16 * brig.MiB}, produceMaximalOutput)},
+		{"member-unread", "member", "streams output and does not read, 10 at once", "requests.unread", inBox("", brig.Limits{Output: 16 * brig.MiB}, startUnreadExecs)},
+		{"member-files", "member", "writes and reads files of 64 MiB, 8 at once", "limits.disk, streams", inBox("", brig.Limits{Disk: brig.GiB}, writeManyFiles)},
 		{"member-sandboxes", "member", "makes and removes sandboxes, 20 at once", "quota sandboxes, capacity", withoutPreparation(churn)},
-		{"member-audit", "member", "makes and removes workspaces and is refused other changes, 16 at once", "quota rate, audit.keep", withoutPreparation(auditLines)},
+		{"member-audit", "member", "makes and removes workspaces and is refused other changes, 16 at once", "quota rate, audit.keep", withoutPreparation(writeAuditLines)},
 
 		{"guest-forks", "sandbox", "forks without end in 20 sandboxes", "limits.processes", guestAttack(abuseSandboxes, "forks", brig.Limits{}, false)},
 		{"guest-memory", "sandbox", "uses memory up to the limit and beyond in 20 sandboxes", "limits.memory", guestAttack(abuseSandboxes, "memory", small, false)},
@@ -103,18 +103,18 @@ func abuses() []abuse {
 	}
 }
 
-func wrongKeys(ctx context.Context, a *attacker) {
+func sendWrongKeys(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 32, func(ctx context.Context, i int) {
 		a.get(ctx, http.MethodGet, "/v1/sandboxes", fmt.Sprintf("brig_%052d", i), "")
 	})
 }
 
-func logins(ctx context.Context, a *attacker) {
+func sendLogins(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 32, func(ctx context.Context, _ int) { a.get(ctx, http.MethodGet, "/v1/auth/login", "", "") })
 }
 
-// halfHeaders opens connections and never completes the request headers.
-func halfHeaders(ctx context.Context, a *attacker) {
+// sendHalfHeaders opens connections and never completes the request headers.
+func sendHalfHeaders(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 1000, func(ctx context.Context, _ int) {
 		c, err := a.open(ctx, "x", http.MethodGet, "/v1/sandboxes", "X-Half: ", nil)
 		if err != nil {
@@ -127,14 +127,14 @@ func halfHeaders(ctx context.Context, a *attacker) {
 	})
 }
 
-// largeBodies sends bodies of 60 MB. A transfer ends early if the server responds.
-func largeBodies(ctx context.Context, a *attacker) {
+// sendLargeBodies sends bodies of 60 MB. A transfer ends early if the server responds.
+func sendLargeBodies(ctx context.Context, a *attacker) {
 	sendBodies(ctx, a, a.Viewer, func(int) []byte { return bytes.Repeat([]byte("x"), 1<<20) })
 }
 
-// memberBodies sends JSON bodies of two kinds: long strings, whose decoded size is about the same,
-// and many small values, whose decoded size is much larger.
-func memberBodies(ctx context.Context, a *attacker) {
+// sendMemberBodies sends JSON bodies of two kinds: long strings, whose decoded size is about the
+// same, and many small values, whose decoded size is much larger.
+func sendMemberBodies(ctx context.Context, a *attacker) {
 	sendBodies(ctx, a, a.Member, func(i int) []byte {
 		if i%2 == 0 {
 			return bytes.Repeat([]byte("x"), 1<<20)
@@ -152,8 +152,8 @@ func sendBodies(ctx context.Context, a *attacker, key string, part func(i int) [
 		defer c.Close()
 		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Second))
 		piece := part(i)
-		for left := 60_000_000 - 9; left > 0; left -= len(piece) {
-			n, err := c.Write(piece[:min(left, len(piece))])
+		for remaining := 60_000_000 - 9; remaining > 0; remaining -= len(piece) {
+			n, err := c.Write(piece[:min(remaining, len(piece))])
 			a.count("MB sent", int64(n)/1e6)
 			if err != nil {
 				break // the server has responded
@@ -163,8 +163,8 @@ func sendBodies(ctx context.Context, a *attacker, key string, part func(i int) [
 	})
 }
 
-// endlessBodies sends bodies that never end, one byte at a time.
-func endlessBodies(ctx context.Context, a *attacker) {
+// sendEndlessBodies sends bodies that never end, one byte at a time.
+func sendEndlessBodies(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 500, func(ctx context.Context, _ int) {
 		c, err := a.open(ctx, a.Viewer, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", []byte("1\r\n{\r\n"))
 		if err != nil {
@@ -210,7 +210,7 @@ func (a *attacker) attachable(ctx context.Context) string {
 	return fmt.Sprintf("/v1/sandboxes/one/processes/%d/output", list[0].PID)
 }
 
-func watches(ctx context.Context, a *attacker) {
+func openWatches(ctx context.Context, a *attacker) {
 	attach := a.attachable(ctx)
 	paths := []string{attach, "/v1/sandboxes/one/files/watch?path=/&recursive=false"}
 	a.holdStreams(ctx, 200, func(ctx context.Context, i int) (net.Conn, error) {
@@ -218,7 +218,7 @@ func watches(ctx context.Context, a *attacker) {
 	})
 }
 
-func unreadOutput(ctx context.Context, a *attacker) {
+func openUnreadOutput(ctx context.Context, a *attacker) {
 	attach := a.attachable(ctx)
 	a.holdStreams(ctx, 200, func(ctx context.Context, _ int) (net.Conn, error) {
 		return a.open(ctx, a.Viewer, http.MethodGet, attach, "", nil)
@@ -230,14 +230,14 @@ func floodWithLists(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 16, func(ctx context.Context, i int) { a.get(ctx, http.MethodGet, paths[i%len(paths)], a.Viewer, "") })
 }
 
-func manyRuns(ctx context.Context, a *attacker) {
+func startManyRuns(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 64, func(ctx context.Context, _ int) {
 		_, err := a.member.Run(ctx, brig.Program{Language: brig.Python, Code: benchProgram}, brig.IO{})
 		a.call("runs", err)
 	})
 }
 
-func maximalOutput(ctx context.Context, a *attacker) {
+func produceMaximalOutput(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 10, func(ctx context.Context, _ int) {
 		cmd := a.program("printer")
 		cmd.Timeout = 5 * time.Second
@@ -246,7 +246,7 @@ func maximalOutput(ctx context.Context, a *attacker) {
 	})
 }
 
-func unreadExecs(ctx context.Context, a *attacker) {
+func startUnreadExecs(ctx context.Context, a *attacker) {
 	body := []byte(`{"command":["sh","-c","exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"],"timeout_ms":600000,"stream":true}`)
 	header := fmt.Sprintf("Accept: application/x-ndjson\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	a.holdStreams(ctx, 20, func(ctx context.Context, _ int) (net.Conn, error) {
@@ -254,7 +254,7 @@ func unreadExecs(ctx context.Context, a *attacker) {
 	})
 }
 
-func files(ctx context.Context, a *attacker) {
+func writeManyFiles(ctx context.Context, a *attacker) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<20/16)
 	a.repeatConcurrently(ctx, 8, func(ctx context.Context, i int) {
 		p := brig.Path{Name: fmt.Sprintf("/workspace/f%d", i)}
@@ -282,8 +282,8 @@ func churn(ctx context.Context, a *attacker) {
 	})
 }
 
-// auditLines creates audit records of accepted and rejected changes.
-func auditLines(ctx context.Context, a *attacker) {
+// writeAuditLines creates audit records of accepted and rejected changes.
+func writeAuditLines(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 16, func(ctx context.Context, i int) {
 		name := fmt.Sprintf("w%d", i)
 		_, err := a.member.CreateWorkspace(ctx, name)

@@ -57,7 +57,7 @@ oidc: {issuer: %q, client_id: brig, allow_private: true, tenant: {default: victi
 
 // newWorld starts the servers. They end with the process.
 func newWorld() (*abuseWorld, error) {
-	own, err := ownAddress()
+	own, err := findOwnAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func newWorld() (*abuseWorld, error) {
 		return nil, err
 	}
 	w.TLS = secure.Addr().(*net.TCPAddr).Port
-	srv := &http.Server{Handler: http.HandlerFunc(w.answer), TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}}}
+	srv := &http.Server{Handler: http.HandlerFunc(w.serveRequest), TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}}}
 	srv.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			w.conns.Add(1)
@@ -125,7 +125,8 @@ func (w *abuseWorld) answerNames(c net.PacketConn, own [4]byte) {
 	}
 }
 
-// serveSink accepts connections, discards what it receives, and never sends data.
+// serveSink accepts connections, discards all received data, and never sends
+// data.
 func (w *abuseWorld) serveSink(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -141,13 +142,13 @@ func (w *abuseWorld) serveSink(ln net.Listener) {
 	}
 }
 
-// answer serves requests that arrive over TLS. It never responds to /hang, and it accepts WebSocket
-// connections but discards their messages.
-func (w *abuseWorld) answer(rw http.ResponseWriter, r *http.Request) {
+// serveRequest serves requests that arrive over TLS. It never responds to /hang, and it accepts
+// WebSocket connections but discards their messages.
+func (w *abuseWorld) serveRequest(rw http.ResponseWriter, r *http.Request) {
 	w.requests.Add(1)
 	switch {
 	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
-		w.webSocket(rw, r)
+		w.serveWebSocket(rw, r)
 	case r.URL.Path == "/hang":
 		<-r.Context().Done()
 	default:
@@ -156,7 +157,7 @@ func (w *abuseWorld) answer(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *abuseWorld) webSocket(rw http.ResponseWriter, r *http.Request) {
+func (w *abuseWorld) serveWebSocket(rw http.ResponseWriter, r *http.Request) {
 	c, buf, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
 		return

@@ -102,14 +102,14 @@ func accountOf(pid int) string {
 // accounts returns the root directory of the hierarchy that contains a cgroup.
 func accounts(group string) string {
 	if rest, v1 := strings.CutPrefix(group, "/sys/fs/cgroup/"); v1 {
-		if root := "/sys/fs/cgroup/" + strings.SplitN(rest, "/", 2)[0]; exists(root + "/cpuacct.usage") {
+		if root := "/sys/fs/cgroup/" + strings.SplitN(rest, "/", 2)[0]; fileExists(root + "/cpuacct.usage") {
 			return root
 		}
 	}
 	return "/sys/fs/cgroup"
 }
 
-func exists(file string) bool {
+func fileExists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }

@@ -21,7 +21,7 @@ func (c benchCommands) burst() *cobra.Command {
 		Use:   "burst",
 		Short: "Start many one-shot runs at once, with a full and an empty pool",
 		Args:  cobra.NoArgs,
-		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.burst(ctx, n) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureBurst(ctx, n) }),
 	}
 	cmd.Flags().IntVarP(&n, "count", "n", 100, "concurrent one-shot runs")
 	return cmd
@@ -37,8 +37,8 @@ type burst struct {
 	failures []error
 }
 
-// fire calls f n times concurrently and measures each call from the common start.
-func fire(name string, n int, f func() (pool string, cpu time.Duration, err error)) *burst {
+// runBurst calls f n times concurrently and measures each call from the common start.
+func runBurst(name string, n int, f func() (pool string, cpu time.Duration, err error)) *burst {
 	b := &burst{name: name}
 	var mu sync.Mutex // guards b
 	var work sync.WaitGroup
@@ -86,7 +86,7 @@ func (b *burst) compareWith(w *row, peer *burst) {
 	w.set("ratio", b.rate()/peer.rate())
 }
 
-func (w *workbench) burst(ctx context.Context, n int) error {
+func (w *workbench) measureBurst(ctx context.Context, n int) error {
 	r := &report{Bench: "burst", About: fmt.Sprintf("%d one-shots of %q at once; ratios of rates", n, benchProgram)}
 	// Both servers have a pool that grows to n, but the first server is measured while its pool is
 	// still empty.
@@ -95,7 +95,7 @@ func (w *workbench) burst(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	hit, fill, err := w.burstBrig(ctx, n, "brig, full pool", pooled(n))
+	hit, fill, err := w.burstBrig(ctx, n, "brig, full pool", newPoolOptions(n))
 	if err != nil {
 		return err
 	}
@@ -111,19 +111,19 @@ func (w *workbench) burst(ctx context.Context, n int) error {
 		}
 	}
 	for _, b := range []*burst{hit, miss} {
-		r.atLeast(b.name+": successes", float64(len(b.samples)), float64(n))
+		r.requireAtLeast(b.name+": successes", float64(len(b.samples)), float64(n))
 		if docker == nil {
 			r.addUnmeasured(b.name+": rate to docker's", 5, true, "docker is not present")
 			continue
 		}
-		r.atLeast(b.name+": rate to docker's", b.rate()/docker.rate(), 5)
+		r.requireAtLeast(b.name+": rate to docker's", b.rate()/docker.rate(), 5)
 	}
 	return w.printLoad(r)
 }
 
 // burstBrig measures a new server. It also returns the time that the server took to fill its pool.
 func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engine.PoolOptions) (_ *burst, fill time.Duration, err error) {
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	say(brig.Progress{Step: name})
 	g, err := w.newRig(ctx, pool)
@@ -137,8 +137,8 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 	fill = time.Since(g.began)
 	var b *burst
 	s, err := g.measure(func() (time.Duration, error) {
-		b = fire(name, n, func() (string, time.Duration, error) {
-			pool, err := g.oneShot(nil)
+		b = runBurst(name, n, func() (string, time.Duration, error) {
+			pool, err := g.runOneShot(nil)
 			return pool, 0, err
 		})
 		return b.wall, nil
@@ -151,14 +151,14 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 // missing peer is nil.
 func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst, error) {
 	var out [3]*burst
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	g, err := w.newRig(ctx, engine.PoolOptions{})
 	if err != nil {
 		return out, err
 	}
 	defer g.close()
-	bare, runsc, docker, err := g.peers()
+	bare, runsc, docker, err := g.openPeers()
 	if err != nil {
 		return out, err
 	}
@@ -168,8 +168,8 @@ func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst
 			continue
 		}
 		say(brig.Progress{Step: p.name})
-		out[i] = fire(p.name, n, func() (string, time.Duration, error) {
-			s, err := p.oneShot(ctx)
+		out[i] = runBurst(p.name, n, func() (string, time.Duration, error) {
+			s, err := p.runOneShot(ctx)
 			return "", s.cpu, err
 		})
 		row := out[i].row(r)

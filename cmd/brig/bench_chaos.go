@@ -35,7 +35,7 @@ func (c benchCommands) chaosCommand() *cobra.Command {
 			if seed == 0 {
 				seed = rand.Uint64()
 			}
-			return c.chaos(cmd.Context(), kills, seed)
+			return c.runChaos(cmd.Context(), kills, seed)
 		},
 	}
 	cmd.Flags().IntVar(&kills, "kills", 200, "how many processes to kill")
@@ -99,7 +99,7 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 			return nil, fmt.Errorf("the server ended: %w: %s", err, b[max(0, len(b)-2000):])
 		default:
 		}
-		if l.ready(ctx, s) {
+		if l.isReady(ctx, s) {
 			return s, nil
 		}
 	}
@@ -117,9 +117,9 @@ func (l *lab) get(ctx context.Context, path string) (*http.Response, error) {
 	return t.RoundTrip(req)
 }
 
-// ready reports whether a server is ready. If it is, ready sets its Service.
-func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
-	if announcementOf(l.dir).PID != s.PID {
+// isReady reports whether a server is ready. If it is, ready sets its Service.
+func (l *lab) isReady(ctx context.Context, s *chaos.Server) bool {
+	if readAnnouncement(l.dir).PID != s.PID {
 		return false // there is no announcement, or it is from an earlier server
 	}
 	resp, err := l.get(ctx, "/readyz")
@@ -127,13 +127,13 @@ func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
 		return false
 	}
 	resp.Body.Close()
-	svc, err := client.New(throughSocket(l.dir))
+	svc, err := client.New(socketOptions(l.dir))
 	s.Service = svc
 	return err == nil && resp.StatusCode == http.StatusOK
 }
 
-// events reads the whole audit log.
-func (l *lab) events(ctx context.Context) ([]brig.Event, error) {
+// readEvents reads the whole audit log.
+func (l *lab) readEvents(ctx context.Context) ([]brig.Event, error) {
 	store, err := sqlite.Open(ctx, filepath.Join(l.dir, dbFile))
 	if err != nil {
 		return nil, err
@@ -142,13 +142,13 @@ func (l *lab) events(ctx context.Context) ([]brig.Event, error) {
 	return store.Events(ctx, 1<<30)
 }
 
-func (c benchCommands) chaos(ctx context.Context, kills int, seed uint64) error {
+func (c benchCommands) runChaos(ctx context.Context, kills int, seed uint64) error {
 	l, err := newLab()
 	if err != nil {
 		return err
 	}
 	defer l.remove()
-	r, err := chaos.Run(ctx, chaos.Options{Dir: l.dir, Start: l.start, Events: l.events, Kills: kills, Seed: seed, Say: c.printProgress})
+	r, err := chaos.Run(ctx, chaos.Options{Dir: l.dir, Start: l.start, Events: l.readEvents, Kills: kills, Seed: seed, Say: c.printProgress})
 	if err != nil {
 		return err
 	}
@@ -180,12 +180,12 @@ func (c benchCommands) printChaos(r *chaos.Report) error {
 		[]string{"acknowledged and lost", fmt.Sprint(len(r.Lost)), firstOrEmpty(r.Lost)},
 		[]string{"acknowledged, no audit event", fmt.Sprint(r.Missing), ""},
 		[]string{"errors that no death explains", fmt.Sprint(len(r.Unexplained)), firstOrEmpty(r.Unexplained)},
-		[]string{"ready again, p50 / p99", ms(chaos.Percentile(r.Ready, 50)) + " / " + ms(chaos.Percentile(r.Ready, 99)), ""},
-		[]string{"first one-shot, p50 / p99", ms(chaos.Percentile(r.First, 50)) + " / " + ms(chaos.Percentile(r.First, 99)), ""},
+		[]string{"ready again, p50 / p99", formatMilliseconds(chaos.Percentile(r.Ready, 50)) + " / " + formatMilliseconds(chaos.Percentile(r.Ready, 99)), ""},
+		[]string{"first one-shot, p50 / p99", formatMilliseconds(chaos.Percentile(r.First, 50)) + " / " + formatMilliseconds(chaos.Percentile(r.First, 99)), ""},
 		[]string{"server's memory, idle", brig.FormatBytes(r.Before.RSS>>20<<20) + " → " + brig.FormatBytes(r.After.RSS>>20<<20), ""},
 		[]string{"server's descriptors, idle", fmt.Sprintf("%d → %d", r.Before.Descriptors, r.After.Descriptors), ""},
 	)
-	return c.table("WHAT\tCOUNT\tFOR EXAMPLE", rows)
+	return c.printTable("WHAT\tCOUNT\tFOR EXAMPLE", rows)
 }
 
 // printProgress prints progress unless the output is JSON.
@@ -202,4 +202,4 @@ func sumCounts(m map[string]int) (n int) {
 	return n
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
+func formatMilliseconds(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }

@@ -20,7 +20,7 @@ func (c benchCommands) context() *cobra.Command {
 		Use:   "context",
 		Short: "Time code in a CodeContext, beside interpreters that are driven by a pipe",
 		Args:  cobra.NoArgs,
-		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.context(ctx, runs) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureContexts(ctx, runs) }),
 	}
 	cmd.Flags().IntVarP(&runs, "runs", "n", 1000, "runs of each")
 	return cmd
@@ -36,8 +36,8 @@ type evaluator struct {
 	samples
 }
 
-// context measures one interpreter of each kind, in rotation.
-func (w *workbench) context(ctx context.Context, runs int) error {
+// measureContexts measures one interpreter of each kind, in rotation.
+func (w *workbench) measureContexts(ctx context.Context, runs int) error {
 	g, err := w.newRig(ctx, engine.PoolOptions{})
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 		return err
 	}
 	contenders := []*evaluator{ours, plain}
-	bare, runsc, docker, err := g.peers()
+	bare, runsc, docker, err := g.openPeers()
 	if err != nil {
 		return err
 	}
@@ -62,12 +62,12 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 		if p.absenceReason != "" {
 			continue
 		}
-		in, err := p.repl(ctx)
+		in, err := p.startREPL(ctx)
 		if err != nil {
 			return err
 		}
 		defer in.close()
-		contenders = append(contenders, askPipe(p, in))
+		contenders = append(contenders, newPipeEvaluator(p, in))
 	}
 	if err := w.takeTurns(contenders, runs); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 	if docker.absenceReason != "" {
 		r.addAbsent(docker.name, docker.absenceReason)
 	}
-	r.atMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
-	r.atMost("p50 of the same without IPython, in ms", millis(plain.median(wallOf)), 1)
+	r.requireAtMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
+	r.requireAtMost("p50 of the same without IPython, in ms", millis(plain.median(wallOf)), 1)
 	return w.printLoad(r)
 }
 
@@ -94,12 +94,12 @@ func (g *rig) askContext(name string, env map[string]string) (*evaluator, error)
 	}
 	who := &evaluator{name: name}
 	who.evaluate = func() (time.Duration, error) {
-		return clock(func() error { return g.code(s, "1+1", "2") })
+		return clock(func() error { return g.runCode(s, "1+1", "2") })
 	}
 	if _, err := who.evaluate(); err != nil { // the first evaluation creates the context
 		return nil, err
 	}
-	f, err := g.fleet()
+	f, err := g.newFleet()
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,8 @@ func (g *rig) askContext(name string, env map[string]string) (*evaluator, error)
 	return who, nil
 }
 
-func askPipe(p *peer, in *repl) *evaluator {
-	who := &evaluator{name: p.name + ", by a pipe", evaluate: func() (time.Duration, error) { return in.eval("1+1", "2") }}
+func newPipeEvaluator(p *peer, in *repl) *evaluator {
+	who := &evaluator{name: p.name + ", by a pipe", evaluate: func() (time.Duration, error) { return in.measureEval("1+1", "2") }}
 	if !p.usesDaemon {
 		who.cpu = func() time.Duration { return treeTime(in.cmd.Process.Pid) }
 	}
@@ -117,7 +117,7 @@ func askPipe(p *peer, in *repl) *evaluator {
 
 // takeTurns measures all interpreters in rotation, after two turns each as a warm-up.
 func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	for range 2 { // warm up
 		if err := runInTurns(contenders, samplesPerTurn); err != nil {
@@ -139,7 +139,7 @@ func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	}
 	for i, who := range contenders {
 		if who.cpu != nil {
-			who.share(who.cpu() - before[i] + who.ownTime)
+			who.divideCPUTime(who.cpu() - before[i] + who.ownTime)
 		}
 	}
 	return nil
@@ -166,9 +166,9 @@ func runInTurns(contenders []*evaluator, n int) error {
 	return nil
 }
 
-// share divides the total CPU time evenly among the samples, because one sample is too short to
-// measure.
-func (a *evaluator) share(all time.Duration) {
+// divideCPUTime divides the total CPU time evenly among the samples, because one sample is too
+// short to measure.
+func (a *evaluator) divideCPUTime(all time.Duration) {
 	for i := range a.samples {
 		a.samples[i].cpu = all / time.Duration(len(a.samples))
 	}

@@ -51,20 +51,20 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	defer b.rig.close()
 	r := &report{Bench: "density", About: fmt.Sprintf("idle Python sandboxes, at most %d; memory is each one's, P50 and P99 are those of the next answer", b.maxSandboxes)}
-	if err := b.peers(ctx, r); err != nil {
+	if err := b.measurePeers(ctx, r); err != nil {
 		return err
 	}
-	free := memoryField("MemAvailable")
+	free := readMemoryField("MemAvailable")
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
 	time.Sleep(b.freeze + 2*time.Second) // wait until the interpreters have finished starting
-	used := float64(free-memoryField("MemAvailable")) / float64(len(b.fleet)) / brig.MiB
-	cpu, err := b.idleCPU()
+	used := float64(free-readMemoryField("MemAvailable")) / float64(len(b.fleet)) / brig.MiB
+	cpu, err := b.measureIdleCPU()
 	if err != nil {
 		return err
 	}
-	one, err := b.memory()
+	one, err := b.measureMemory()
 	if err != nil {
 		return err
 	}
@@ -76,17 +76,17 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 // fill creates sandboxes with an idle interpreter until the target number is reached or less than
 // 10 % of the memory is available.
 func (b *densityBench) fill(ctx context.Context) error {
-	say, done := b.rig.progress()
+	say, done := b.rig.newProgress()
 	defer done()
 	return forEach(make([]struct{}, b.maxSandboxes), func(struct{}) error {
-		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
+		if ctx.Err() != nil || readMemoryField("MemAvailable") < readTotalMemory()/10 {
 			return ctx.Err()
 		}
 		// IPython uses three times the memory of the plain interpreter, and is
 		// not needed here.
 		s, err := b.rig.create(b.freeze, map[string]string{"BRIG_NO_IPYTHON": "1"})
 		if err == nil {
-			err = b.rig.code(s, "1", "1")
+			err = b.rig.runCode(s, "1", "1")
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -99,10 +99,10 @@ func (b *densityBench) fill(ctx context.Context) error {
 	})
 }
 
-// idleCPU returns the CPU usage of the idle fleet and of this process, which is the server, in
-// percent of one CPU.
-func (b *densityBench) idleCPU() (percent [2]float64, err error) {
-	f, err := b.rig.fleet()
+// measureIdleCPU returns the CPU usage of the idle fleet and of this process, which is the server,
+// in percent of one CPU.
+func (b *densityBench) measureIdleCPU() (percent [2]float64, err error) {
+	f, err := b.rig.newFleet()
 	if err != nil {
 		return percent, err
 	}
@@ -117,9 +117,9 @@ func (b *densityBench) idleCPU() (percent [2]float64, err error) {
 	return [2]float64{100 * float64(fleet) / float64(took), 100 * float64(server) / float64(took)}, nil
 }
 
-// memory returns the mean memory usage of some sandboxes, spread evenly over the fleet.
-func (b *densityBench) memory() (memory, error) {
-	f, err := b.rig.fleet()
+// measureMemory returns the mean memory usage of some sandboxes, spread evenly over the fleet.
+func (b *densityBench) measureMemory() (memory, error) {
+	f, err := b.rig.newFleet()
 	if err != nil {
 		return memory{}, err
 	}
@@ -133,13 +133,13 @@ func (b *densityBench) memory() (memory, error) {
 
 // wake sends a request to every interpreter, one after another.
 func (b *densityBench) wake() (wakes samples, answered int) {
-	say, done := b.rig.progress()
+	say, done := b.rig.newProgress()
 	defer done()
 	for i, s := range b.fleet {
 		say(brig.Progress{Step: "wake", Done: int64(i), Total: int64(len(b.fleet))})
-		wall, err := clock(func() error { return b.rig.code(s, "6*7", "42") })
+		wall, err := clock(func() error { return b.rig.runCode(s, "6*7", "42") })
 		if err != nil {
-			fmt.Fprintln(b.rig.stderr, clean(err.Error()))
+			fmt.Fprintln(b.rig.stderr, sanitizeText(err.Error()))
 			continue
 		}
 		answered++
@@ -148,14 +148,14 @@ func (b *densityBench) wake() (wakes samples, answered int) {
 	return wakes, answered
 }
 
-// peers measures a few idle interpreters that run without Brig.
-func (b *densityBench) peers(ctx context.Context, r *report) error {
-	bare, runsc, docker, err := b.rig.peers()
+// measurePeers measures a few idle interpreters that run without Brig.
+func (b *densityBench) measurePeers(ctx context.Context, r *report) error {
+	bare, runsc, docker, err := b.rig.openPeers()
 	if err != nil {
 		return err
 	}
 	for _, p := range []*peer{bare, runsc} {
-		if err := b.peer(ctx, r, p); err != nil {
+		if err := b.measurePeer(ctx, r, p); err != nil {
 			return err
 		}
 	}
@@ -163,26 +163,26 @@ func (b *densityBench) peers(ctx context.Context, r *report) error {
 		r.addAbsent(docker.name, docker.absenceReason)
 		return nil
 	}
-	return b.peer(ctx, r, docker)
+	return b.measurePeer(ctx, r, docker)
 }
 
-func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
+func (b *densityBench) measurePeer(ctx context.Context, r *report, p *peer) error {
 	var waiting []*repl
 	defer func() {
 		for _, in := range waiting {
 			in.close()
 		}
 	}()
-	free := memoryField("MemAvailable")
+	free := readMemoryField("MemAvailable")
 	for range min(sampled, b.maxSandboxes) {
-		in, err := p.repl(ctx)
+		in, err := p.startREPL(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		waiting = append(waiting, in)
 	}
 	time.Sleep(time.Second)
-	used := float64(free-memoryField("MemAvailable")) / float64(len(waiting)) / brig.MiB
+	used := float64(free-readMemoryField("MemAvailable")) / float64(len(waiting)) / brig.MiB
 	w := r.row(p.name+", waiting").set("available_mib", used)
 	if !p.usesDaemon {
 		all := children()
@@ -190,11 +190,11 @@ func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
 		for _, in := range waiting {
 			trees = append(trees, descendants(all, in.cmd.Process.Pid))
 		}
-		w.memory(mean(trees))
+		w.setMemory(mean(trees))
 	}
 	var wakes samples
 	for _, in := range waiting {
-		wall, err := in.eval("6*7", "42")
+		wall, err := in.measureEval("6*7", "42")
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
@@ -204,18 +204,18 @@ func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
 	return nil
 }
 
-func (w *row) memory(m memory) {
+func (w *row) setMemory(m memory) {
 	w.set("private_mib", m.private).set("shared_mib", m.shared).set("rss_mib", m.rss)
 }
 
 func (b *densityBench) report(r *report, used float64, cpu [2]float64, one memory, wakes samples, answered int) {
 	w := r.row("brig, waiting").times(wakes)
 	w.set("count", float64(len(b.fleet))).set("succeeded", float64(answered)).set("available_mib", used).set("cpu_percent", cpu[0])
-	w.memory(one)
+	w.setMemory(one)
 	w.note = "IDLE CPU: all of them, of one processor"
 	s := r.row("brig, their server").set("cpu_percent", cpu[1])
-	s.memory(memoryOf([]int{os.Getpid()}))
-	r.atLeast("Python sandboxes alive at once", float64(len(b.fleet)), 500)
-	r.atLeast("of which answered", float64(answered), float64(max(len(b.fleet), 500)))
-	r.atMost("idle CPU of all of them, in % of one processor", max(cpu[0], 0.001), 5)
+	s.setMemory(memoryOf([]int{os.Getpid()}))
+	r.requireAtLeast("Python sandboxes alive at once", float64(len(b.fleet)), 500)
+	r.requireAtLeast("of which answered", float64(answered), float64(max(len(b.fleet), 500)))
+	r.requireAtMost("idle CPU of all of them, in % of one processor", max(cpu[0], 0.001), 5)
 }

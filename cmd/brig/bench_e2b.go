@@ -33,7 +33,7 @@ func (c benchCommands) e2b() *cobra.Command {
 result, commands, files and output. The SDK is taken from a folder in which
 somebody has installed it (npm install e2b); node runs it.`,
 		Args: cobra.NoArgs,
-		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.e2b(ctx, rounds, modules) }),
+		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureE2B(ctx, rounds, modules) }),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 20, "rounds of each")
 	cmd.Flags().StringVar(&modules, "modules", ".", "`folder` with node_modules")
@@ -47,7 +47,7 @@ type e2bFigure struct {
 	MBPerSec []float64 `json:"mb_per_s"`
 }
 
-func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
+func (w *workbench) measureE2B(ctx context.Context, rounds int, modules string) error {
 	modules, err := filepath.Abs(modules)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
 		return brig.InvalidField("modules", "there is no E2B SDK in that folder").
 			WithHint("npm install e2b in a folder, and give that with --modules").Because(err)
 	}
-	g, err := w.newRig(ctx, pooled(4))
+	g, err := w.newRig(ctx, newPoolOptions(4))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
 		}
 	}
 	if f := by["create to first command"]; f != nil {
-		r.atMost("p50 from create to the first command's result, in ms", quantile(f.MS, 0.5), 25)
+		r.requireAtMost("p50 from create to the first command's result, in ms", quantile(f.MS, 0.5), 25)
 	}
 	return w.printLoad(r)
 }

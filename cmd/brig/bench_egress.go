@@ -40,7 +40,7 @@ func (c benchCommands) egress() *cobra.Command {
 		Use:   "egress",
 		Short: "Time connections out of a sandbox beside direct ones: by address, by name, looked at",
 		Args:  cobra.NoArgs,
-		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.egress(ctx, rounds, asks) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureEgress(ctx, rounds, asks) }),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 5, "rounds of each")
 	cmd.Flags().IntVar(&asks, "asks", 20, "requests of each round, each on a connection of its own")
@@ -57,12 +57,12 @@ type networkPath struct {
 	MBPerSec           []float64    `json:"mb_per_s"`
 }
 
-func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
-	own, err := ownAddress()
+func (w *workbench) measureEgress(ctx context.Context, rounds, asks int) error {
+	own, err := findOwnAddress()
 	if err != nil {
 		return err
 	}
-	plain, secure, roots, err := egressServers(own)
+	plain, secure, roots, err := startEgressServers(own)
 	if err != nil {
 		return err
 	}
@@ -82,12 +82,12 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 		return err
 	}
 	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
-	here := own.String()
-	direct := &networkPath{name: "direct, HTTP", host: here, target: here, port: port(plain), bare: true}
-	directTLS := &networkPath{name: "direct, HTTPS", host: "plain.test", target: here, port: port(secure), secure: true, bare: true}
+	hostAddress := own.String()
+	direct := &networkPath{name: "direct, HTTP", host: hostAddress, target: hostAddress, port: port(plain), bare: true}
+	directTLS := &networkPath{name: "direct, HTTPS", host: "plain.test", target: hostAddress, port: port(secure), secure: true, bare: true}
 	contenders := []*networkPath{
 		direct,
-		{name: "by address, HTTP", host: here, target: here, port: port(plain), direct: direct},
+		{name: "by address, HTTP", host: hostAddress, target: hostAddress, port: port(plain), direct: direct},
 		{name: "by name, HTTP", host: "plain.test", target: "plain.test", port: port(plain), direct: direct},
 		{name: "looked at, HTTP", host: "looked.test", target: "looked.test", port: port(plain), direct: direct},
 		directTLS,
@@ -124,7 +124,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 	}
 	rate := quantile(m.MBPerSec, 0.5)
 	r.row(fmt.Sprintf("by name, HTTP, bounded to %.0f MB/s", egressBound/1e6)).set("count", 1).set("mb_per_s", rate)
-	r.atMost("deviation from the bound on bandwidth, in %", 100*math.Abs(rate*1e6/egressBound-1), 10)
+	r.requireAtMost("deviation from the bound on bandwidth, in %", 100*math.Abs(rate*1e6/egressBound-1), 10)
 	return w.printLoad(r)
 }
 
@@ -156,8 +156,8 @@ func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, as
 	return m, nil
 }
 
-// egressServers starts an HTTP server and an HTTPS server on the address own.
-func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.CertPool, err error) {
+// startEgressServers starts an HTTP server and an HTTPS server on the address own.
+func startEgressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.CertPool, err error) {
 	large := make([]byte, 1<<20)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
@@ -196,8 +196,8 @@ func (a always) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.Addr(a)}, nil
 }
 
-// ownAddress returns an IPv4 address of this machine that sandboxes can reach.
-func ownAddress() (netip.Addr, error) {
+// findOwnAddress returns an IPv4 address of this machine that sandboxes can reach.
+func findOwnAddress() (netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return netip.Addr{}, err

@@ -23,8 +23,8 @@ type fleet struct {
 	group string // the cgroup of the shims' child processes; empty if there is none
 }
 
-// fleet finds the processes of the rig's sandboxes.
-func (g *rig) fleet() (*fleet, error) {
+// newFleet finds the processes of the rig's sandboxes.
+func (g *rig) newFleet() (*fleet, error) {
 	f := &fleet{shims: map[string]int{}, trees: map[string][]int{}, group: g.group}
 	all := children()
 	sandboxes := filepath.Join(g.dir, "sandboxes") + "/"

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
+// openAccount finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
 // accounts for the CPU time of ended sandboxes. At least one sandbox must exist.
-func (g *rig) account() error {
+func (g *rig) openAccount() error {
 	s, err := g.create(0, nil)
 	if err != nil {
 		return err
 	}
-	f, err := g.fleet()
+	f, err := g.newFleet()
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (c benchCommands) overload() *cobra.Command {
 			if rounds < 1 {
 				return brig.InvalidField("rounds", "%d is less than 1", rounds)
 			}
-			return w.overload(ctx, loadTime, rounds)
+			return w.measureOverload(ctx, loadTime, rounds)
 		}),
 	}
 	cmd.Flags().DurationVar(&loadTime, "for", 15*time.Second, "how long each load is measured in each round")
@@ -103,12 +103,12 @@ type excess struct {
 	baseline
 }
 
-// overload compares a server within its capacity with one that is overloaded.
-// The server has no pool, because the first second of load would exhaust it.
-// Other work on the machine changes the capacity from minute to minute, so each
-// load is compared with the capacity just before and just after it.
-func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds int) error {
-	say, done := w.progress()
+// measureOverload compares a server within its capacity with an overloaded server. The
+// server has no pool, because the first second of load would exhaust it. Other
+// work on the machine changes the capacity from minute to minute, so each load
+// is compared with the capacity just before and just after it.
+func (w *workbench) measureOverload(ctx context.Context, loadTime time.Duration, rounds int) error {
+	say, done := w.newProgress()
 	defer done()
 	g, err := w.newRig(ctx, engine.PoolOptions{}, func(o *engine.Options) { o.Capacity.MaxWait = capacity.ServerMaxWait })
 	if err != nil {
@@ -142,23 +142,23 @@ func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds
 		x.addToReport(r)
 	}
 	say(brig.Progress{Step: "100 at once, of clients that ask again"})
-	b, err := g.patientBurst(100)
+	b, err := g.runPatientBurst(100)
 	if err != nil {
 		return err
 	}
 	b.row(r)
-	r.atLeast(b.name+": successes", float64(len(b.samples)), 100)
+	r.requireAtLeast(b.name+": successes", float64(len(b.samples)), 100)
 	return w.printLoad(r)
 }
 
 // measureWithin measures a baseline of the server within its capacity.
 func (g *rig) measureWithin(ctx context.Context, loadTime time.Duration) (*baseline, error) {
 	b := &baseline{}
-	alone, err := g.closed(ctx, 1, loadTime/2)
+	alone, err := g.runClosedLoad(ctx, 1, loadTime/2)
 	if err != nil {
 		return nil, err
 	}
-	full, err := g.closed(ctx, 2*runtime.NumCPU(), loadTime)
+	full, err := g.runClosedLoad(ctx, 2*runtime.NumCPU(), loadTime)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, lo
 	if offered == 0 {
 		return nil, brig.Errorf(brig.Timeout, "no call ended within %v", loadTime).WithHint("give a longer --for")
 	}
-	p, err := g.openLoad(ctx, time.Duration(float64(time.Second)/offered), loadTime)
+	p, err := g.runOpenLoad(ctx, time.Duration(float64(time.Second)/offered), loadTime)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +198,8 @@ func (x *excess) addToReport(r *report) {
 	// The server cannot serve more calls than the load offers.
 	served := min(x.full.rate(), x.offeredRate/float64(x.rounds))
 	unloaded := quantile(x.alone.served.values(wallOf), 0.5)
-	r.atLeast(x.name()+": of the capacity", x.rate()/served, 0.95)
-	r.atMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(capacity.ServerMaxWait+3*unloaded))
+	r.requireAtLeast(x.name()+": of the capacity", x.rate()/served, 0.95)
+	r.requireAtMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(capacity.ServerMaxWait+3*unloaded))
 }
 
 // makeCall makes one call and records the result.
@@ -235,8 +235,8 @@ func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*lo
 	return p, ctx.Err()
 }
 
-// closed applies a closed-loop load: n callers, each of which makes one call after another.
-func (g *rig) closed(ctx context.Context, n int, loadTime time.Duration) (*loadResult, error) {
+// runClosedLoad applies a closed-loop load: n callers, each with one call at a time.
+func (g *rig) runClosedLoad(ctx context.Context, n int, loadTime time.Duration) (*loadResult, error) {
 	c, err := g.newClient(-1)
 	if err != nil {
 		return nil, err
@@ -255,9 +255,9 @@ func (g *rig) closed(ctx context.Context, n int, loadTime time.Duration) (*loadR
 	return p.done(ctx, g, spent)
 }
 
-// openLoad makes calls at a fixed rate, regardless of whether earlier calls
+// runOpenLoad makes calls at a fixed rate, regardless of whether earlier calls
 // have ended.
-func (g *rig) openLoad(ctx context.Context, every, loadTime time.Duration) (*loadResult, error) {
+func (g *rig) runOpenLoad(ctx context.Context, every, loadTime time.Duration) (*loadResult, error) {
 	c, err := g.newClient(-1)
 	if err != nil {
 		return nil, err
@@ -274,13 +274,13 @@ func (g *rig) openLoad(ctx context.Context, every, loadTime time.Duration) (*loa
 	return p.done(ctx, g, spent)
 }
 
-// patientBurst makes n concurrent calls with a client that retries calls rejected at capacity.
-func (g *rig) patientBurst(n int) (*burst, error) {
+// runPatientBurst makes n concurrent calls with a client that retries calls rejected at capacity.
+func (g *rig) runPatientBurst(n int) (*burst, error) {
 	c, err := g.newClient(2 * time.Minute)
 	if err != nil {
 		return nil, err
 	}
-	b := fire(fmt.Sprintf("%d at once, of clients that ask again", n), n, func() (string, time.Duration, error) {
+	b := runBurst(fmt.Sprintf("%d at once, of clients that ask again", n), n, func() (string, time.Duration, error) {
 		out, err := c.Run(g.ctx, brig.Program{Language: brig.Python, Code: benchProgram}, brig.IO{})
 		if err != nil {
 			return "", 0, err

@@ -37,8 +37,8 @@ const (
 	dockerImage = "python:3.11-slim"
 )
 
-// peers returns the peers of a rig: a bare process, runsc and docker.
-func (g *rig) peers() (bare, runsc, docker *peer, err error) {
+// openPeers returns the peers of a rig: a bare process, runsc and docker.
+func (g *rig) openPeers() (bare, runsc, docker *peer, err error) {
 	bare = &peer{name: barePython, command: func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, hostPython, args...), nil
 	}}
@@ -49,13 +49,13 @@ func (g *rig) peers() (bare, runsc, docker *peer, err error) {
 	if err := exec.CommandContext(g.ctx, "docker", "image", "inspect", dockerImage).Run(); err != nil {
 		docker.absenceReason = "no daemon, or no image " + dockerImage
 	}
-	runsc, err = g.runsc()
+	runsc, err = g.openRunsc()
 	return bare, runsc, docker, err
 }
 
-// runsc returns a peer that runs gVisor's own command line with the rig's engine and the files of
-// its host image.
-func (g *rig) runsc() (*peer, error) {
+// openRunsc returns a peer that runs gVisor's own command line with the rig's engine and the files
+// of its host image.
+func (g *rig) openRunsc() (*peer, error) {
 	img, err := g.engine.GetImage(g.ctx, brig.HostImage)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (g *rig) runsc() (*peer, error) {
 	command := func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		id := fmt.Sprintf("bench-%d-%d", os.Getpid(), n.Add(1))
 		bundle := filepath.Join(g.dir, "runsc", id)
-		if err := g.bundle(bundle, img.Digest, append([]string{hostPython}, args...)); err != nil {
+		if err := g.writeBundle(bundle, img.Digest, append([]string{hostPython}, args...)); err != nil {
 			return nil, err
 		}
 		cmd := exec.CommandContext(ctx, engineFile, "--root="+filepath.Join(g.dir, "runsc", "state"), "--network=none", "--ignore-cgroups",
@@ -80,8 +80,8 @@ func (g *rig) runsc() (*peer, error) {
 	return &peer{name: runscRun, command: command}, nil
 }
 
-// bundle writes an OCI bundle for runsc.
-func (g *rig) bundle(dir, digest string, argv []string) error {
+// writeBundle writes an OCI bundle for runsc.
+func (g *rig) writeBundle(dir, digest string, argv []string) error {
 	root, err := g.parts.images.Root(digest)
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func (g *rig) bundle(dir, digest string, argv []string) error {
 	return nil
 }
 
-// oneShot measures one run of the program that all contenders run.
-func (p *peer) oneShot(ctx context.Context) (sample, error) {
+// runOneShot measures one run of the program that all contenders run.
+func (p *peer) runOneShot(ctx context.Context) (sample, error) {
 	cmd, err := p.command(ctx, "-c", benchProgram)
 	if err != nil {
 		return sample{}, err
@@ -145,8 +145,8 @@ type repl struct {
 // replProgram is a Python program that evaluates every line of its input and prints the value.
 const replProgram = "import sys\nfor line in sys.stdin: print(eval(line), flush=True)"
 
-// repl starts an interpreter. The caller must close it.
-func (p *peer) repl(ctx context.Context) (*repl, error) {
+// startREPL starts an interpreter. The caller must close it.
+func (p *peer) startREPL(ctx context.Context) (*repl, error) {
 	cmd, err := p.command(ctx, "-c", replProgram)
 	if err != nil {
 		return nil, err
@@ -163,15 +163,15 @@ func (p *peer) repl(ctx context.Context) (*repl, error) {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	r := &repl{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	if _, err := r.eval("0", "0"); err != nil {
+	if _, err := r.measureEval("0", "0"); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// eval evaluates an expression and compares its value with want.
-func (r *repl) eval(expression, want string) (time.Duration, error) {
+// measureEval evaluates an expression and compares its value with want.
+func (r *repl) measureEval(expression, want string) (time.Duration, error) {
 	return clock(func() error {
 		if _, err := io.WriteString(r.in, expression+"\n"); err != nil {
 			return err

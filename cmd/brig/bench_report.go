@@ -27,8 +27,7 @@ type row struct {
 // column defines the heading and the format of a figure.
 type column struct{ key, head, format string }
 
-// columns returns all columns in order. A report omits columns for which no row
-// has a value.
+// columns returns all columns in order. A report omits empty columns.
 func columns() []column {
 	return []column{
 		{"count", "N", "%.0f"},
@@ -117,9 +116,14 @@ type criterion struct {
 	Verdict string  `json:"verdict"`
 }
 
-// atMost and atLeast add a criterion. For atMost, a value of 0 means that it was not measured.
-func (r *report) atMost(text string, got, want float64)  { r.addCriterion(text, got, want, false) }
-func (r *report) atLeast(text string, got, want float64) { r.addCriterion(text, got, want, true) }
+// requireAtMost and requireAtLeast add a criterion. For requireAtMost, a value of 0 means that it
+// was not measured.
+func (r *report) requireAtMost(text string, got, want float64) {
+	r.addCriterion(text, got, want, false)
+}
+func (r *report) requireAtLeast(text string, got, want float64) {
+	r.addCriterion(text, got, want, true)
+}
 
 func (r *report) addCriterion(text string, got, want float64, least bool) {
 	c := &criterion{Text: text, Got: got, Want: want, Least: least, Verdict: "ok"}
@@ -155,7 +159,7 @@ func (c benchCommands) printLoad(r *report) error {
 	}
 	fmt.Fprintln(c.stdout, r.About)
 	head, cells := r.table()
-	if err := c.table(head, cells); err != nil {
+	if err := c.printTable(head, cells); err != nil {
 		return err
 	}
 	for _, k := range r.Criteria {

@@ -42,8 +42,8 @@ type rig struct {
 	undo   []func()
 }
 
-// pooled returns the options of a pool of Python sandboxes of a constant size.
-func pooled(n int) engine.PoolOptions {
+// newPoolOptions returns the options of a pool of Python sandboxes of a constant size.
+func newPoolOptions(n int) engine.PoolOptions {
 	return engine.PoolOptions{
 		Memory: int64(n+1) * 64 * brig.MiB, MaxPerClass: n,
 		Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}},
@@ -61,10 +61,10 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 			g.close()
 		}
 	}()
-	if err := g.folder(); err != nil {
+	if err := g.createFolder(); err != nil {
 		return nil, err
 	}
-	cfg, err := w.config()
+	cfg, err := w.loadConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	if err := g.serve(log, cfg, seen.registry); err != nil {
 		return nil, err
 	}
-	return g, g.account()
+	return g, g.openAccount()
 }
 
-// folder creates the data folder next to the default one, so that it is on the
+// createFolder creates the data folder next to the default one, so that it is on the
 // same disk.
-func (g *rig) folder() error {
-	usual, err := g.dataFolder()
+func (g *rig) createFolder() error {
+	usual, err := g.resolveDataFolder()
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type contender struct {
 const freezeAfter = 20 * time.Millisecond
 
 func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
-	if b.full, err = w.newRig(ctx, pooled(2)); err != nil {
+	if b.full, err = w.newRig(ctx, newPoolOptions(2)); err != nil {
 		return err
 	}
 	if b.empty, err = w.newRig(ctx, engine.PoolOptions{Memory: brig.GiB, MaxPerClass: 1}); err != nil {
@@ -70,7 +70,7 @@ func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
 	if b.none, err = w.newRig(ctx, engine.PoolOptions{}); err != nil {
 		return err
 	}
-	bare, runsc, docker, err := b.full.peers()
+	bare, runsc, docker, err := b.full.openPeers()
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (b *runBench) close() {
 func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 	who := &contender{name: p.name, run: func() (sample, error) {
 		s, err := b.none.measure(func() (time.Duration, error) {
-			s, err := p.oneShot(ctx)
+			s, err := p.runOneShot(ctx)
 			return s.wall, err
 		})
 		if p.usesDaemon {
@@ -123,12 +123,12 @@ func (b *runBench) freeze() error {
 		return err
 	}
 	b.frozen = s
-	return b.none.code(s, "1", "1")
+	return b.none.runCode(s, "1", "1")
 }
 
 // measure runs all rounds. The first round is a warm-up.
 func (b *runBench) measure(ctx context.Context, w *workbench) error {
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	for i := range b.rounds + 1 + b.hits {
 		say(brig.Progress{Step: "rounds", Done: int64(i), Total: int64(b.rounds + 1 + b.hits)})
@@ -157,7 +157,7 @@ func (b *runBench) measure(ctx context.Context, w *workbench) error {
 func runFrom(g *rig, want brig.PoolUse, limits *v1.Limits) (sample, error) {
 	return g.measure(func() (time.Duration, error) {
 		return clock(func() error {
-			pool, err := g.oneShot(limits)
+			pool, err := g.runOneShot(limits)
 			if err == nil && pool != string(want) {
 				err = fmt.Errorf("the sandbox was a pool's %q, not %q", pool, want)
 			}
@@ -179,7 +179,7 @@ func (b *runBench) runMiss() (sample, error) {
 func (b *runBench) runThawed() (sample, error) {
 	time.Sleep(5 * freezeAfter)
 	return b.none.measure(func() (time.Duration, error) {
-		return clock(func() error { return b.none.code(b.frozen, "6*7", "42") })
+		return clock(func() error { return b.none.runCode(b.frozen, "6*7", "42") })
 	})
 }
 
@@ -193,7 +193,7 @@ func (b *runBench) runCreate() (sample, error) {
 			return 0, err
 		}
 		in := v1.ExecRequest{Command: []string{hostPython, "-c", benchProgram}, Stream: true}
-		err = b.none.stream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, _ []byte) error {
+		err = b.none.sendStream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, _ []byte) error {
 			if event == v1.EventStdout && wall == 0 {
 				wall = time.Since(start)
 			}
@@ -220,14 +220,14 @@ func (b *runBench) report() *report {
 		}
 	}
 	bare := b.bare.median(wallOf)
-	r.atMost("pool hit to bare python3, median of pairs", b.hit.ratio(b.bare.samples, wallOf), 0.15)
+	r.requireAtMost("pool hit to bare python3, median of pairs", b.hit.ratio(b.bare.samples, wallOf), 0.15)
 	p99 := 0.0
 	if len(b.hit.samples) >= enoughForP99 {
 		p99 = float64(quantile(b.hit.values(wallOf), 0.99)) / float64(bare)
 	}
-	r.atMost("pool hit's p99 to bare python3's median", p99, 1)
-	r.atMost("create to first output to runsc run, median of pairs", b.create.ratio(b.runsc.samples, wallOf), 1)
-	r.atMost("CPU of a fresh Python sandbox from the pool to runsc run", b.hit.ratio(b.runsc.samples, cpuOf), 0.6)
-	r.atMost("CPU of a fresh Python sandbox without a pool to runsc run", b.cold.ratio(b.runsc.samples, cpuOf), 0.6)
+	r.requireAtMost("pool hit's p99 to bare python3's median", p99, 1)
+	r.requireAtMost("create to first output to runsc run, median of pairs", b.create.ratio(b.runsc.samples, wallOf), 1)
+	r.requireAtMost("CPU of a fresh Python sandbox from the pool to runsc run", b.hit.ratio(b.runsc.samples, cpuOf), 0.6)
+	r.requireAtMost("CPU of a fresh Python sandbox without a pool to runsc run", b.cold.ratio(b.runsc.samples, cpuOf), 0.6)
 	return r
 }

@@ -44,11 +44,11 @@ type level struct {
 }
 
 func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
-	if b.rig, err = w.newRig(ctx, pooled(2)); err != nil {
+	if b.rig, err = w.newRig(ctx, newPoolOptions(2)); err != nil {
 		return err
 	}
 	defer b.rig.close()
-	if b.bare, _, _, err = b.rig.peers(); err != nil {
+	if b.bare, _, _, err = b.rig.openPeers(); err != nil {
 		return err
 	}
 	slices.Sort(b.levels)
@@ -58,11 +58,11 @@ func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	var found []level
 	for _, n := range b.levels {
-		at, err := b.measureAt(ctx, n)
+		measured, err := b.measureAt(ctx, n)
 		if err != nil {
 			return err
 		}
-		found = append(found, at)
+		found = append(found, measured)
 	}
 	// Measure the first level again, close in time to the last one.
 	if err := b.rig.removeAll(b.rig.ctx); err != nil {
@@ -78,9 +78,9 @@ func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
 // measureAt measures claims while n sandboxes exist, alternating with runs of a
 // bare process.
 func (b *scaleBench) measureAt(ctx context.Context, n int) (level, error) {
-	say, done := b.rig.progress()
+	say, done := b.rig.newProgress()
 	defer done()
-	at := level{liveSandboxes: n}
+	measured := level{liveSandboxes: n}
 	more := make([]struct{}, n-int(b.rig.live.Load()))
 	err := forEach(more, func(struct{}) error {
 		say(brig.Progress{Step: fmt.Sprintf("%d live", n)})
@@ -89,14 +89,14 @@ func (b *scaleBench) measureAt(ctx context.Context, n int) (level, error) {
 	})
 	for i := 0; i < b.claims+1 && err == nil; i++ {
 		var bare, claim sample
-		if bare, err = b.bare.oneShot(ctx); err != nil {
+		if bare, err = b.bare.runOneShot(ctx); err != nil {
 			break
 		}
 		if claim, err = b.claim(); i > 0 {
-			at.bare, at.claims = append(at.bare, bare), append(at.claims, claim)
+			measured.bare, measured.claims = append(measured.bare, bare), append(measured.claims, claim)
 		}
 	}
-	return at, errors.Join(err, ctx.Err())
+	return measured, errors.Join(err, ctx.Err())
 }
 
 // claim measures the creation of a sandbox from the pool. The duration excludes the removal of the
@@ -137,6 +137,6 @@ func (b *scaleBench) report(found []level) *report {
 	last := len(found) - 1
 	one := append(found[0].claims.values(wallOf), found[last].claims.values(wallOf)...)
 	text := fmt.Sprintf("claim's p50 at %d live to that at %d", found[last-1].liveSandboxes, found[0].liveSandboxes)
-	r.atMost(text, float64(found[last-1].claims.median(wallOf))/float64(quantile(one, 0.5)), 1.5)
+	r.requireAtMost(text, float64(found[last-1].claims.median(wallOf))/float64(quantile(one, 0.5)), 1.5)
 	return r
 }

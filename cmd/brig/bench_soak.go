@@ -22,7 +22,7 @@ func (c benchCommands) soakCommand() *cobra.Command {
 		Short: "Work steadily for a while, and say how memory and latency move",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.soak(cmd.Context(), howLong, every)
+			return c.runSoak(cmd.Context(), howLong, every)
 		},
 	}
 	cmd.Flags().DurationVar(&howLong, "for", 10*time.Minute, "how long")
@@ -30,7 +30,7 @@ func (c benchCommands) soakCommand() *cobra.Command {
 	return cmd
 }
 
-func (c benchCommands) soak(ctx context.Context, howLong, every time.Duration) (err error) {
+func (c benchCommands) runSoak(ctx context.Context, howLong, every time.Duration) (err error) {
 	l, err := newLab()
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) err
 		howLong, r.Runs, r.Hits, r.Sandboxes, r.Executions, r.Codes, len(r.Samples))
 	var rows [][]string
 	for _, op := range r.Operations {
-		rows = append(rows, []string{op.Name, fmt.Sprint(op.Count), fmt.Sprintf("p50 %s, p99 %s, max %s", ms(op.P50), ms(op.P99), ms(op.Max))})
+		rows = append(rows, []string{op.Name, fmt.Sprint(op.Count), fmt.Sprintf("p50 %s, p99 %s, max %s", formatMilliseconds(op.P50), formatMilliseconds(op.P99), formatMilliseconds(op.Max))})
 	}
 	total := 0
 	for _, n := range r.Errors {
@@ -80,7 +80,7 @@ func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) err
 		[]string{"latency of runs, p50", fmt.Sprintf("%+.1f %%", r.Drift50), "from the first sample to the last, along the line"},
 		[]string{"latency of runs, p99", fmt.Sprintf("%+.1f %%", r.Drift99), ""},
 	)
-	return c.table("WHAT\tCOUNT\t", rows)
+	return c.printTable("WHAT\tCOUNT\t", rows)
 }
 
 // goroutines returns the number of goroutines that a server reports in its metrics, or 0 if it

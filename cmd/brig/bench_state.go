@@ -57,12 +57,12 @@ func (b *stateBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	defer b.rig.close()
 	b.report = &report{Bench: "state", About: fmt.Sprintf("%d rounds of pauses and forks of idle Python sandboxes; %d cells and commands of each kind, in turns", b.rounds, b.calls)}
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	for _, step := range []struct {
 		name string
 		do   func() error
-	}{{"pauses", b.pauses}, {"forks", b.forks}, {"cells", b.cells}, {"commands", b.commands}, {"output", b.outputs}, {"many", b.measureMany}} {
+	}{{"pauses", b.measurePauses}, {"forks", b.measureForks}, {"cells", b.measureCells}, {"commands", b.measureCommands}, {"output", b.measureOutputs}, {"many", b.measureMany}} {
 		say(brig.Progress{Step: step.name})
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -106,7 +106,7 @@ func (b *stateBench) createIdle(pausable bool, size int) (*v1.Sandbox, error) {
 		"limits": map[string]any{"memory": 512*brig.MiB + size},
 	})
 	if err == nil {
-		err = b.rig.code(s, fmt.Sprintf(idleProgram, size), strconv.Itoa(size))
+		err = b.rig.runCode(s, fmt.Sprintf(idleProgram, size), strconv.Itoa(size))
 	}
 	return s, err
 }
@@ -114,9 +114,9 @@ func (b *stateBench) createIdle(pausable bool, size int) (*v1.Sandbox, error) {
 // settle is how long the measuring thread runs before and after an operation.
 const settle = 20 * time.Millisecond
 
-// stoodStill returns the longest time for which a thread in the sandbox stood still during f.
-func (b *stateBench) stoodStill(s *v1.Sandbox, f func() error) (time.Duration, error) {
-	if err := b.rig.code(s, "begin()", ""); err != nil {
+// measureStall returns the longest time that a thread in the sandbox stood still during f.
+func (b *stateBench) measureStall(s *v1.Sandbox, f func() error) (time.Duration, error) {
+	if err := b.rig.runCode(s, "begin()", ""); err != nil {
 		return 0, err
 	}
 	time.Sleep(settle)
@@ -124,7 +124,7 @@ func (b *stateBench) stoodStill(s *v1.Sandbox, f func() error) (time.Duration, e
 		return 0, err
 	}
 	time.Sleep(settle)
-	text, err := b.rig.value(s, "end()")
+	text, err := b.rig.runForValue(s, "end()")
 	if err != nil {
 		return 0, err
 	}
@@ -160,9 +160,9 @@ type pauseCase struct {
 	saved              int64 // the disk space of the last save
 }
 
-// pauses measures how long a sandbox stands still while it is saved, how long a pause takes, and
-// how long the first command of a paused sandbox takes.
-func (b *stateBench) pauses() error {
+// measurePauses measures how long a sandbox stands still while it is saved, how long a pause takes,
+// and how long the first command of a paused sandbox takes.
+func (b *stateBench) measurePauses() error {
 	list := []*pauseCase{{name: "idle"}}
 	for _, mb := range b.dirty {
 		list = append(list, &pauseCase{name: fmt.Sprintf("%d MB written", mb), size: mb * 1e6})
@@ -191,18 +191,18 @@ func (b *stateBench) pauses() error {
 		b.report.row(c.name + ": a command").times(c.exec)
 	}
 	idle, last := list[0], list[len(list)-1]
-	b.report.atMost("an idle Python sandbox stands still for a save, in ms", millis(idle.still.median(wallOf)), 45)
+	b.report.requireAtMost("an idle Python sandbox stands still for a save, in ms", millis(idle.still.median(wallOf)), 45)
 	if last.size > 0 {
-		b.report.atMost("each dirty MB adds to that, in ms", millis(last.still.median(wallOf)-idle.still.median(wallOf))/float64(last.size/1e6), 0.5)
+		b.report.requireAtMost("each dirty MB adds to that, in ms", millis(last.still.median(wallOf)-idle.still.median(wallOf))/float64(last.size/1e6), 0.5)
 	}
-	b.report.atMost("sandbox CPU of a pause, in ms", millis(quantile(idle.pause.insideTimes, 0.5)), 55)
-	b.report.atMost("resume until the first command's result, p50 in ms", millis(idle.resume.median(wallOf)), 100)
+	b.report.requireAtMost("sandbox CPU of a pause, in ms", millis(quantile(idle.pause.insideTimes, 0.5)), 55)
+	b.report.requireAtMost("resume until the first command's result, p50 in ms", millis(idle.resume.median(wallOf)), 100)
 	return nil
 }
 
 // pauseOnce measures one pause and one resume.
 func (b *stateBench) pauseOnce(c *pauseCase) error {
-	still, err := b.stoodStill(c.box, func() error {
+	still, err := b.measureStall(c.box, func() error {
 		snapshot, err := b.fork(c.box, v1.ForkRequest{Paused: true})
 		if err == nil {
 			err = b.rig.call(http.MethodDelete, "/v1/sandboxes/"+snapshot[0].ID, nil, nil)
@@ -212,7 +212,7 @@ func (b *stateBench) pauseOnce(c *pauseCase) error {
 	if err != nil {
 		return err
 	}
-	quiet, err := b.stoodStill(c.box, func() error { time.Sleep(100 * time.Millisecond); return nil })
+	quiet, err := b.measureStall(c.box, func() error { time.Sleep(100 * time.Millisecond); return nil })
 	if err != nil {
 		return err
 	}

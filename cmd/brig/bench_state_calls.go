@@ -35,9 +35,9 @@ func (b *stateBench) fork(s *v1.Sandbox, in v1.ForkRequest) ([]*v1.Sandbox, erro
 // forkCount is the number of copies of a measured fork.
 const forkCount = 8
 
-// forks measures forks of a sandbox in two ways: with the thread that measures how long the
+// measureForks measures forks of a sandbox in two ways: with the thread that measures how long the
 // original stands still, and without it, because the copies would inherit the thread.
-func (b *stateBench) forks() error {
+func (b *stateBench) measureForks() error {
 	box, err := b.createIdle(false, 0)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (b *stateBench) forks() error {
 			b.rig.live.Add(int64(len(copies)))
 			return err
 		}
-		gap, err := b.stoodStill(box, create)
+		gap, err := b.measureStall(box, create)
 		if err == nil {
 			err = forEach(copies, b.rig.remove)
 		}
@@ -65,7 +65,7 @@ func (b *stateBench) forks() error {
 				return 0, err
 			}
 			call = time.Since(start)
-			err := atOnce(copies, func(s *v1.Sandbox) error { return b.rig.code(s, "6*7", "42") })
+			err := runConcurrently(copies, func(s *v1.Sandbox) error { return b.rig.runCode(s, "6*7", "42") })
 			return time.Since(start), err
 		})
 		if err == nil {
@@ -84,14 +84,14 @@ func (b *stateBench) forks() error {
 	inside := millis(quantile(answered.insideTimes, 0.5)) / forkCount
 	row := b.row(name+"all have answered", answered).set("sandbox_cpu_ms", inside).set("cpu_ms", millis(answered.median(cpuOf))/forkCount)
 	row.note = "CPU: each copy's"
-	b.report.atMost("the original of a fork stands still, in ms", millis(still.median(wallOf)), 50)
-	b.report.atMost("a fork until all copies have answered, in ms", millis(answered.median(wallOf)), 450)
-	b.report.atMost("sandbox CPU of each copy, in ms", inside, 90)
+	b.report.requireAtMost("the original of a fork stands still, in ms", millis(still.median(wallOf)), 50)
+	b.report.requireAtMost("a fork until all copies have answered, in ms", millis(answered.median(wallOf)), 450)
+	b.report.requireAtMost("sandbox CPU of each copy, in ms", inside, 90)
 	return nil
 }
 
-// atOnce calls f for all items concurrently and returns all errors.
-func atOnce[T any](list []T, f func(T) error) error {
+// runConcurrently calls f for all items concurrently and returns all errors.
+func runConcurrently[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var work sync.WaitGroup
 	for i, item := range list {
@@ -101,7 +101,8 @@ func atOnce[T any](list []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// createKinds returns a plain sandbox, one that was paused once, and a pausable one.
+// createKinds returns a plain sandbox, a sandbox that was paused once, and a
+// pausable sandbox.
 func (b *stateBench) createKinds() (plain, parked, pausable *v1.Sandbox, err error) {
 	if plain, err = b.createIdle(false, 0); err != nil {
 		return nil, nil, nil, err
@@ -116,38 +117,39 @@ func (b *stateBench) createKinds() (plain, parked, pausable *v1.Sandbox, err err
 	return plain, parked, pausable, err
 }
 
-// cells compares code in a sandbox that was never saved with code in sandboxes that can be saved.
-func (b *stateBench) cells() error {
+// measureCells compares code in a sandbox that was never saved with code in sandboxes that can be
+// saved.
+func (b *stateBench) measureCells() error {
 	plain, parked, pausable, err := b.createKinds()
 	if err != nil {
 		return err
 	}
 	cell := func(name string, s *v1.Sandbox) *evaluator {
 		return &evaluator{name: name, evaluate: func() (time.Duration, error) {
-			return clock(func() error { return b.rig.code(s, "1+1", "2") })
+			return clock(func() error { return b.rig.runCode(s, "1+1", "2") })
 		}}
 	}
 	base, after, able := cell("cell", plain), cell("cell after a pause", parked), cell("cell, pausable", pausable)
 	if err := b.rig.takeTurns([]*evaluator{base, after, able}, b.calls); err != nil {
 		return err
 	}
-	b.pairs(base, after, able)
-	b.report.atMost("cell after a pause to a cell, median of pairs", after.ratio(base.samples, wallOf), 1.03)
-	b.report.atMost("cell in a pausable sandbox to a cell, median of pairs", able.ratio(base.samples, wallOf), 1.03)
+	b.addPairs(base, after, able)
+	b.report.requireAtMost("cell after a pause to a cell, median of pairs", after.ratio(base.samples, wallOf), 1.03)
+	b.report.requireAtMost("cell in a pausable sandbox to a cell, median of pairs", able.ratio(base.samples, wallOf), 1.03)
 	return nil
 }
 
-// pairs adds rows that compare contenders with a base.
-func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
+// addPairs adds rows that compare contenders with a base.
+func (b *stateBench) addPairs(base *evaluator, others ...*evaluator) {
 	b.report.row(base.name).times(base.samples)
 	for _, who := range others {
 		b.report.row(who.name).times(who.samples).compareWith(base.name, who.samples, base.samples)
 	}
 }
 
-// commands compares commands whose streams belong to the host with commands in a pausable sandbox,
-// whose streams belong to the agent.
-func (b *stateBench) commands() error {
+// measureCommands compares commands with streams of the host to commands in a pausable sandbox,
+// with streams of the agent.
+func (b *stateBench) measureCommands() error {
 	plain, _, pausable, err := b.createKinds()
 	if err != nil {
 		return err
@@ -159,13 +161,13 @@ func (b *stateBench) commands() error {
 	if err := b.rig.takeTurns([]*evaluator{donated, carried}, b.calls); err != nil {
 		return err
 	}
-	b.pairs(donated, carried)
-	b.report.atMost("command in a pausable sandbox to a command, median of pairs", carried.ratio(donated.samples, wallOf), 1.1)
+	b.addPairs(donated, carried)
+	b.report.requireAtMost("command in a pausable sandbox to a command, median of pairs", carried.ratio(donated.samples, wallOf), 1.1)
 	return nil
 }
 
-// outputs makes the same comparison for commands with a large output.
-func (b *stateBench) outputs() error {
+// measureOutputs makes the same comparison for commands with a large output.
+func (b *stateBench) measureOutputs() error {
 	if b.output == 0 {
 		return nil
 	}
@@ -186,8 +188,8 @@ func (b *stateBench) outputs() error {
 		}
 	}
 	donated.samples, carried.samples = donated.samples[1:], carried.samples[1:]
-	b.pairs(donated, carried)
-	b.report.atMost("output in a pausable sandbox to output, median of pairs", carried.ratio(donated.samples, wallOf), 1.05)
+	b.addPairs(donated, carried)
+	b.report.requireAtMost("output in a pausable sandbox to output, median of pairs", carried.ratio(donated.samples, wallOf), 1.05)
 	return nil
 }
 
@@ -195,7 +197,7 @@ func (b *stateBench) outputs() error {
 func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
 	n := 0
 	in := v1.ExecRequest{Command: []string{hostPython, "-c", program}, Stream: true}
-	err := b.rig.stream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, line []byte) error {
+	err := b.rig.sendStream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, line []byte) error {
 		if event != v1.EventStdout {
 			return nil
 		}
@@ -252,9 +254,9 @@ func (b *stateBench) measureMany() error {
 	b.report.row("paused sandboxes: each").set("count", float64(b.paused)).set("disk_mib", mib).set("heap_kib", each)
 	b.report.row("paused sandboxes: a list of up to 1,000").times(all)
 	b.report.row("paused sandboxes: a list of up to 100").times(page)
-	b.report.atMost("disk of each paused sandbox, in MiB", mib, 1.5)
-	b.report.atMost("server memory of each paused sandbox, in KiB", max(each, 0.001), 4)
-	b.report.atMost("list of up to 1,000 paused sandboxes, p50 in ms", millis(all.median(wallOf)), 50)
+	b.report.requireAtMost("disk of each paused sandbox, in MiB", mib, 1.5)
+	b.report.requireAtMost("server memory of each paused sandbox, in KiB", max(each, 0.001), 4)
+	b.report.requireAtMost("list of up to 1,000 paused sandboxes, p50 in ms", millis(all.median(wallOf)), 50)
 	return nil
 }
 

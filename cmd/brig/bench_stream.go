@@ -54,16 +54,16 @@ type mover struct {
 }
 
 func (b *streamBench) run(ctx context.Context, w *workbench) (err error) {
-	if b.rig, err = w.newRig(ctx, pooled(1)); err != nil {
+	if b.rig, err = w.newRig(ctx, newPoolOptions(1)); err != nil {
 		return err
 	}
 	defer b.rig.close()
-	if b.bare, _, _, err = b.rig.peers(); err != nil {
+	if b.bare, _, _, err = b.rig.openPeers(); err != nil {
 		return err
 	}
 	b.content = bytes.Repeat([]byte("0123456789abcdef"), fileSize/16)
 	contenders := b.movers(ctx)
-	say, done := w.progress()
+	say, done := w.newProgress()
 	defer done()
 	for round := range b.rounds + 1 {
 		for _, m := range contenders {
@@ -95,30 +95,30 @@ func (b *streamBench) movers(ctx context.Context) []*mover {
 	size := b.output * brig.MiB
 	writer := fmt.Sprintf("import os\nb = b'0123456789abcde\\n' * 4096\nfor _ in range(%d): os.write(1, b)", size/(64*brig.KiB))
 	head := &mover{name: "head -c", size: size, move: func() (time.Duration, error) {
-		return b.pipe(exec.CommandContext(ctx, "head", "-c", fmt.Sprint(size), "/dev/zero"), size)
+		return b.measurePipe(exec.CommandContext(ctx, "head", "-c", fmt.Sprint(size), "/dev/zero"), size)
 	}}
 	python := &mover{name: barePython + ", stdout", size: size, peer: head, move: func() (time.Duration, error) {
-		return b.pipe(exec.CommandContext(ctx, hostPython, "-c", writer), size)
+		return b.measurePipe(exec.CommandContext(ctx, hostPython, "-c", writer), size)
 	}}
 	stdout := &mover{name: "brig, stdout as NDJSON", size: size, peer: head, move: func() (time.Duration, error) {
-		return b.stdout(writer, size)
+		return b.measureStdout(writer, size)
 	}}
 	dir := filepath.Join(b.rig.dir, "files")
 	in := fmt.Sprintf("import os\nassert len(open('in', 'rb').read()) == %d\nprint(6*7)", fileSize)
 	bareIn := &mover{name: barePython + ", a file in", size: fileSize, move: func() (time.Duration, error) {
-		return b.bareFile(ctx, dir, in, "in", "")
+		return b.measureBareFile(ctx, dir, in, "in", "")
 	}}
-	brigIn := &mover{name: "brig, a file in", size: fileSize, peer: bareIn, move: func() (time.Duration, error) { return b.fileIn(in) }}
+	brigIn := &mover{name: "brig, a file in", size: fileSize, peer: bareIn, move: func() (time.Duration, error) { return b.measureFileIn(in) }}
 	out := fmt.Sprintf("import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/out.csv', 'wb').write(b'0123456789abcdef' * %d)\nprint(6*7)", fileSize/16)
 	bareOut := &mover{name: barePython + ", a file out", size: fileSize, move: func() (time.Duration, error) {
-		return b.bareFile(ctx, dir, out, "", "artifacts/out.csv")
+		return b.measureBareFile(ctx, dir, out, "", "artifacts/out.csv")
 	}}
-	brigOut := &mover{name: "brig, an artifact out", size: fileSize, peer: bareOut, move: func() (time.Duration, error) { return b.fileOut(out) }}
+	brigOut := &mover{name: "brig, an artifact out", size: fileSize, peer: bareOut, move: func() (time.Duration, error) { return b.measureFileOut(out) }}
 	return []*mover{head, python, stdout, bareIn, brigIn, bareOut, brigOut}
 }
 
-// pipe measures how long it takes to read the whole output of a program.
-func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
+// measurePipe measures how long it takes to read the whole output of a program.
+func (b *streamBench) measurePipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	return clock(func() error {
 		r, err := cmd.StdoutPipe()
 		if err != nil {
@@ -137,12 +137,12 @@ func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	})
 }
 
-// stdout runs a one-shot program and decodes its streamed output, as a client does.
-func (b *streamBench) stdout(program string, size int) (time.Duration, error) {
+// measureStdout runs a one-shot program and decodes its streamed output, as a client does.
+func (b *streamBench) measureStdout(program string, size int) (time.Duration, error) {
 	return clock(func() error {
 		n := 0
 		in := v1.RunRequest{Language: "python", Code: program, Stream: true, TimeoutMS: time.Hour.Milliseconds()}
-		err := b.rig.stream("/v1/run", in, func(event string, line []byte) error {
+		err := b.rig.sendStream("/v1/run", in, func(event string, line []byte) error {
 			if event != v1.EventStdout {
 				return nil
 			}
@@ -162,8 +162,8 @@ func (b *streamBench) checkSize(n, size int, err error) error {
 	return err
 }
 
-// bareFile runs a bare process that reads or writes a file.
-func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string) (time.Duration, error) {
+// measureBareFile runs a bare process that reads or writes a file.
+func (b *streamBench) measureBareFile(ctx context.Context, dir, program, in, out string) (time.Duration, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
@@ -183,11 +183,11 @@ func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string
 	})
 }
 
-func (b *streamBench) fileIn(program string) (time.Duration, error) {
+func (b *streamBench) measureFileIn(program string) (time.Duration, error) {
 	return b.transfer(program, v1.Files{{Path: "in", ContentB64: b.content}}, func(*v1.RunAnswer) int { return fileSize })
 }
 
-func (b *streamBench) fileOut(program string) (time.Duration, error) {
+func (b *streamBench) measureFileOut(program string) (time.Duration, error) {
 	return b.transfer(program, nil, func(o *v1.RunAnswer) int {
 		if len(o.Artifacts) == 0 {
 			return 0

@@ -63,8 +63,8 @@ func (g *rig) call(method, path string, in, out any) error {
 	return nil
 }
 
-// stream sends one request and calls on for each event of the response.
-func (g *rig) stream(path string, in any, on func(event string, line []byte) error) error {
+// sendStream sends one request and calls on for each event of the response.
+func (g *rig) sendStream(path string, in any, on func(event string, line []byte) error) error {
 	resp, err := g.send(http.MethodPost, path, in)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (g *rig) stream(path string, in any, on func(event string, line []byte) err
 	}
 }
 
-// oneShot runs the program that all contenders run, and returns how its sandbox used the pool.
-func (g *rig) oneShot(limits *v1.Limits) (pool string, err error) {
+// runOneShot runs the program that all contenders run, and returns how its sandbox used the pool.
+func (g *rig) runOneShot(limits *v1.Limits) (pool string, err error) {
 	var out v1.RunAnswer
 	in := v1.RunRequest{Language: "python", Code: benchProgram, Limits: limits}
 	if err := g.call(http.MethodPost, "/v1/run", in, &out); err != nil {
@@ -135,19 +135,19 @@ func (g *rig) remove(s *v1.Sandbox) error {
 	return g.call(http.MethodDelete, "/v1/sandboxes/"+s.ID, nil, nil)
 }
 
-// code runs code in a sandbox's Python context, and checks the value of its
+// runCode runs code in a sandbox's Python context, and checks the value of its
 // last expression.
-func (g *rig) code(s *v1.Sandbox, code, want string) error {
-	got, err := g.value(s, code)
+func (g *rig) runCode(s *v1.Sandbox, code, want string) error {
+	got, err := g.runForValue(s, code)
 	if err == nil && got != want {
 		err = fmt.Errorf("the context answered %q", got)
 	}
 	return err
 }
 
-// value runs code in a sandbox's Python context, and returns the value of its
+// runForValue runs code in a sandbox's Python context, and returns the value of its
 // last expression.
-func (g *rig) value(s *v1.Sandbox, code string) (string, error) {
+func (g *rig) runForValue(s *v1.Sandbox, code string) (string, error) {
 	var out v1.CodeAnswer
 	if err := g.call(http.MethodPost, "/v1/sandboxes/"+s.ID+"/code", v1.CodeRequest{Code: code}, &out); err != nil {
 		return "", err

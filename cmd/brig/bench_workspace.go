@@ -29,7 +29,7 @@ func (c benchCommands) workspace() *cobra.Command {
 			if files < 1 || files > brig.MaxWorkspaceFiles/2 || rounds < 1 {
 				return brig.InvalidField("--files", "%d files in %d rounds cannot be measured", files, rounds)
 			}
-			return w.workspaces(ctx, rounds, files, size)
+			return w.measureWorkspaces(ctx, rounds, files, size)
 		}),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 3, "rounds of each")
@@ -48,7 +48,7 @@ type workspaceLoad struct {
 	create      []time.Duration // for a sandbox that starts with the content
 }
 
-func (w *workbench) workspaces(ctx context.Context, rounds, files int, large int64) error {
+func (w *workbench) measureWorkspaces(ctx context.Context, rounds, files int, large int64) error {
 	g, err := w.newRig(ctx, engine.PoolOptions{})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ for i in range(%d):
 	limits := brig.Limits{Memory: 2 * brig.GiB, CPUs: 2, Disk: 2*large + brig.GiB}
 	for round := range rounds {
 		for i, h := range hauls {
-			if err := g.workspaceLoad(h, fmt.Sprintf("bench-%d-%d", i, round), limits); err != nil {
+			if err := g.measureWorkspaceLoad(h, fmt.Sprintf("bench-%d-%d", i, round), limits); err != nil {
 				return fmt.Errorf("%s: %w", h.name, err)
 			}
 		}
@@ -87,9 +87,9 @@ for i in range(%d):
 	return w.printLoad(r)
 }
 
-// workspaceLoad commits a workspace twice from a sandbox, and creates another sandbox that starts
-// with the content.
-func (g *rig) workspaceLoad(h *workspaceLoad, name string, limits brig.Limits) error {
+// measureWorkspaceLoad commits a workspace twice from a sandbox, and creates another sandbox that
+// starts with the content.
+func (g *rig) measureWorkspaceLoad(h *workspaceLoad, name string, limits brig.Limits) error {
 	if _, err := g.engine.CreateWorkspace(g.ctx, name); err != nil {
 		return err
 	}

@@ -19,33 +19,33 @@ type names func(context.Context, brig.Service) ([]string, error)
 // completion completes names on the command line.
 type completion struct{ c *cli }
 
-// names registers completion functions for the arguments and flags whose values are names of
-// sandboxes, images, tenants, secrets and other objects.
-func (o completion) names(root *cobra.Command) {
+// registerNames registers completion functions for the arguments and flags whose values are names
+// of sandboxes, images, tenants, secrets and other objects.
+func (o completion) registerNames(root *cobra.Command) {
 	arguments := map[string]names{
-		"workspace commit": sandboxNames, "image get": imageNames, "image rm": imageNames, "image tag": imageNames,
-		"tenant get": tenantNames, "tenant update": tenantNames, "tenant rm": tenantNames,
-		"secret set": secretNames, "secret rm": secretNames, "key revoke": keyIDs, "session rm": sessionIDs, "audit replay": sandboxNames,
-		"provider describe": providerIDs, "provider configure": providerIDs, "provider test": providerIDs, "provider activate": providerIDs, "provider rm": providerIDs,
-		"sandbox ls": sandboxNames,
+		"workspace commit": listSandboxNames, "image get": listImageNames, "image rm": listImageNames, "image tag": listImageNames,
+		"tenant get": listTenantNames, "tenant update": listTenantNames, "tenant rm": listTenantNames,
+		"secret set": listSecretNames, "secret rm": listSecretNames, "key revoke": listKeyIDs, "session rm": listSessionIDs, "audit replay": listSandboxNames,
+		"provider describe": listProviderIDs, "provider configure": listProviderIDs, "provider test": listProviderIDs, "provider activate": listProviderIDs, "provider rm": listProviderIDs,
+		"sandbox ls": listSandboxNames,
 	}
 	for _, name := range []string{"get", "exec", "shell", "code", "execs", "start", "ps", "attach", "signal", "forward", "logs", "extend", "egress", "attest", "stop", "kill", "rm"} {
-		arguments["sandbox "+name] = sandboxNames
+		arguments["sandbox "+name] = listSandboxNames
 	}
 	for _, name := range []string{"create", "ls", "interrupt", "restart", "rm"} {
-		arguments["sandbox context "+name] = sandboxNames
+		arguments["sandbox context "+name] = listSandboxNames
 	}
 	for _, name := range []string{"versions", "files", "cat", "diff", "restore", "rm"} {
-		arguments["workspace "+name] = workspaceNames
+		arguments["workspace "+name] = listWorkspaceNames
 	}
 	flags := map[string]names{
-		"image": imageNames, "tenant": tenantNames, "secret": secretNames, "template": templateNames, "provider": providerIDs,
-		"sandbox": sandboxNames, "workspace": workspaceNames,
+		"image": listImageNames, "tenant": listTenantNames, "secret": listSecretNames, "template": listTemplateNames, "provider": listProviderIDs,
+		"sandbox": listSandboxNames, "workspace": listWorkspaceNames,
 	}
 	if !o.c.completing {
 		return // cobra would never release the flag functions
 	}
-	everyCommand(root, func(cmd *cobra.Command) {
+	forEachCommand(root, func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
 		if list, ok := arguments[path]; ok && cmd.ValidArgsFunction == nil {
 			cmd.ValidArgsFunction = o.completeNames(list, !acceptsMany(cmd))
@@ -74,7 +74,7 @@ func (o completion) completeNames(list names, once bool) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		svc, ctx, done, err := o.c.service(ctx, false)
+		svc, ctx, done, err := o.c.openService(ctx, false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -99,57 +99,61 @@ func namesOf[T any](all func(context.Context, brig.Service) ([]T, error), name f
 	}
 }
 
-func sandboxNames(ctx context.Context, svc brig.Service) ([]string, error) {
+func listSandboxNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Sandbox, error) {
 		page, err := svc.List(ctx, brig.ListOptions{Limit: 100})
 		if err != nil {
 			return nil, err
 		}
 		return page.Sandboxes, nil
-	}, func(s *brig.Sandbox) string { return cell(s.Spec.Name) })(ctx, svc)
+	}, func(s *brig.Sandbox) string { return sanitizeCell(s.Spec.Name) })(ctx, svc)
 }
 
-func imageNames(ctx context.Context, svc brig.Service) (out []string, err error) {
+func listImageNames(ctx context.Context, svc brig.Service) (out []string, err error) {
 	all, err := svc.Images(ctx)
 	for _, i := range all {
 		for _, name := range i.Names {
-			out = append(out, cell(name))
+			out = append(out, sanitizeCell(name))
 		}
 	}
 	return out, err
 }
 
-func tenantNames(ctx context.Context, svc brig.Service) ([]string, error) {
+func listTenantNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Tenant, error) { return svc.Tenants(ctx) },
-		func(t *brig.Tenant) string { return cell(t.Name) })(ctx, svc)
+		func(t *brig.Tenant) string { return sanitizeCell(t.Name) })(ctx, svc)
 }
 
-func secretNames(ctx context.Context, svc brig.Service) ([]string, error) {
+func listSecretNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Secret, error) { return svc.Secrets(ctx) },
-		func(s *brig.Secret) string { return cell(s.Name) })(ctx, svc)
+		func(s *brig.Secret) string { return sanitizeCell(s.Name) })(ctx, svc)
 }
 
-func workspaceNames(ctx context.Context, svc brig.Service) ([]string, error) {
+func listWorkspaceNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Workspace, error) { return svc.Workspaces(ctx) },
-		func(w *brig.Workspace) string { return cell(w.Name) })(ctx, svc)
+		func(w *brig.Workspace) string { return sanitizeCell(w.Name) })(ctx, svc)
 }
 
-func templateNames(ctx context.Context, svc brig.Service) ([]string, error) {
+func listTemplateNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]brig.Template, error) { return svc.Templates(ctx) },
-		func(t brig.Template) string { return cell(t.Name) })(ctx, svc)
+		func(t brig.Template) string { return sanitizeCell(t.Name) })(ctx, svc)
 }
 
-func providerIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+func listProviderIDs(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]brig.ProviderInfo, error) { return svc.Providers(ctx) },
-		func(p brig.ProviderInfo) string { return cell(p.ID) })(ctx, svc)
+		func(p brig.ProviderInfo) string { return sanitizeCell(p.ID) })(ctx, svc)
 }
 
-func keyIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+func listKeyIDs(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Key, error) { return svc.Keys(ctx, "") },
-		func(k *brig.Key) string { return cobra.CompletionWithDesc(cell(k.ID), cell(k.Actor.Name)) })(ctx, svc)
+		func(k *brig.Key) string {
+			return cobra.CompletionWithDesc(sanitizeCell(k.ID), sanitizeCell(k.Actor.Name))
+		})(ctx, svc)
 }
 
-func sessionIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+func listSessionIDs(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Session, error) { return svc.Sessions(ctx, "") },
-		func(s *brig.Session) string { return cobra.CompletionWithDesc(cell(s.ID), cell(s.Actor.Name)) })(ctx, svc)
+		func(s *brig.Session) string {
+			return cobra.CompletionWithDesc(sanitizeCell(s.ID), sanitizeCell(s.Actor.Name))
+		})(ctx, svc)
 }

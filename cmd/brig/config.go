@@ -205,14 +205,14 @@ func (c *config) pool() (engine.PoolOptions, error) {
 		return engine.PoolOptions{}, nil
 	}
 	if o.Memory == 0 {
-		o.Memory = totalMemory() / 10
+		o.Memory = readTotalMemory() / 10
 	}
 	n := int(c.Pool.Size)
 	if n == 0 {
 		n = defaultPool
 	}
 	o.Warm = append(o.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Python, Count: n})
-	o.Warm = append(o.Warm, c.Execman.warm()...)
+	o.Warm = append(o.Warm, c.Execman.warmClasses()...)
 	for i, w := range c.Pool.Warm {
 		language := brig.Language("")
 		if w.Language != "" {
@@ -327,8 +327,8 @@ func parseScalar(into func(any) error, parse func(string) error) error {
 	if err == nil || into(&n) != nil || n == nil {
 		return err
 	}
-	at := n.GetToken().Position
-	return fmt.Errorf("[%d:%d] %s: %w", at.Line, at.Column, strings.TrimPrefix(n.GetPath(), "$."), err)
+	position := n.GetToken().Position
+	return fmt.Errorf("[%d:%d] %s: %w", position.Line, position.Column, strings.TrimPrefix(n.GetPath(), "$."), err)
 }
 
 func (d duration) std() time.Duration { return time.Duration(d) }
@@ -339,8 +339,8 @@ const defaultRegion = "local"
 // defaultListen is the default listen address of a server.
 const defaultListen = "127.0.0.1:2744"
 
-// config reads and checks the configuration file. Without a file, it returns the defaults.
-func (c *cli) config() (*config, error) {
+// loadConfig reads and checks the configuration file. Without a file, it returns the defaults.
+func (c *cli) loadConfig() (*config, error) {
 	cfg := &config{Listen: defaultListen, Region: defaultRegion}
 	if c.configFile == "" {
 		return cfg, nil
@@ -416,7 +416,7 @@ func (c *config) check() error {
 		return brig.Errorf(brig.InvalidConfig, "e2b.listen, e2b.cert and e2b.key belong together").
 			WithHint("give all three: an address, the file of a certificate for *.domain, and the file of its key")
 	}
-	if _, err := c.proxies(); err != nil {
+	if _, err := c.parseProxies(); err != nil {
 		return err
 	}
 	if err := c.checkRequests(); err != nil {

@@ -25,7 +25,7 @@ type oidcConfig struct {
 	ClientSecret     string `yaml:"client_secret"`
 	ClientSecretFile string `yaml:"client_secret_file"`
 	// Audiences are the accepted audiences of tokens, in addition to the client ID. Clients are the
-	// IDs of other programs to which the provider may have issued the tokens.
+	// IDs of other programs that the provider may issue tokens to.
 	Audiences []string `yaml:"audiences"`
 	Clients   []string `yaml:"clients"`
 	Scopes    []string `yaml:"scopes"`
@@ -95,7 +95,7 @@ func (o *oidcConfig) mapping() (*signin.Mapping, error) {
 	return m, m.Check()
 }
 
-// checkOIDC rejects a configuration with which sign-in could never work.
+// checkOIDC rejects a configuration that makes sign-in impossible.
 func (c *config) checkOIDC() error {
 	if c.Sessions.Idle < 0 || c.Sessions.Life < 0 {
 		return brig.Errorf(brig.InvalidConfig, "sessions: a duration is negative").WithHint("leave it out for the default")
@@ -143,7 +143,7 @@ func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logg
 	seed := hmac.New(sha256.New, o.GrantSeed)
 	seed.Write([]byte("signin"))
 	watched := &mappingFile{path: c.configFile, log: log, read: func() (*signin.Mapping, error) {
-		now, err := c.config()
+		now, err := c.loadConfig()
 		if err != nil {
 			return nil, err
 		}

@@ -20,11 +20,11 @@ func readConfig(t *testing.T, text string) (*config, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return (&cli{configFile: file}).config()
+	return (&cli{configFile: file}).loadConfig()
 }
 
-// TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and also
-// the position if the value has the wrong type.
+// TestConfigErrorContainsField verifies that the error for an invalid file contains the field, and
+// also the position if the value has the wrong type.
 func TestConfigErrorContainsField(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  default:\n    memory: -1\n":                               "[3:13] limits.default.memory: must be a size",
@@ -53,9 +53,9 @@ func TestConfigErrorContainsField(t *testing.T) {
 	}
 }
 
-// TestE2BCertificate checks that the server refuses to start if a certificate is unreadable.
-// Otherwise, it would announce an address that it does not serve.
-func TestE2BCertificate(t *testing.T) {
+// TestUnreadableE2BCertificateStopsServer checks that the server refuses to start if a certificate
+// is unreadable. Otherwise, it would announce an address that it does not serve.
+func TestUnreadableE2BCertificateStopsServer(t *testing.T) {
 	cfg := &config{}
 	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
 	stop, err := (&apis{}).serveTLS(cfg, httpapi.NewLimiter(httpapi.Limits{}), nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -67,8 +67,8 @@ func TestE2BCertificate(t *testing.T) {
 	}
 }
 
-// TestUnknownCommands checks that an unknown command fails.
-func TestUnknownCommands(t *testing.T) {
+// TestUnknownCommandsFail checks that an unknown command fails.
+func TestUnknownCommandsFail(t *testing.T) {
 	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}, {"help", "nope"}, {"help", "sandbox", "nope"}} {
 		var out, errs bytes.Buffer
 		if code := execute(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "unknown command") {
@@ -86,9 +86,9 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// TestInvalidDataFolder checks that an invalid data folder is reported before
+// TestInvalidDataFolderIsReportedFirst checks that an invalid data folder is reported before
 // the command accesses files in it.
-func TestInvalidDataFolder(t *testing.T) {
+func TestInvalidDataFolderIsReportedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -100,8 +100,8 @@ func TestInvalidDataFolder(t *testing.T) {
 	}
 }
 
-// Workspace uploads are staged in the data folder. The system's temporary directory may be a tmpfs,
-// in which an upload of 16 GiB would exhaust the memory.
+// Workspace uploads are staged in the data folder. The system's temporary directory may be a tmpfs.
+// An upload of 16 GiB would then exhaust the memory.
 func TestUploadsAreStagedInDataFolder(t *testing.T) {
 	var c workspacesConfig
 	if got := c.s3Options("/data").Staging; filepath.Dir(got) != "/data" {

@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// dataFolder returns the data folder from the flag, the environment or the
+// resolveDataFolder returns the data folder from the flag, the environment or the
 // user's default, in this order.
-func (c *cli) dataFolder() (string, error) {
+func (c *cli) resolveDataFolder() (string, error) {
 	for _, dir := range []string{c.dataDir, os.Getenv("BRIG_DATA_DIR")} {
 		if dir != "" {
 			return filepath.Abs(dir)
@@ -38,20 +38,20 @@ func (c *cli) dataFolder() (string, error) {
 	return filepath.Join(home, ".local", "share", "brig"), nil
 }
 
-// service returns the service that commands use: a client of a server, or an
+// openService returns the service that commands use: a client of a server, or an
 // engine in this process. If ephemeral is set, the service is only for
 // one-shots, which need no records.
-func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, context.Context, func(), error) {
-	dir, err := c.dataFolder()
+func (c *cli) openService(ctx context.Context, ephemeral bool) (brig.Service, context.Context, func(), error) {
+	dir, err := c.resolveDataFolder()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	to, err := c.destination(dir)
+	to, err := c.resolveDestination(dir)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if to.URL == "" {
-		return c.local(ctx, dir, ephemeral)
+		return c.openLocal(ctx, dir, ephemeral)
 	}
 	svc, err := client.New(to)
 	return svc, ctx, func() {}, err
@@ -59,7 +59,7 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 
 // use calls f with the service, and closes the service afterwards.
 func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, brig.Service) error) error {
-	svc, ctx, done, err := c.service(cmd.Context(), ephemeral)
+	svc, ctx, done, err := c.openService(cmd.Context(), ephemeral)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ const (
 const lockTimeout = 3 * time.Second
 
 // acquireLock takes the data folder's lock and removes the previous owner's announcement.
-// Otherwise, clients would take the announcement for that of the new owner and connect to a stale
+// Otherwise, clients would attribute the announcement to the new owner and connect to a stale
 // address. acquireLock waits for the lock of an owner that was just killed.
 func acquireLock(dir string) (*os.File, error) {
 	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {

@@ -66,7 +66,7 @@ code comes from -c, a file, or standard input.`,
 func (c contextCommands) readCode(f codeFlags, files []string) (brig.Code, error) {
 	code := brig.Code{Context: f.context, Source: f.code, Timeout: f.timeout}
 	var err error
-	if code.Env, err = pairs("--env", f.env, true); err != nil {
+	if code.Env, err = parsePairs("--env", f.env, true); err != nil {
 		return code, err
 	}
 	if f.language != "" {
@@ -139,7 +139,7 @@ func (c contextCommands) command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s brig.ContextSpec
 			var err error
-			if s.Env, err = pairs("--env", spec.env, true); err != nil {
+			if s.Env, err = parsePairs("--env", spec.env, true); err != nil {
 				return err
 			}
 			if spec.language != "" {

@@ -77,18 +77,18 @@ type copyIn struct{ fileCopy }
 func (i copyIn) copy(ctx context.Context, from, to string) error {
 	st, err := os.Stat(from)
 	if err != nil {
-		return unreadable("", from, err)
+		return unreadableError("", from, err)
 	}
 	base, err := filepath.Abs(from)
 	if err != nil {
 		return err
 	}
 	base = filepath.Base(base)
-	if there, err := resolved(ctx, i.files, i.path(to)); strings.HasSuffix(to, "/") || to == "" || err == nil && there.Type == brig.Directory {
+	if target, err := resolvePath(ctx, i.files, i.path(to)); strings.HasSuffix(to, "/") || to == "" || err == nil && target.Type == brig.Directory {
 		to = path.Join(to, base)
 	}
 	if !st.IsDir() {
-		return i.file(ctx, from, to, st)
+		return i.copyFile(ctx, from, to, st)
 	}
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -113,22 +113,22 @@ func (i copyIn) copy(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		return i.file(ctx, name, dst, st)
+		return i.copyFile(ctx, name, dst, st)
 	})
 }
 
-func (i copyIn) file(ctx context.Context, from, to string, st fs.FileInfo) error {
+func (i copyIn) copyFile(ctx context.Context, from, to string, st fs.FileInfo) error {
 	f, err := os.Open(from)
 	if err != nil {
-		return unreadable("", from, err)
+		return unreadableError("", from, err)
 	}
 	defer f.Close()
 	_, err = i.files.Write(ctx, i.path(to), brig.FileWrite{Mode: uint32(st.Mode().Perm())}, f)
 	return err
 }
 
-// resolved returns the entry at a path after following symbolic links.
-func resolved(ctx context.Context, files brig.Files, p brig.Path) (*brig.Entry, error) {
+// resolvePath returns the entry at a path after following symbolic links.
+func resolvePath(ctx context.Context, files brig.Files, p brig.Path) (*brig.Entry, error) {
 	const maxLinks = 40 // the kernel's own limit
 	for range maxLinks {
 		e, err := files.Stat(ctx, p)
@@ -142,5 +142,5 @@ func resolved(ctx context.Context, files brig.Files, p brig.Path) (*brig.Entry, 
 
 // reportSkipped reports that a file was not copied.
 func (c *cli) reportSkipped(name string) {
-	fmt.Fprintf(c.stderr, "brig: skipped %s: neither a file nor a directory\n", cell(name))
+	fmt.Fprintf(c.stderr, "brig: skipped %s: neither a file nor a directory\n", sanitizeCell(name))
 }

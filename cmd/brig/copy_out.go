@@ -19,7 +19,7 @@ import (
 type copyOut struct{ fileCopy }
 
 func (o copyOut) copy(ctx context.Context, from, to string) error {
-	e, err := resolved(ctx, o.files, o.path(from))
+	e, err := resolvePath(ctx, o.files, o.path(from))
 	if err != nil {
 		return err
 	}
@@ -30,16 +30,16 @@ func (o copyOut) copy(ctx context.Context, from, to string) error {
 		}
 	}
 	if e.Type == brig.Directory {
-		return o.directory(ctx, e, to)
+		return o.copyDirectory(ctx, e, to)
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return errUnwritable(to, err)
 	}
-	return o.file(ctx, e.Path, to, os.OpenFile, os.Remove)
+	return o.copyFile(ctx, e.Path, to, os.OpenFile, os.Remove)
 }
 
-// directory copies the files below a directory.
-func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) error {
+// copyDirectory copies the files below a directory.
+func (o copyOut) copyDirectory(ctx context.Context, dir *brig.Entry, to string) error {
 	all, err := o.files.List(ctx, o.path(dir.Path), math.MaxInt32)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) erro
 	for _, e := range all {
 		name, below := strings.CutPrefix(e.Path, above)
 		if !below || !filepath.IsLocal(name) {
-			return brig.Errorf(brig.FailedPrecondition, "the sandbox names a file that is not below %s", clean(dir.Path))
+			return brig.Errorf(brig.FailedPrecondition, "the sandbox names a file that is not below %s", sanitizeText(dir.Path))
 		}
 		switch e.Type {
 		case brig.Directory:
@@ -67,7 +67,7 @@ func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) erro
 			if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				return errUnwritable(name, err)
 			}
-			if err := o.file(ctx, e.Path, name, root.OpenFile, root.Remove); err != nil {
+			if err := o.copyFile(ctx, e.Path, name, root.OpenFile, root.Remove); err != nil {
 				return err
 			}
 		default:
@@ -77,9 +77,9 @@ func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) erro
 	return nil
 }
 
-// file copies one file. If the copy fails, file removes the partial copy, because the user could
-// mistake it for a complete one.
-func (o copyOut) file(
+// copyFile copies one file. If the copy fails, file removes the partial copy, because the user
+// could mistake it for a complete one.
+func (o copyOut) copyFile(
 	ctx context.Context, from, to string,
 	open func(string, int, fs.FileMode) (*os.File, error), remove func(string) error,
 ) error {
@@ -103,5 +103,5 @@ func (o copyOut) file(
 }
 
 func errUnwritable(name string, err error) error {
-	return unwritable("", name, err)
+	return unwritableError("", name, err)
 }

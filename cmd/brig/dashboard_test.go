@@ -24,7 +24,7 @@ var generated = map[string][]string{
 	"../../docs/grafana.json":         {"metrics", "dashboard"},
 }
 
-func TestGeneratedFiles(t *testing.T) {
+func TestGeneratedFilesMatchCommands(t *testing.T) {
 	for file, args := range generated {
 		var out bytes.Buffer
 		if code := execute(args, strings.NewReader(""), &out, io.Discard); code != 0 {
@@ -40,8 +40,8 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// exported returns the names of all metrics that a server exports.
-func exported(t *testing.T) map[string]bool {
+// readExportedMetrics returns the names of all metrics that a server exports.
+func readExportedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	s := newAlertHarness(t)
 	if _, err := httpapi.NewMetrics(s.registry); err != nil {
@@ -59,8 +59,8 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// unknown returns the metric names in a text that are not in names.
-func unknown(text string, names map[string]bool) (out []string) {
+// findUnknownMetrics returns the metric names in a text that are not in names.
+func findUnknownMetrics(text string, names map[string]bool) (out []string) {
 	for _, name := range regexp.MustCompile(`\bbrig_[a-z0-9_]+`).FindAllString(text, -1) {
 		base := name
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -76,7 +76,7 @@ func unknown(text string, names map[string]bool) (out []string) {
 // TestDocumentedMetricsExist checks that every metric in the rules, the dashboard
 // and the metrics page exists, and that the page lists all metrics.
 func TestDocumentedMetricsExist(t *testing.T) {
-	names := exported(t)
+	names := readExportedMetrics(t)
 	if len(names) < 40 {
 		t.Fatalf("a server has only %d metrics", len(names))
 	}
@@ -85,7 +85,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lost := unknown(string(b), names); len(lost) > 0 {
+		if lost := findUnknownMetrics(string(b), names); len(lost) > 0 {
 			t.Errorf("%s names %v, which no server has", file, lost)
 		}
 		if strings.HasSuffix(file, ".md") {
@@ -96,7 +96,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 			}
 		}
 	}
-	if len(unknown("sum(brig_nonsense_total)", names)) != 1 {
+	if len(findUnknownMetrics("sum(brig_nonsense_total)", names)) != 1 {
 		t.Error("a metric that is not there is not missed")
 	}
 }
@@ -121,7 +121,7 @@ func TestDashboardIsValid(t *testing.T) {
 	if err := json.Unmarshal(b, &d); err != nil {
 		t.Fatal(err)
 	}
-	taken := map[[2]int]string{}
+	panelAt := map[[2]int]string{}
 	ids := map[int]bool{}
 	rules := 0
 	for _, p := range d.Panels {
@@ -131,10 +131,10 @@ func TestDashboardIsValid(t *testing.T) {
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				if o := taken[[2]int{x, y}]; o != "" || x >= 24 {
+				if o := panelAt[[2]int{x, y}]; o != "" || x >= 24 {
 					t.Fatalf("%q lies on %q", p.Title, o)
 				}
-				taken[[2]int{x, y}] = p.Title
+				panelAt[[2]int{x, y}] = p.Title
 			}
 		}
 		if p.Type == "row" {
@@ -170,8 +170,8 @@ func TestPrometheusAcceptsRules(t *testing.T) {
 		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if said, err := exec.Command(tool, "check", "rules", file).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", name, err, said)
+		if output, err := exec.Command(tool, "check", "rules", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, output)
 		}
 		if configured := strings.Contains(out.String(), "[1m30s]") || strings.Contains(out.String(), "[90s]"); configured != (name == "configured") ||
 			strings.Contains(out.String(), "BrigMemoryHigh") == configured || strings.Contains(out.String(), "> 0.1 ") != configured {
@@ -180,9 +180,9 @@ func TestPrometheusAcceptsRules(t *testing.T) {
 	}
 }
 
-// TestAlertsConfig checks that invalid values are rejected with an error that
+// TestAlertsConfigRejectsInvalidValues checks that invalid values are rejected with an error that
 // names the field.
-func TestAlertsConfig(t *testing.T) {
+func TestAlertsConfigRejectsInvalidValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"alerts: {rules: {Nonsense: {off: true}}}":                     `alerts.rules: no rule "Nonsense"`,
 		"alerts: {rules: {BrigMemoryHigh: {window: 1m}}}":              "alerts.rules.BrigMemoryHigh.window",
@@ -196,7 +196,7 @@ func TestAlertsConfig(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := (&cli{configFile: file}).config()
+		cfg, err := (&cli{configFile: file}).loadConfig()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination returns the client options for the server to use. If the user has specified both a
-// URL and a key, the client uses them. Otherwise, it connects through the socket of the data
+// resolveDestination returns the client options for the server to use. If the user has specified
+// both a URL and a key, the client uses them. Otherwise, it connects through the socket of the data
 // folder, with a key only if the user has specified one. The URL is empty if there is no server.
-func (c *cli) destination(dir string) (client.Options, error) {
+func (c *cli) resolveDestination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
 		return o, nil // the user has specified both
@@ -36,24 +36,24 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	}
 	// Never send a key to the announced address: another process may listen there, for example
 	// after the server has ended.
-	through := throughSocket(dir)
+	through := socketOptions(dir)
 	if o.URL == "" {
 		through.Key = o.Key
 		return through, nil
 	}
-	if path, ours := announcedAs(o.URL, served); ours {
+	if path, ours := matchAnnouncedURL(o.URL, served); ours {
 		through.URL += path
 		return through, nil
 	}
 	if _, err := client.New(o); err != nil {
 		return o, err // report an invalid URL as such
 	}
-	return o, noKeyFor(o.URL, served)
+	return o, missingKeyError(o.URL, served)
 }
 
-// noKeyFor returns the error for a URL that is not the data folder's server when the user has
-// specified no key.
-func noKeyFor(requested, served string) error {
+// missingKeyError returns the error for a URL that is not the data folder's server when the user
+// has specified no key.
+func missingKeyError(requested, served string) error {
 	hint := "give the key of that server with --key or BRIG_API_KEY"
 	if served != "" {
 		hint += "; the data folder's server is at " + served
@@ -61,9 +61,9 @@ func noKeyFor(requested, served string) error {
 	return brig.Errorf(brig.Unauthenticated, "no API key for %s: commands without a key use only the data folder's server", requested).WithHint("%s", hint)
 }
 
-// announcedAs reports whether a URL is equivalent to the URL that the data folder's server has
-// announced, and returns the path of the URL.
-func announcedAs(requested, announced string) (path string, ok bool) {
+// matchAnnouncedURL reports whether a URL is equivalent to the URL that the data folder's server
+// has announced, and returns the path of the URL.
+func matchAnnouncedURL(requested, announced string) (path string, ok bool) {
 	a, err := url.Parse(requested)
 	if err != nil || a.User != nil {
 		return "", false
@@ -72,12 +72,12 @@ func announcedAs(requested, announced string) (path string, ok bool) {
 	if err != nil || a.Scheme != b.Scheme || port(a) != port(b) {
 		return "", false
 	}
-	at, err := netip.ParseAddr(b.Hostname())
+	announcedIP, err := netip.ParseAddr(b.Hostname())
 	if err != nil {
 		return "", false
 	}
-	if a.Hostname() != "localhost" || !at.IsLoopback() {
-		if addr, err := netip.ParseAddr(a.Hostname()); err != nil || addr.Unmap() != at.Unmap() {
+	if a.Hostname() != "localhost" || !announcedIP.IsLoopback() {
+		if addr, err := netip.ParseAddr(a.Hostname()); err != nil || addr.Unmap() != announcedIP.Unmap() {
 			return "", false
 		}
 	}
@@ -89,9 +89,9 @@ func port(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
-// keyOf returns the key that a server has written to its data folder. It returns an empty string if
-// there is no readable key.
-func keyOf(dir string) string {
+// readKey returns the key that a server has written to its data folder. It returns an empty string
+// if there is no readable key.
+func readKey(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, keyFile))
 	if err != nil {
 		return ""
@@ -107,11 +107,11 @@ type announcement struct {
 
 // serverOf returns the URL of the server that owns the data folder. The URL is empty if there is no
 // such server.
-func serverOf(dir string) string { return announcementOf(dir).URL }
+func serverOf(dir string) string { return readAnnouncement(dir).URL }
 
-// announcementOf returns the announcement of the server that owns the data folder. The announcement
-// is zero if there is no such server.
-func announcementOf(dir string) (a announcement) {
+// readAnnouncement returns the announcement of the server that owns the data folder. The
+// announcement is zero if there is no such server.
+func readAnnouncement(dir string) (a announcement) {
 	if !isLocked(dir) {
 		return a // another program may listen at the address of an earlier server
 	}

@@ -135,9 +135,9 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// TestFolderKeyIsNeverSent checks that a command never sends the data folder's key. It calls the folder's
-// server through its socket, with a key only if the user has specified one. It sends a request over
-// TCP only if the user has specified both a key and a URL.
+// TestFolderKeyIsNeverSent checks that a command never sends the data folder's key. It calls the
+// folder's server through its socket, with a key only if the user has specified one. It sends a
+// request over TCP only if the user has specified both a key and a URL.
 func TestFolderKeyIsNeverSent(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
@@ -202,10 +202,10 @@ func TestFolderKeyIsNeverSent(t *testing.T) {
 	}
 }
 
-// TestFolderKeyWithTwoLoopbacks checks that the command connects to the socket if a URL is equivalent
+// TestEquivalentURLUsesSocket checks that the command connects to the socket if a URL is equivalent
 // to the announced one. The name localhost may resolve to another address, where another program
 // may listen on the same port.
-func TestFolderKeyWithTwoLoopbacks(t *testing.T) {
+func TestEquivalentURLUsesSocket(t *testing.T) {
 	served := listenAt(t, "127.0.0.2:0")
 	other := listenAt(t, "127.0.0.1:"+served.port)
 	dir := folderServedAt(t, served.url, true)
@@ -219,8 +219,8 @@ func TestFolderKeyWithTwoLoopbacks(t *testing.T) {
 	}
 }
 
-// TestFolderKeyIsNotSentToOtherProgram checks that the folder's key is not sent to another program
-// that listens at the address of a server that has exited.
+// TestFolderKeyIsNotSentToOtherProgram checks that the client does not send the folder's key to
+// another program at the address of an exited server.
 func TestFolderKeyIsNotSentToOtherProgram(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	errs, code := runWith(t, folderServedAt(t, other.url, false), nil, "--url", other.url)
@@ -260,39 +260,40 @@ func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 			if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}
-			if at := serverOf(dir); at != "" {
-				t.Errorf("the folder is said to be served at %s", at)
+			if announced := serverOf(dir); announced != "" {
+				t.Errorf("the folder is said to be served at %s", announced)
 			}
 		})
 	}
 }
 
-// TestKeyIsNotSentOverPlainHTTP checks that no key is sent to another host over plain HTTP unless the user
-// allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the listener.
+// TestKeyIsNotSentOverPlainHTTP checks that no key is sent to another host over plain HTTP unless
+// the user allows it. 0.0.0.0 is not a loopback address, but a connection to it reaches the
+// listener.
 func TestKeyIsNotSentOverPlainHTTP(t *testing.T) {
 	far := listenAt(t, "0.0.0.0:0")
-	at := "http://0.0.0.0:" + far.port
+	announced := "http://0.0.0.0:" + far.port
 	for name, c := range map[string]struct {
 		flags []string
 		env   map[string]string
 		key   string // the key that the listener receives; empty if it receives no key
 	}{
-		"a flag's key":               {flags: []string{"--url", at, "--key", givenKey}},
-		"a variable's key":           {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
-		"all by variables":           {env: map[string]string{"BRIG_URL": at, "BRIG_API_KEY": givenKey}},
-		"not admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}},
-		"not admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
-		"nonsense in the variable":   {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
+		"a flag's key":               {flags: []string{"--url", announced, "--key", givenKey}},
+		"a variable's key":           {flags: []string{"--url", announced}, env: map[string]string{"BRIG_API_KEY": givenKey}},
+		"all by variables":           {env: map[string]string{"BRIG_URL": announced, "BRIG_API_KEY": givenKey}},
+		"not admitted by a flag":     {flags: []string{"--url", announced, "--key", givenKey, "--insecure-http=false"}},
+		"not admitted by a variable": {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
+		"nonsense in the variable":   {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
 		"a flag against a variable": {
-			flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
+			flags: []string{"--url", announced, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
 		},
 
-		"admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http"}, key: givenKey},
-		"admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
+		"admitted by a flag":     {flags: []string{"--url", announced, "--key", givenKey, "--insecure-http"}, key: givenKey},
+		"admitted by a variable": {flags: []string{"--url", announced, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
 		"the loopback":           {flags: []string{"--url", "http://127.0.0.1:" + far.port, "--key", givenKey}, key: givenKey},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs, code := runWith(t, folderServedAt(t, at, true), c.env, c.flags...)
+			errs, code := runWith(t, folderServedAt(t, announced, true), c.env, c.flags...)
 			received := far.takeReceived()
 			if c.key != "" {
 				if !strings.Contains(received, "Authorization: Bearer "+c.key+"\r\n") {
@@ -326,13 +327,13 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 		"everybody may write":         {folder: 0o707, above: 0o755},
 		"below what everybody writes": {folder: 0o700, above: 0o777},
 	} {
-		for way, flags := range map[string][]string{
+		for what, flags := range map[string][]string{
 			"the folder alone":      nil,
 			"the address":           {"--url", other.url},
 			"the address by a name": {"--url", "http://localhost:" + other.port},
 			"a key":                 {"--key", givenKey},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
+			t.Run(name+", "+what, func(t *testing.T) {
 				above := t.TempDir()
 				dir := filepath.Join(above, "data")
 				if err := os.Rename(folderServedAt(t, other.url, true), dir); err != nil {
@@ -348,12 +349,12 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 					}
 				}
 				errs, code := runWith(t, dir, nil, flags...)
-				at, local := other.takeReceived(), socket.takeReceived()
-				switch withKey := way == "a key"; {
-				case c.good && (at != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
-					t.Errorf("the address received %q, the socket %q; %s", at, local, errs)
-				case !c.good && at+local != "":
-					t.Errorf("who may have written the folder received %q at the address, %q on the socket", at, local)
+				received, local := other.takeReceived(), socket.takeReceived()
+				switch withKey := what == "a key"; {
+				case c.good && (received != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
+					t.Errorf("the address received %q, the socket %q; %s", received, local, errs)
+				case !c.good && received+local != "":
+					t.Errorf("who may have written the folder received %q at the address, %q on the socket", received, local)
 				case !c.good && (code != exitError || !strings.Contains(errs, "("+brig.NotInitialized.Code()+")")):
 					t.Errorf("exit code %d, %s", code, errs)
 				}

@@ -31,7 +31,7 @@ the address is that of its source.`,
   brig docs --print`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := docsAddress(c)
+			address, err := findDocsAddress(c)
 			if err != nil {
 				return err
 			}
@@ -48,12 +48,12 @@ the address is that of its source.`,
 	return cmd
 }
 
-// docsAddress returns the address of the server's documentation. If there is no server, it returns
-// docsSource.
-func docsAddress(c *cli) (string, error) {
+// findDocsAddress returns the address of the server's documentation. If there is no server, it
+// returns docsSource.
+func findDocsAddress(c *cli) (string, error) {
 	server := c.url
 	if server == "" {
-		dir, err := c.dataFolder()
+		dir, err := c.resolveDataFolder()
 		if err != nil {
 			return "", err
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestDocsCommand checks the address that brig docs prints, and that the command opens a browser
-// only on a desktop.
-func TestDocsCommand(t *testing.T) {
+// TestDocsCommandOpensBrowserOnDesktop checks the address that brig docs prints, and that the
+// command opens a browser only on a desktop.
+func TestDocsCommandOpensBrowserOnDesktop(t *testing.T) {
 	tools := t.TempDir()
 	opened := filepath.Join(tools, "opened")
 	if err := os.WriteFile(filepath.Join(tools, "xdg-open"), []byte("#!/bin/sh\nprintf %s \"$1\" > "+opened+"\n"), 0o755); err != nil {

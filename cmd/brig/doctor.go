@@ -56,28 +56,28 @@ func (c hostCommands) doctor() *cobra.Command {
 // printFinding prints the result of a check, and the remedy.
 func printFinding(w io.Writer, f finding) {
 	color := map[string]string{"ok": green, "note": yellow, "fail": red}[f.State]
-	fmt.Fprintf(w, "%s  %-16s %s\n", paint(w, color, fmt.Sprintf("%-4s", f.State)), f.Name, clean(f.Detail))
+	fmt.Fprintf(w, "%s  %-16s %s\n", colorize(w, color, fmt.Sprintf("%-4s", f.State)), f.Name, sanitizeText(f.Detail))
 	if f.Fix != "" {
-		fmt.Fprintf(w, "      %-16s fix: %s\n", "", clean(f.Fix))
+		fmt.Fprintf(w, "      %-16s fix: %s\n", "", sanitizeText(f.Fix))
 	}
 }
 
 // runChecks runs all checks of this machine.
 func (c hostCommands) runChecks(ctx context.Context) []finding {
-	list := []finding{kernel(), account()}
+	list := []finding{checkKernel(), checkAccount()}
 	if os.Geteuid() != 0 {
-		list = append(list, userNamespaces()...)
+		list = append(list, checkUserNamespaces()...)
 	}
-	dir, err := c.dataFolder()
+	dir, err := c.resolveDataFolder()
 	if err != nil {
-		return append(list, failed("data folder", err))
+		return append(list, newFailedFinding("data folder", err))
 	}
-	list = append(list, dataFolder(dir), limits(dir))
+	list = append(list, checkDataFolder(dir), checkLimits(dir))
 	list = append(list, c.healthCheck(ctx)...)
-	return append(list, optionalProgram("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"))
+	return append(list, checkOptionalProgram("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"))
 }
 
-func failed(name string, err error) finding {
+func newFailedFinding(name string, err error) finding {
 	e := brig.AsError(err)
 	detail := e.Message
 	if e.Err != nil {
@@ -86,10 +86,10 @@ func failed(name string, err error) finding {
 	return finding{Name: name, State: "fail", Detail: detail, Fix: e.Hint}
 }
 
-func kernel() finding {
+func checkKernel() finding {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return failed("kernel", err)
+		return newFailedFinding("kernel", err)
 	}
 	release := unix.ByteSliceToString(u.Release[:])
 	f := finding{Name: "kernel", State: "ok", Detail: release + ", cgroup " + cgroup.Mode()}
@@ -100,16 +100,16 @@ func kernel() finding {
 	return f
 }
 
-func account() finding {
+func checkAccount() finding {
 	if os.Geteuid() == 0 {
 		return finding{Name: "user", State: "ok", Detail: "root"}
 	}
 	return finding{Name: "user", State: "note", Detail: "not root: sandboxes run rootless; Brig measures memory instead of the kernel limiting it, and CPU limits are whole processors", Fix: "run as root for exact limits"}
 }
 
-// userNamespaces tries to create a user namespace as an unprivileged user. If that fails, it
+// checkUserNamespaces tries to create a user namespace as an unprivileged user. If that fails, it
 // reports the settings that forbid it.
-func userNamespaces() []finding {
+func checkUserNamespaces() []finding {
 	cmd := exec.Command(self, "version")
 	cmd.Args[0] = "brig" // under other names, the binary runs gVisor
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -137,13 +137,13 @@ func userNamespaces() []finding {
 	return out
 }
 
-func dataFolder(dir string) finding {
+func checkDataFolder(dir string) finding {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return finding{Name: "data folder", State: "fail", Detail: err.Error(), Fix: "choose a folder that you can write to with --data-dir"}
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return failed("data folder", err)
+		return newFailedFinding("data folder", err)
 	}
 	free := int64(st.Bavail) * st.Bsize
 	f := finding{Name: "data folder", State: "ok", Detail: fmt.Sprintf("%s, %d GiB free", dir, free>>30)}
@@ -153,7 +153,7 @@ func dataFolder(dir string) finding {
 	return f
 }
 
-func limits(dir string) finding {
+func checkLimits(dir string) finding {
 	if os.Geteuid() != 0 {
 		return finding{Name: "limits", State: "note", Detail: "memory by measurement, CPU by affinity, the rest by the sandbox's own kernel"}
 	}
@@ -175,25 +175,25 @@ func limits(dir string) finding {
 func (c hostCommands) healthCheck(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	dir, err := c.dataFolder()
+	dir, err := c.resolveDataFolder()
 	if err != nil {
-		return []finding{failed("sandbox", err)}
+		return []finding{newFailedFinding("sandbox", err)}
 	}
-	svc, ctx, done, err := c.local(ctx, dir, true)
+	svc, ctx, done, err := c.openLocal(ctx, dir, true)
 	if err != nil {
-		return []finding{failed("sandbox", err)}
+		return []finding{newFailedFinding("sandbox", err)}
 	}
 	defer done()
 	start := time.Now()
 	o, err := svc.Run(ctx, brig.Program{Command: []string{"/bin/sh", "-c", "uname -r"}}, brig.IO{})
 	if err != nil {
-		return []finding{failed("sandbox", err)}
+		return []finding{newFailedFinding("sandbox", err)}
 	}
 	list := []finding{{
 		Name: "sandbox", State: "ok",
 		Detail: fmt.Sprintf("ran in %v; its kernel is %s", time.Since(start).Round(time.Millisecond), strings.TrimSpace(string(o.Stdout.Head))),
 	}}
-	list = append(list, enforcement(ctx, svc)...)
+	list = append(list, checkEnforcement(ctx, svc)...)
 	for _, l := range []struct{ name, program, fix string }{
 		{"python", "python3", "apt-get install python3"},
 		{"javascript", "node", "apt-get install nodejs"},
@@ -209,7 +209,7 @@ func (c hostCommands) healthCheck(ctx context.Context) []finding {
 	return list
 }
 
-func optionalProgram(program, use, fix string) finding {
+func checkOptionalProgram(program, use, fix string) finding {
 	if p, err := exec.LookPath(program); err == nil {
 		return finding{Name: program, State: "ok", Detail: p}
 	}

@@ -53,7 +53,7 @@ type providersConfig struct {
 // options sets the engine's options for remote providers. If meter is not nil, it counts the calls
 // to them.
 func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine.Options) error {
-	server, err := serverName(dir)
+	server, err := readServerName(dir)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,10 @@ func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine
 	return nil
 }
 
-// serverName returns the name by which other servers recognize the server of a data folder.
-func serverName(dir string) (string, error) { return guest.ServerMark(filepath.Join(dir, "providers")) }
+// readServerName returns the name by which other servers recognize the server of a data folder.
+func readServerName(dir string) (string, error) {
+	return guest.ServerMark(filepath.Join(dir, "providers"))
+}
 
 // metered returns a function that reports a provider's calls to the meter.
 func metered(meter brig.Meter, id string) func(brig.Call) {

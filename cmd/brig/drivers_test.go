@@ -82,11 +82,11 @@ func TestCallsAreCounted(t *testing.T) {
 			got[name] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
-	at := " " + id + " cn-beijing"
+	region := " " + id + " cn-beijing"
 	for name, want := range map[string]float64{
-		"brig_api_calls_total 200" + at: 1, "brig_api_calls_total 429" + at: 1, "brig_api_calls_total 500" + at: 2,
-		"brig_api_errors_total 200" + at: 0, "brig_api_errors_total 429" + at: 1, "brig_api_errors_total 500" + at: 2,
-		"brig_api_throttled_total" + at: 1, "brig_api_seconds ListTemplates" + at: 4,
+		"brig_api_calls_total 200" + region: 1, "brig_api_calls_total 429" + region: 1, "brig_api_calls_total 500" + region: 2,
+		"brig_api_errors_total 200" + region: 0, "brig_api_errors_total 429" + region: 1, "brig_api_errors_total 500" + region: 2,
+		"brig_api_throttled_total" + region: 1, "brig_api_seconds ListTemplates" + region: 4,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)

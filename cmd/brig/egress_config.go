@@ -41,7 +41,7 @@ func (c *egressConfig) options() (engine.EgressOptions, error) {
 			WithHint("give %s or more, or leave it out for %s", brig.FormatBytes(minEgressMemory), brig.FormatBytes(egress.DefaultMemory))
 	}
 	var err error
-	if o.Networks, err = networks("egress.networks", c.Networks, "10.1.0.0/16"); err != nil {
+	if o.Networks, err = parseNetworks("egress.networks", c.Networks, "10.1.0.0/16"); err != nil {
 		return o, err
 	}
 	if _, err := c.ownAddresses(); err != nil {
@@ -77,11 +77,11 @@ func (c *egressConfig) options() (engine.EgressOptions, error) {
 // ownAddresses returns the addresses from the configuration that are routed to this machine but are
 // on none of its interfaces.
 func (c *egressConfig) ownAddresses() ([]netip.Prefix, error) {
-	return networks("egress.own_addresses", c.OwnAddresses, "198.51.100.7")
+	return parseNetworks("egress.own_addresses", c.OwnAddresses, "198.51.100.7")
 }
 
-// networks parses a list of networks and addresses.
-func networks(field string, list []string, example string) ([]netip.Prefix, error) {
+// parseNetworks parses a list of networks and addresses.
+func parseNetworks(field string, list []string, example string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for i, n := range list {
 		p, err := brig.ParseNetwork(n)

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestParseRule(t *testing.T) {
+func TestParseRuleReadsDestinations(t *testing.T) {
 	for in, want := range map[string]brig.EgressRule{
 		"api.test":               {Host: "api.test"},
 		"API.test:443":           {Host: "api.test", Ports: []int{443}},

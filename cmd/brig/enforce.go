@@ -15,9 +15,9 @@ func addRequire(cmd *cobra.Command, list *[]string) {
 	cmd.Flags().StringArrayVar(list, "require", nil, "fail unless the provider enforces `AREA=LEVEL`, for example memory=boundary (see brig capabilities)")
 }
 
-// requirement parses --require.
-func requirement(list []string) (brig.Requirement, error) {
-	m, err := pairs("--require", list, false)
+// parseRequirement parses --require.
+func parseRequirement(list []string) (brig.Requirement, error) {
+	m, err := parsePairs("--require", list, false)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +70,10 @@ func (c *cli) showEnforcement(areas map[brig.Area]brig.Enforcement) error {
 	var rows [][]string
 	for _, a := range brig.Areas {
 		if e, ok := areas[a]; ok {
-			rows = append(rows, []string{string(a), string(e.Level), clean(describeEnforcement(e))})
+			rows = append(rows, []string{string(a), string(e.Level), sanitizeText(describeEnforcement(e))})
 		}
 	}
-	return c.table("AREA\tLEVEL\tHOW", rows)
+	return c.printTable("AREA\tLEVEL\tHOW", rows)
 }
 
 // describeEnforcement returns one line with the gaps of an area's enforcement or, without gaps, its
@@ -85,12 +85,12 @@ func describeEnforcement(e brig.Enforcement) string {
 	return e.How
 }
 
-// enforcement returns one finding for each area whose level is below boundary, and one for all
+// checkEnforcement returns one finding for each area whose level is below boundary, and one for all
 // areas at boundary.
-func enforcement(ctx context.Context, svc brig.Service) []finding {
+func checkEnforcement(ctx context.Context, svc brig.Service) []finding {
 	caps, err := svc.Capabilities(ctx)
 	if err != nil {
-		return []finding{failed("enforcement", err)}
+		return []finding{newFailedFinding("enforcement", err)}
 	}
 	var list []finding
 	var whole []string

@@ -34,7 +34,7 @@ func (f *execFlags) add(cmd *cobra.Command) {
 }
 
 func (f *execFlags) command() (brig.Command, error) {
-	env, err := pairs("--env", f.env, true)
+	env, err := parsePairs("--env", f.env, true)
 	return brig.Command{Env: env, Dir: f.cwd, User: f.user, Timeout: f.timeout, Survive: f.detach}, err
 }
 
@@ -99,8 +99,8 @@ func (c processCommands) runCommand(cobraCmd *cobra.Command, name string, cmd br
 	})
 }
 
-// reportEnd sets brig's exit code to that of an execution. If the exit code does not imply why the
-// execution ended, reportEnd prints the reason.
+// reportEnd sets brig's exit code to the exit code of an execution. If the exit code does not
+// imply why the execution ended, reportEnd prints the reason.
 func (c processCommands) reportEnd(res *brig.Result) {
 	c.code = res.ExitCode
 	switch {
@@ -133,7 +133,7 @@ func (c processCommands) executions() *cobra.Command {
 					if x.Done {
 						state = fmt.Sprint("exit ", x.ExitCode)
 					}
-					return []string{x.ExecID, state, relativeTime(x.Started), x.Duration.Round(time.Millisecond).String(), oneLine(x.Command)}
+					return []string{x.ExecID, state, relativeTime(x.Started), x.Duration.Round(time.Millisecond).String(), formatOneLine(x.Command)}
 				})
 			})
 		},

@@ -30,13 +30,13 @@ always have gVisor's seccomp filter, regardless of SANDBOX_ENABLE_SECCOMP.
 The protocol has no authentication. Without --allow, only this machine can connect.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.config()
+			cfg, err := c.loadConfig()
 			if err != nil {
 				return err
 			}
 			cfg.Execman.Listen = cmp.Or(listen, cfg.Execman.Listen, defaultExecman)
 			cfg.Execman.Allow = append(cfg.Execman.Allow, allow...)
-			if err := cfg.Execman.fromEnvironment(os.Getenv); err != nil {
+			if err := cfg.Execman.readEnvironment(os.Getenv); err != nil {
 				return err
 			}
 			if err := cfg.check(); err != nil {
@@ -59,7 +59,7 @@ func (s *server) serveExecman(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Server, err = serverName(s.dir); err != nil {
+	if o.Server, err = readServerName(s.dir); err != nil {
 		return err
 	}
 	asOperator := brig.WithActor(ctx, brig.Actor{Name: "execman", Tenant: tenant, Role: brig.Operator})
@@ -69,15 +69,15 @@ func (s *server) serveExecman(ctx context.Context) error {
 	}
 	ln, err := net.Listen("tcp", s.cfg.Execman.Listen)
 	if err != nil {
-		return cannotListen(s.cfg.Execman.Listen, "--listen or execman.listen", err)
+		return newListenError(s.cfg.Execman.Listen, "--listen or execman.listen", err)
 	}
 	o.Service, o.Log, o.Registry, o.Hosts = s.engine, s.log, s.apis.registry, append(o.Hosts, s.cfg.Hosts...)
-	srv, err := s.cfg.server(execman.New(o), s.front, s.tracer, s.log)
+	srv, err := s.cfg.newHTTPServer(execman.New(o), s.front, s.tracer, s.log)
 	if err != nil {
 		return err
 	}
 	s.log.Info("serving executor managers' clients", "address", ln.Addr().String(), "tenant", o.Actor.Tenant)
 	fmt.Fprintf(s.stdout, "executor manager: http://%s\n", ln.Addr())
-	s.atClose(serveInBackground(srv, func() error { return srv.Serve(ln) }, "serve executor managers' clients", s.log))
+	s.addCloser(serveInBackground(srv, func() error { return srv.Serve(ln) }, "serve executor managers' clients", s.log))
 	return nil
 }

@@ -92,8 +92,8 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	return o, nil
 }
 
-// warm returns the pool classes of the API's programs.
-func (e *execmanConfig) warm() []engine.WarmClass {
+// warmClasses returns the pool classes of the API's programs.
+func (e *execmanConfig) warmClasses() []engine.WarmClass {
 	o, err := e.options()
 	if e.Listen == "" || err != nil {
 		return nil
@@ -101,9 +101,9 @@ func (e *execmanConfig) warm() []engine.WarmClass {
 	return []engine.WarmClass{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
 }
 
-// fromEnvironment sets the fields that the file omits from the environment
+// readEnvironment sets the fields that the file omits from the environment
 // variables of RAGFlow deployments.
-func (e *execmanConfig) fromEnvironment(env func(string) string) error {
+func (e *execmanConfig) readEnvironment(env func(string) string) error {
 	wrong := func(name, hint string) error {
 		return brig.Errorf(brig.InvalidConfig, "%s: %q is invalid", name, brig.Clip(env(name), 60)).WithHint("%s", hint)
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestExecmanEgress checks that execman.egress accepts hosts, and that an
+// TestExecmanEgressRejectsInvalidHosts checks that execman.egress accepts hosts, and that an
 // invalid host is rejected rather than ignored.
-func TestExecmanEgress(t *testing.T) {
+func TestExecmanEgressRejectsInvalidHosts(t *testing.T) {
 	o, err := (&execmanConfig{Egress: []string{"pypi.org", "*.example.com"}}).options()
 	if err != nil || len(o.Egress.Rules) != 2 || o.Egress.Rules[0].Host != "pypi.org" || o.Egress.Rules[1].Host != "*.example.com" {
 		t.Errorf("%+v, %v", o.Egress, err)

@@ -21,10 +21,10 @@ func (l loopedService) Run(ctx context.Context, p brig.Program, sio brig.IO) (*b
 	return l.p.Run(ctx, "x", p, sio)
 }
 
-// TestExecmanLoopIsDetected checks that a provider whose endpoint is the server's own
-// executor manager API is detected, by the provider's check and by the first
-// program that returns to the server. The control is a server without a name,
-// where the looping program fills the pool.
+// TestExecmanLoopIsDetected checks that the server detects a provider with the
+// server's own executor manager API as its endpoint. The provider's check detects it,
+// and so does the first program that returns to the server. The control is a server
+// without a name, where the looping program fills the pool.
 func TestExecmanLoopIsDetected(t *testing.T) {
 	for server, want := range map[string]string{"a": "came back to this server", "": "takes no more requests"} {
 		var to loopedService

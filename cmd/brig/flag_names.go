@@ -47,9 +47,9 @@ var (
 	fieldWord    = regexp.MustCompile(`[a-z][a-z_.]*[a-z]`)
 )
 
-// asFlags returns an API error in command-line terms: fields in the message and in the hint are
-// replaced with the command's flags and arguments.
-func asFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
+// replaceFieldsWithFlags returns an API error in command-line terms: fields in the message and in
+// the hint are replaced with the command's flags and arguments.
+func replaceFieldsWithFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 	if cmd == nil || e.Kind == brig.InvalidConfig {
 		return e // the fields of a configuration file keep their names
 	}
@@ -65,7 +65,7 @@ func asFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 	case ok:
 		out.Hint = "list what exists with: " + command
 	default:
-		out.Hint = hintAsFlags(cmd, e.Hint)
+		out.Hint = replaceFieldsInHint(cmd, e.Hint)
 	}
 	return &out
 }
@@ -83,8 +83,8 @@ var listingCommands = map[string]string{
 	"list its files to see what exists":                "brig workspace files NAME",
 }
 
-// hintAsFlags replaces the fields in a hint with a command's flags.
-func hintAsFlags(cmd *cobra.Command, hint string) string {
+// replaceFieldsInHint replaces the fields in a hint with a command's flags.
+func replaceFieldsInHint(cmd *cobra.Command, hint string) string {
 	if cmd == nil {
 		return hint
 	}

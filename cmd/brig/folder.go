@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// makeFolder creates the data folder if it does not exist, and rejects one that
-// another user could change.
+// makeFolder creates the data folder if it does not exist, and rejects a folder
+// that another user could change.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return brig.Errorf(brig.NotInitialized, "%s", reasonOf(err)).
@@ -28,7 +28,7 @@ func checkFolder(dir string, uid int) error {
 	if err != nil {
 		return brig.Errorf(brig.NotInitialized, "cannot read the data folder").WithHint("choose another folder with --data-dir").Because(err)
 	}
-	info, owner, err := ownerOf(real)
+	info, owner, err := readOwner(real)
 	if err != nil {
 		return err
 	}
@@ -40,26 +40,26 @@ func checkFolder(dir string, uid int) error {
 		return brig.Errorf(brig.NotInitialized, "other users can write to the data folder %s (mode %04o)", real, info.Mode().Perm()).
 			WithHint("inspect %s and run chmod go-w on it, or choose another folder with --data-dir", real)
 	}
-	for at := filepath.Dir(real); ; at = filepath.Dir(at) {
-		info, owner, err := ownerOf(at)
+	for parent := filepath.Dir(real); ; parent = filepath.Dir(parent) {
+		info, owner, err := readOwner(parent)
 		if err != nil {
 			return err
 		}
 		if owner != uid && owner != 0 {
-			return brig.Errorf(brig.NotInitialized, "the data folder is below %s, which belongs to another user (uid %d)", at, owner).
-				WithHint("choose another with --data-dir: the owner of %s can replace this one", at)
+			return brig.Errorf(brig.NotInitialized, "the data folder is below %s, which belongs to another user (uid %d)", parent, owner).
+				WithHint("choose another with --data-dir: the owner of %s can replace this one", parent)
 		}
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return brig.Errorf(brig.NotInitialized, "every user can write to %s, which contains the data folder", at).
-				WithHint("chmod o-w %s, or choose another with --data-dir", at)
+			return brig.Errorf(brig.NotInitialized, "every user can write to %s, which contains the data folder", parent).
+				WithHint("chmod o-w %s, or choose another with --data-dir", parent)
 		}
-		if at == filepath.Dir(at) {
+		if parent == filepath.Dir(parent) {
 			return nil
 		}
 	}
 }
 
-func ownerOf(path string) (fs.FileInfo, int, error) {
+func readOwner(path string) (fs.FileInfo, int, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, 0, brig.Errorf(brig.NotInitialized, "cannot read the data folder").WithHint("choose another folder with --data-dir").Because(err)

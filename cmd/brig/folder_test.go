@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestDataFolderOwnership checks that a data folder is rejected, with a hint, if another user owns
-// it, may write to it or may replace it.
-func TestDataFolderOwnership(t *testing.T) {
+// TestForeignDataFolderIsRejected checks that a data folder is rejected, with a hint, if another
+// user owns it, may write to it or may replace it.
+func TestForeignDataFolderIsRejected(t *testing.T) {
 	me := os.Geteuid()
 	for name, c := range map[string]struct {
 		folder, above os.FileMode

@@ -30,7 +30,7 @@ servers. On a system without such addresses, the command listens on 127.0.0.1, p
 warning, and rejects TLS. HTTP requests never carry Brig's cookies and keys.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			local, port, err := portsOf(args[1])
+			local, port, err := parsePorts(args[1])
 			if err != nil {
 				return err
 			}
@@ -41,15 +41,15 @@ warning, and rejects TLS. HTTP requests never carry Brig's cookies and keys.`,
 	}
 }
 
-// portsOf parses "LOCAL:PORT", or one port for both sides.
-func portsOf(s string) (local, inside int, err error) {
-	here, there, two := strings.Cut(s, ":")
+// parsePorts parses "LOCAL:PORT", or one port for both sides.
+func parsePorts(s string) (local, inside int, err error) {
+	localPart, insidePart, two := strings.Cut(s, ":")
 	if !two {
-		there = here
+		insidePart = localPart
 	}
-	local, err = strconv.Atoi(here)
+	local, err = strconv.Atoi(localPart)
 	if err == nil {
-		inside, err = strconv.Atoi(there)
+		inside, err = strconv.Atoi(insidePart)
 	}
 	if err != nil || local < 0 || local > 65535 || inside < 1 || inside > 65535 {
 		return 0, 0, brig.InvalidField("PORT", "%q is not a port", s).WithHint("for example 80, or 8080:80 to listen on 8080")
@@ -63,7 +63,7 @@ const sharedLoopback = "127.0.0.1"
 
 // loopbackOf returns the loopback address on which a sandbox is forwarded. It
 // depends only on the sandbox, so that a browser never sends the cookies of one
-// sandbox to another. It is outside of 127.0.0.0/16, in which other programs
+// sandbox to another. It is outside of 127.0.0.0/16, where other programs
 // listen.
 func loopbackOf(id brig.ID) string {
 	sum := sha256.Sum256([]byte("forward:" + string(id)))
@@ -88,9 +88,9 @@ func listenFor(id brig.ID, port int) (ln net.Listener, shared bool, err error) {
 	return ln, true, err
 }
 
-// shieldOf returns the filter that removes the credentials of a service's server from requests to
+// newShield returns the filter that removes the credentials of a service's server from requests to
 // sandboxes. If the service is not a server's client, no identity provider's tokens are filtered.
-func shieldOf(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
+func newShield(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
 	server, ok := svc.(interface {
 		TokenRule(context.Context) (brig.TokenRule, error)
 	})
@@ -107,7 +107,7 @@ func (c networkCommands) forwardPort(ctx context.Context, svc brig.Service, name
 	if err != nil {
 		return err // fail before the first connection
 	}
-	shield, err := shieldOf(ctx, svc)
+	shield, err := newShield(ctx, svc)
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,6 @@ func (c networkCommands) forwardPort(ctx context.Context, svc brig.Service, name
 		c.printError(brig.AsError(err))
 	})
 	f.shield = shield
-	fmt.Fprintf(c.stdout, "http://%s is port %d of %s\n", ln.Addr(), port, clean(name))
+	fmt.Fprintf(c.stdout, "http://%s is port %d of %s\n", ln.Addr(), port, sanitizeText(name))
 	return f.serve(ctx, ln)
 }

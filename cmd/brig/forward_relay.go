@@ -313,8 +313,8 @@ func protocolOf(r *bufio.Reader) protocol {
 }
 
 // firstLine returns the protocol of the first bytes of a connection once it can be determined. It
-// stays undecided as long as the line may still become HTTP, because bytes that were forwarded can
-// no longer be filtered.
+// stays undecided while the line may still become HTTP, because the relay cannot filter bytes that
+// it has already forwarded.
 func firstLine(b []byte) (p protocol, decided bool) {
 	if b[0] == 0x16 {
 		return protocolTLS, true
@@ -322,7 +322,7 @@ func firstLine(b []byte) (p protocol, decided bool) {
 	line, _, whole := bytes.Cut(b, []byte("\n"))
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	method, rest, spaced := bytes.Cut(line, []byte(" "))
-	if len(method) == 0 && (spaced || whole) || bytes.ContainsFunc(method, notToken) {
+	if len(method) == 0 && (spaced || whole) || bytes.ContainsFunc(method, isNotTokenChar) {
 		return protocolOther, true
 	}
 	if bytes.ContainsFunc(rest, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
@@ -340,8 +340,8 @@ func firstLine(b []byte) (p protocol, decided bool) {
 	return protocolOther, true
 }
 
-// notToken reports whether a character cannot be part of an HTTP method.
-func notToken(c rune) bool {
+// isNotTokenChar reports whether a character cannot be part of an HTTP method.
+func isNotTokenChar(c rune) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 }
 

@@ -128,9 +128,9 @@ func startForwarder(t *testing.T, f *forwarder) string {
 	return "http://" + ln.Addr().String()
 }
 
-// console returns a server on the shared loopback that sets a browser's session
+// startConsole returns a server on the shared loopback that sets a browser's session
 // cookie.
-func console(t *testing.T) (at *url.URL, browser *http.Client) {
+func startConsole(t *testing.T) (at *url.URL, browser *http.Client) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "brig_session", Value: "brig_session_secret", Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
@@ -151,9 +151,9 @@ func console(t *testing.T) (at *url.URL, browser *http.Client) {
 	return at, browser
 }
 
-// visit sends a request from a browser, with a Brig API key in addition to the
+// sendFromBrowser sends a request from a browser, with a Brig API key in addition to the
 // cookies.
-func visit(t *testing.T, browser *http.Client, at string) (*http.Response, string) {
+func sendFromBrowser(t *testing.T, browser *http.Client, at string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", at+"/a%2Fb?q=1;2", nil)
 	if err != nil {
@@ -183,7 +183,7 @@ func TestForwardProtectsSession(t *testing.T) {
 	secrets := []string{"brig_session", "csrf-secret", "brig_aaaa", personToken}
 	check := func(what, at string, browser *http.Client) (leaks []string) {
 		t.Helper()
-		resp, body := visit(t, browser, at)
+		resp, body := sendFromBrowser(t, browser, at)
 		if u, _ := url.Parse(at); body != u.Host+" /a%2Fb?q=1;2" {
 			t.Errorf("%s: the guest answered %q", what, body)
 		}
@@ -199,19 +199,19 @@ func TestForwardProtectsSession(t *testing.T) {
 		}
 		return leaks
 	}
-	own, browser := console(t)
-	at := startForward(t, guest.Listener.Addr().String())
-	if strings.Contains(at, "//127.0.0.1:") {
-		t.Errorf("forward listens on the shared address: %s", at)
+	own, browser := startConsole(t)
+	address := startForward(t, guest.Listener.Addr().String())
+	if strings.Contains(address, "//127.0.0.1:") {
+		t.Errorf("forward listens on the shared address: %s", address)
 	}
 	attack.Case(t, "API-03", "a forwarded sandbox that wants the console's session")
-	if leaks := check("its own address", at, browser); len(leaks) > 0 {
+	if leaks := check("its own address", address, browser); len(leaks) > 0 {
 		t.Errorf("the sandbox has, or sets: %q", leaks)
 	}
 	if strings.Contains(guest.lastRequest(), "other=cookie") {
 		t.Error("the sandbox has the cookies of other local servers")
 	}
-	_, _ = visit(t, browser, at)
+	_, _ = sendFromBrowser(t, browser, address)
 	if !strings.Contains(guest.lastRequest(), "own=1") {
 		t.Errorf("the sandbox's own cookie is lost: %s", guest.lastRequest())
 	}
@@ -220,7 +220,7 @@ func TestForwardProtectsSession(t *testing.T) {
 	dial := func(context.Context) (net.Conn, error) { return net.Dial("tcp", guest.Listener.Addr().String()) }
 	shared := startForwarder(t, func() *forwarder {
 		f := newForwarder(true, dial, func(err error) { t.Log(err) })
-		f.shield, _ = shieldOf(t.Context(), guestService{}) // never fails
+		f.shield, _ = newShield(t.Context(), guestService{}) // never fails
 		return f
 	}())
 	if leaks := check("the shared address", shared, browser); len(leaks) > 0 {
@@ -258,9 +258,9 @@ func TestForwardProtectsSession(t *testing.T) {
 	}
 }
 
-// TestForwardOtherProtocols checks that protocols other than HTTP, and upgraded connections, are
-// forwarded unchanged, regardless of which end sends first.
-func TestForwardOtherProtocols(t *testing.T) {
+// TestForwardKeepsOtherProtocolsUnchanged checks that protocols other than HTTP, and upgraded
+// connections, are forwarded unchanged, regardless of which end sends first.
+func TestForwardKeepsOtherProtocolsUnchanged(t *testing.T) {
 	serve := func(handle func(net.Conn)) string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -288,8 +288,8 @@ func TestForwardOtherProtocols(t *testing.T) {
 	})
 	connect := func(guest string, shared bool) net.Conn {
 		t.Helper()
-		at := startForwarder(t, newForwarder(shared, func(context.Context) (net.Conn, error) { return net.Dial("tcp", guest) }, func(error) {}))
-		c, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
+		address := startForwarder(t, newForwarder(shared, func(context.Context) (net.Conn, error) { return net.Dial("tcp", guest) }, func(error) {}))
+		c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,9 +346,9 @@ func TestForwardOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestLoopbackOf checks that each sandbox has its own address, outside the
+// TestLoopbackOfIsUniquePerSandbox checks that each sandbox has its own address, outside the
 // range that other servers use.
-func TestLoopbackOf(t *testing.T) {
+func TestLoopbackOfIsUniquePerSandbox(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 1000 {
 		a := loopbackOf(brig.ID(fmt.Sprintf("sb%d", i)))

@@ -22,7 +22,7 @@ func bootstrap(ctx context.Context, dir string, store brig.Store) (grants []byte
 	if err := keyFileSpecs()[0].make(ctx, dir, store); err != nil {
 		return nil, err
 	}
-	seed, err := secretFile(filepath.Join(dir, grantSeedFile), "the seed of grants", func() string { return randomHex(32) })
+	seed, err := readSecretFile(filepath.Join(dir, grantSeedFile), "the seed of grants", func() string { return randomHex(32) })
 	return []byte(seed), err
 }
 

@@ -38,12 +38,12 @@ func paceGC() {
 
 func setGCPercent(percent int) {
 	debug.SetGCPercent(percent)
-	afterGC(percent)
+	adjustAfterGC(percent)
 }
 
-// afterGC adapts the percentage after the next collection. The runtime then runs the finalizer of
-// an unreachable object.
-func afterGC(percent int) {
+// adjustAfterGC adapts the percentage after the next collection. The runtime then runs the
+// finalizer of an unreachable object.
+func adjustAfterGC(percent int) {
 	type sentinel [16]byte
 	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -53,7 +53,7 @@ func afterGC(percent int) {
 		if d := next - percent; d > percent/10 || -d > percent/10 {
 			setGCPercent(next)
 		} else {
-			afterGC(percent)
+			adjustAfterGC(percent)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestGCPercent(t *testing.T) {
+func TestGCPercentFallsWithLiveHeap(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
@@ -22,9 +22,9 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestPaceGC checks that a large live heap lowers the percentage, and that a small heap restores
-// the default.
-func TestPaceGC(t *testing.T) {
+// TestPaceGCFollowsLiveHeap checks that a large live heap lowers the percentage, and that a small
+// heap restores the default.
+func TestPaceGCFollowsLiveHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	paceGC()

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestTerminalFilter checks that a terminal receives a guest's output as text and colors only,
-// regardless of how the output is split into writes.
-func TestTerminalFilter(t *testing.T) {
+// TestTerminalFilterPassesTextAndColors checks that a terminal receives a guest's output as text
+// and colors only, regardless of how the output is split into writes.
+func TestTerminalFilterPassesTextAndColors(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext\r\n":                       "plain\ttext\r\n",
 		"\x1b[1;31mred\x1b[0m \x1b[38:2:1mx":    "\x1b[1;31mred\x1b[0m \x1b[38:2:1mx",

@@ -99,13 +99,13 @@ docker save, an OCI layout, or a root file system. FILE - is standard input.`,
 			if args[1] != "-" {
 				f, err := os.Open(args[1])
 				if err != nil {
-					return unreadable("", args[1], err)
+					return unreadableError("", args[1], err)
 				}
 				defer f.Close()
 				r = f
 			}
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				report, finish := c.progress()
+				report, finish := c.newProgress()
 				i, err := svc.ImportImage(ctx, args[0], r, report)
 				finish()
 				if err != nil {
@@ -131,7 +131,7 @@ func (c imageCommands) buildDebian() *cobra.Command {
 				b.Name = args[0]
 			}
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				report, finish := c.progress()
+				report, finish := c.newProgress()
 				i, err := svc.BuildImage(ctx, b, report)
 				finish()
 				if err != nil {

@@ -32,7 +32,7 @@ func (c imageCommands) pull() *cobra.Command {
 				}
 			} else if p.Username != "" {
 				var err error
-				if p.Password, err = promptOf(c.cli).secret("Password"); err != nil {
+				if p.Password, err = promptOf(c.cli).readSecret("Password"); err != nil {
 					return err
 				}
 				if p.Password == "" {
@@ -40,14 +40,14 @@ func (c imageCommands) pull() *cobra.Command {
 				}
 			}
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				report, finish := c.progress()
+				report, finish := c.newProgress()
 				i, err := svc.PullImage(ctx, p, report)
 				finish()
 				if err != nil {
 					return err
 				}
 				for _, n := range i.Notes {
-					fmt.Fprintln(c.stderr, clean(n))
+					fmt.Fprintln(c.stderr, sanitizeText(n))
 				}
 				return c.showImage(i)
 			})

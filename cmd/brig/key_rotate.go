@@ -39,7 +39,7 @@ func keyFileSpecs() []keyFileSpec {
 // make creates the key unless its file exists, and registers it with the
 // server.
 func (k keyFileSpec) make(ctx context.Context, dir string, store brig.Store) error {
-	secret, err := secretFile(filepath.Join(dir, k.file), k.what, k.fresh)
+	secret, err := readSecretFile(filepath.Join(dir, k.file), k.what, k.fresh)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ runs. Clients with a copy of the old key need the new one.`,
 }
 
 func (c keyCommands) rotateKey(ctx context.Context, k keyFileSpec) error {
-	dir, err := c.dataFolder()
+	dir, err := c.resolveDataFolder()
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// TestRotateKey checks that the old keys are invalid after a rotation, even after a restart, and that
-// the audit log records the rotation.
-func TestRotateKey(t *testing.T) {
+// TestRotatedKeysAreInvalid checks that the old keys are invalid after a rotation, even after a
+// restart, and that the audit log records the rotation.
+func TestRotatedKeysAreInvalid(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	store, err := sqlite.Open(ctx, filepath.Join(dir, dbFile))
 	if err != nil {

@@ -52,7 +52,7 @@ func (l listing) check(asJSON *bool) error {
 	case l.format == formatJSON:
 		*asJSON = true
 	case l.format == "" || l.format == formatTable:
-	case !l.templated():
+	case !l.isTemplate():
 		return brig.InvalidField("--format", "%q is not a format", brig.Clip(l.format, 80)).
 			WithHint("use table, json, or a Go template, for example --format '{{.name}}'")
 	default:
@@ -67,8 +67,8 @@ func (l listing) check(asJSON *bool) error {
 	return nil
 }
 
-// templated reports whether the format is a template.
-func (l listing) templated() bool { return strings.Contains(l.format, "{{") }
+// isTemplate reports whether the format is a template.
+func (l listing) isTemplate() bool { return strings.Contains(l.format, "{{") }
 
 // list prints a list as JSON, as a table with a row for each item, or with the
 // user's template.
@@ -81,7 +81,7 @@ func listOf[T any](c *cli, document any, items []T, header string, row func(T) [
 	if c.asJSON {
 		return c.printJSON(document)
 	}
-	if c.show.templated() {
+	if c.show.isTemplate() {
 		return printTemplate(c.stdout, c.show.format, document)
 	}
 	var rows [][]string
@@ -91,7 +91,7 @@ func listOf[T any](c *cli, document any, items []T, header string, row func(T) [
 	if c.show.quiet {
 		return printFirst(c.stdout, rows)
 	}
-	if err := c.table(header, rows); err != nil {
+	if err := c.printTable(header, rows); err != nil {
 		return err
 	}
 	if len(rows) == 0 && c.show.empty != "" && (c.terminal || isTerminal(c.stdout)) {
@@ -103,20 +103,20 @@ func listOf[T any](c *cli, document any, items []T, header string, row func(T) [
 // printFirst prints the first column, one line for each row.
 func printFirst(w io.Writer, rows [][]string) error {
 	for _, r := range rows {
-		if _, err := fmt.Fprintln(w, cell(r[0])); err != nil {
+		if _, err := fmt.Fprintln(w, sanitizeCell(r[0])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// table writes rows in columns.
-func (c *cli) table(header string, rows [][]string) error {
+// printTable writes rows in columns.
+func (c *cli) printTable(header string, rows [][]string) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for _, r := range rows {
 		for i := range r {
-			r[i] = cell(r[i])
+			r[i] = sanitizeCell(r[i])
 		}
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
@@ -124,7 +124,7 @@ func (c *cli) table(header string, rows [][]string) error {
 }
 
 // printTemplate prints each item of a list with the user's template. The
-// template's fields are those of the JSON form.
+// template has the fields of the JSON form.
 func printTemplate(w io.Writer, format string, items any) error {
 	t, err := template.New("format").Option("missingkey=zero").Parse(format)
 	if err != nil {
@@ -133,7 +133,7 @@ func printTemplate(w io.Writer, format string, items any) error {
 	if err := checkFields(t.Tree, items); err != nil {
 		return err
 	}
-	objects, err := jsonItems(items)
+	objects, err := toJSONItems(items)
 	if err != nil {
 		return err
 	}
@@ -143,34 +143,34 @@ func printTemplate(w io.Writer, format string, items any) error {
 			return brig.InvalidField("--format", "%s", strings.TrimPrefix(err.Error(), "template: ")).
 				WithHint("--format json shows the fields")
 		}
-		if _, err := fmt.Fprintln(w, clean(strings.ReplaceAll(line.String(), "<no value>", ""))); err != nil {
+		if _, err := fmt.Fprintln(w, sanitizeText(strings.ReplaceAll(line.String(), "<no value>", ""))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// cells applies cell to all strings of a JSON value, so that a name from a
+// sanitizeCells applies cell to all strings of a JSON value, so that a name from a
 // guest cannot appear as several lines.
-func cells(v any) any {
+func sanitizeCells(v any) any {
 	switch v := v.(type) {
 	case string:
-		return cell(v)
+		return sanitizeCell(v)
 	case []any:
 		for i := range v {
-			v[i] = cells(v[i])
+			v[i] = sanitizeCells(v[i])
 		}
 	case map[string]any:
 		for name := range v {
-			v[name] = cells(v[name])
+			v[name] = sanitizeCells(v[name])
 		}
 	}
 	return v
 }
 
-// jsonItems returns the items of a list in the REST API's format, which encodes a list as an object
-// with one array.
-func jsonItems(items any) ([]any, error) {
+// toJSONItems returns the items of a list in the REST API's format, which encodes a list as an
+// object with one array.
+func toJSONItems(items any) ([]any, error) {
 	b, err := json.Marshal(rest.JSON(items))
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func jsonItems(items any) ([]any, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	v = cells(v)
+	v = sanitizeCells(v)
 	if object, ok := v.(map[string]any); ok {
 		for _, v := range object {
 			if array, ok := v.([]any); ok {

@@ -19,7 +19,7 @@ import (
 func checkFields(tree *syntax.Tree, items any) error {
 	f := fieldCheck{item: itemType(reflect.TypeOf(rest.JSON(items)))}
 	if f.item != nil {
-		f.node(tree.Root)
+		f.checkNode(tree.Root)
 	}
 	return f.err
 }
@@ -66,44 +66,44 @@ type fieldCheck struct {
 	err  error // the first unknown field
 }
 
-// node checks a node and the nodes below it for which the dot is an item.
-func (f *fieldCheck) node(n syntax.Node) {
+// checkNode checks a node and all lower nodes whose dot is an item.
+func (f *fieldCheck) checkNode(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.ListNode:
 		if n != nil {
 			for _, below := range n.Nodes {
-				f.node(below)
+				f.checkNode(below)
 			}
 		}
 	case *syntax.ActionNode:
-		f.node(n.Pipe)
+		f.checkNode(n.Pipe)
 	case *syntax.PipeNode:
 		for _, c := range n.Cmds {
 			for _, argument := range c.Args {
-				f.node(argument)
+				f.checkNode(argument)
 			}
 		}
 	case *syntax.FieldNode:
-		f.path(n.Ident)
+		f.checkPath(n.Ident)
 	case *syntax.VariableNode:
 		if n.Ident[0] == "$" {
-			f.path(n.Ident[1:])
+			f.checkPath(n.Ident[1:])
 		}
 	case *syntax.IfNode:
-		f.node(n.Pipe)
-		f.node(n.List)
-		f.node(n.ElseList)
+		f.checkNode(n.Pipe)
+		f.checkNode(n.List)
+		f.checkNode(n.ElseList)
 	case *syntax.RangeNode:
-		f.node(n.Pipe)
-		f.node(n.ElseList)
+		f.checkNode(n.Pipe)
+		f.checkNode(n.ElseList)
 	case *syntax.WithNode:
-		f.node(n.Pipe)
-		f.node(n.ElseList)
+		f.checkNode(n.Pipe)
+		f.checkNode(n.ElseList)
 	}
 }
 
-// path checks a field and the fields inside it, for example those of .limits.memory.
-func (f *fieldCheck) path(names []string) {
+// checkPath checks a field and the fields inside it, for example those of .limits.memory.
+func (f *fieldCheck) checkPath(names []string) {
 	t := f.item
 	for i, name := range names {
 		known := jsonFields(t)

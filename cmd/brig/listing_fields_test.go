@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTemplateFields checks that the error for an unknown template field names the known fields,
-// even for an empty list. Optional fields of an item are valid.
-func TestTemplateFields(t *testing.T) {
+// TestUnknownTemplateFieldListsKnownFields checks that the error for an unknown template field
+// names the known fields, even for an empty list. Optional fields of an item are valid.
+func TestUnknownTemplateFieldListsKnownFields(t *testing.T) {
 	tenants := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}}
 	sandboxes := &brig.Page{Sandboxes: []*brig.Sandbox{{Spec: brig.Spec{Labels: map[string]string{"agent": "x"}}}}}
 	for _, c := range []struct {

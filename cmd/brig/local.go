@@ -70,11 +70,11 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	return &parts{images: images, provider: p, agent: agentFile}, nil
 }
 
-// local returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
+// openLocal returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
 // One-shots need no records and may run while another process owns the data folder. Otherwise, this
 // process owns the data folder until the engine ends.
-func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {
-	cfg, err := c.config()
+func (c *cli) openLocal(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {
+	cfg, err := c.loadConfig()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -139,7 +139,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	o.Store, o.Retention, o.KeyInFile = store, cfg.keep(), keyInFile(dir)
-	if err := errors.Join(ensureOperatorTenant(ctx, store), cfg.vault(ctx, dir, &o), cfg.Providers.options(dir, p.agent, nil, &o)); err != nil {
+	if err := errors.Join(ensureOperatorTenant(ctx, store), cfg.openVault(ctx, dir, &o), cfg.Providers.options(dir, p.agent, nil, &o)); err != nil {
 		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
 	}
 	e := engine.New(ctx, o)

@@ -43,7 +43,7 @@ func main() {
 	// Prevent child processes from inheriting file descriptors of our parent. Kernels before 5.11
 	// do not support this flag; there, child processes inherit them.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	race.Watch()
+	race.StartRaceOnFile()
 	paceGC()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

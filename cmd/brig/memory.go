@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// memoryField reads one line of /proc/meminfo, in bytes. It returns 0 if the
+// readMemoryField reads one line of /proc/meminfo, in bytes. It returns 0 if the
 // line does not exist.
-func memoryField(name string) int64 {
+func readMemoryField(name string) int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		return 0
@@ -29,15 +29,15 @@ func memoryField(name string) int64 {
 	return 0
 }
 
-// totalMemory returns the memory of the machine.
-func totalMemory() int64 { return memoryField("MemTotal") }
+// readTotalMemory returns the memory of the machine.
+func readTotalMemory() int64 { return readMemoryField("MemTotal") }
 
 // checkMemory returns an error if the machine has no memory for one more
 // sandbox. A sandbox's future memory usage is unknown, so the check only
 // protects the machine: it keeps a twentieth of the memory free.
 func checkMemory() error {
-	free := memoryField("MemAvailable")
-	if free == 0 || free > totalMemory()/20 {
+	free := readMemoryField("MemAvailable")
+	if free == 0 || free > readTotalMemory()/20 {
 		return nil
 	}
 	return brig.Errorf(brig.Unavailable, "this machine has no memory left for another sandbox").

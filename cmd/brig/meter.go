@@ -24,9 +24,9 @@ type meter struct {
 	last map[string]brig.Usage
 }
 
-// percent returns the current usage of a sandbox, and its CPU usage since the last request in
-// percent of one CPU.
-func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, error) {
+// measureCPUPercent returns the current usage of a sandbox, and its CPU usage since the last
+// request in percent of one CPU.
+func (m *meter) measureCPUPercent(ctx context.Context, id string) (*brig.Usage, float64, error) {
 	m.mu.Lock()
 	before, known := m.last[id]
 	m.mu.Unlock()
@@ -55,13 +55,13 @@ func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, e
 	return now, 100 * float64(now.CPU-before.CPU) / float64(span), nil
 }
 
-// sandbox returns the metrics of a sandbox for the data plane.
-func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
+// sandboxMetrics returns the metrics of a sandbox for the data plane.
+func (m *meter) sandboxMetrics(ctx context.Context, id string) (envd.Metrics, error) {
 	box, err := m.engine.Get(ctx, id)
 	if err != nil {
 		return envd.Metrics{}, err
 	}
-	now, percent, err := m.percent(ctx, id)
+	now, percent, err := m.measureCPUPercent(ctx, id)
 	if err != nil {
 		return envd.Metrics{}, err
 	}
@@ -72,10 +72,10 @@ func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
 	}, nil
 }
 
-// control returns the metrics of a sandbox for the control plane. They are
+// controlMetrics returns the metrics of a sandbox for the control plane. They are
 // empty if the provider does not measure usage.
-func (m *meter) control(ctx context.Context, id string) ([]e2b.Metric, error) {
-	now, err := m.sandbox(ctx, id)
+func (m *meter) controlMetrics(ctx context.Context, id string) ([]e2b.Metric, error) {
+	now, err := m.sandboxMetrics(ctx, id)
 	if brig.KindOf(err) == brig.Unimplemented {
 		return nil, nil
 	}

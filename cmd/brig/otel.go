@@ -62,7 +62,7 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(c.Headers),
 		otlptracehttp.WithHTTPClient(&http.Client{
 			Timeout:       10 * time.Second,
-			Transport:     judged.Default(brig.CheckConfiguredAddr),
+			Transport:     judged.NewDefaultTransport(brig.CheckConfiguredAddr),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}))
 	if err != nil {

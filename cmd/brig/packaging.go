@@ -49,7 +49,7 @@ func (c hostCommands) healthcheck() *cobra.Command {
 			if c.url != "" {
 				return checkReady(cmd.Context(), c.url, c.url, http.DefaultTransport)
 			}
-			dir, err := c.dataFolder()
+			dir, err := c.resolveDataFolder()
 			if err != nil {
 				return err
 			}

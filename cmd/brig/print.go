@@ -43,7 +43,7 @@ func (c *cli) printError(e *brig.Error) {
 	}
 	printProblem(c.stderr, message, e.Kind.Code(), e.Hint)
 	if e.Err != nil && e.Kind != brig.Canceled {
-		fmt.Fprintln(c.stderr, "cause:", clean(e.Err.Error()))
+		fmt.Fprintln(c.stderr, "cause:", sanitizeText(e.Err.Error()))
 	}
 }
 
@@ -52,9 +52,9 @@ func printProblem(w io.Writer, message, code, hint string) {
 	if code != "" {
 		message += " (" + code + ")"
 	}
-	fmt.Fprintln(w, paint(w, red, "brig:"), clean(message))
+	fmt.Fprintln(w, colorize(w, red, "brig:"), sanitizeText(message))
 	if hint != "" {
-		fmt.Fprintln(w, paint(w, bold, "hint:"), clean(hint))
+		fmt.Fprintln(w, colorize(w, bold, "hint:"), sanitizeText(hint))
 	}
 }
 
@@ -66,22 +66,22 @@ const (
 	yellow = "33"
 )
 
-// paint returns text in a color if w is a terminal and the user has not
+// colorize returns text in a color if w is a terminal and the user has not
 // disabled colors; see https://no-color.org.
-func paint(w io.Writer, color, text string) string {
+func colorize(w io.Writer, color, text string) string {
 	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return text
 	}
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// clean removes terminal control characters from text that a guest may have
+// sanitizeText removes terminal control characters from text that a guest may have
 // written.
-func clean(s string) string { return replaceUnsafe(s, "\n\t") }
+func sanitizeText(s string) string { return replaceUnsafe(s, "\n\t") }
 
-// cell is like clean, for a value that must remain on one line and in one
+// sanitizeCell is like sanitizeText, for a value that must remain on one line and in one
 // column: a name from a guest must not appear as several rows or columns.
-func cell(s string) string { return replaceUnsafe(s, "") }
+func sanitizeCell(s string) string { return replaceUnsafe(s, "") }
 
 // replaceUnsafe replaces characters that control a terminal or reverse the text
 // direction, except those in kept.
@@ -103,13 +103,13 @@ func relativeTime(t time.Time) string {
 		return "-"
 	}
 	if d := time.Since(t); d >= 0 {
-		return inWords(d) + " ago"
+		return formatAge(d) + " ago"
 	}
-	return "in " + inWords(time.Until(t))
+	return "in " + formatAge(time.Until(t))
 }
 
-// inWords formats a duration with its largest unit: 59s, 12m, 3h, 5d.
-func inWords(d time.Duration) string {
+// formatAge formats a duration with its largest unit: 59s, 12m, 3h, 5d.
+func formatAge(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < time.Minute:

@@ -27,7 +27,7 @@ func (c processCommands) start() *cobra.Command {
 		Short: "Start a background process in a sandbox, and print its PID",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			env, err := pairs("--env", f.env, true)
+			env, err := parsePairs("--env", f.env, true)
 			if err != nil {
 				return err
 			}
@@ -78,15 +78,15 @@ func (c processCommands) list() *cobra.Command {
 					if tag == "" {
 						tag = "-"
 					}
-					return []string{fmt.Sprint(p.PID), state, relativeTime(p.Started), brig.FormatBytes(p.Written), tag, oneLine(p.Spec.Command)}
+					return []string{fmt.Sprint(p.PID), state, relativeTime(p.Started), brig.FormatBytes(p.Written), tag, formatOneLine(p.Spec.Command)}
 				})
 			})
 		},
 	}
 }
 
-// oneLine formats a command as one short line.
-func oneLine(cmd brig.Command) string {
+// formatOneLine formats a command as one short line.
+func formatOneLine(cmd brig.Command) string {
 	what := strings.Join(cmd.Argv, " ") + cmd.Shell
 	if r := []rune(what); len(r) > 60 {
 		what = string(r[:59]) + "…"
@@ -94,8 +94,8 @@ func oneLine(cmd brig.Command) string {
 	return strings.ReplaceAll(what, "\n", " ")
 }
 
-// pidOf parses a process ID.
-func pidOf(s string) (int, error) {
+// parsePID parses a process ID.
+func parsePID(s string) (int, error) {
 	pid, err := strconv.Atoi(s)
 	if err != nil || pid < 1 {
 		return 0, brig.InvalidField("PID", "%q is not a process id", brig.Clip(s, 40)).WithHint("list the processes with: brig sandbox ps NAME")
@@ -113,7 +113,7 @@ output that is kept. The exit code is the process's. Interrupting the command le
 process running.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pid, err := pidOf(args[1])
+			pid, err := parsePID(args[1])
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (c processCommands) signal() *cobra.Command {
 		Short: "Send a signal to a background process and its group (default TERM)",
 		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pid, err := pidOf(args[1])
+			pid, err := parsePID(args[1])
 			if err != nil {
 				return err
 			}

@@ -9,15 +9,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// progress returns a function that shows the progress of long work on one line. If
+// newProgress returns a function that shows the progress of long work on one line. If
 // the output is not a terminal, it prints each step once.
-func (c *cli) progress() (report func(brig.Progress), done func()) {
+func (c *cli) newProgress() (report func(brig.Progress), done func()) {
 	if c.asJSON || !isTerminal(c.stderr) {
 		last := ""
 		return func(p brig.Progress) {
 			if !c.asJSON && p.Step != last {
 				last = p.Step
-				fmt.Fprintln(c.stderr, clean(p.Step))
+				fmt.Fprintln(c.stderr, sanitizeText(p.Step))
 			}
 		}, func() {}
 	}
@@ -47,7 +47,7 @@ func (l *progressLine) text(p brig.Progress, now time.Time) string {
 	if p.Step != l.step {
 		l.step, l.begin, l.doneAtStart = p.Step, now, p.Done
 	}
-	text := clean(p.Step)
+	text := sanitizeText(p.Step)
 	switch {
 	case p.Total > 0:
 		text += fmt.Sprintf(" %d%%", p.Done*100/p.Total)
@@ -63,8 +63,8 @@ func (l *progressLine) text(p brig.Progress, now time.Time) string {
 	if rate < brig.MiB {
 		parts[1] = brig.FormatBytes(int64(rate)>>10<<10) + "/s"
 	}
-	if left := p.Total - p.Done; left > 0 {
-		parts = append(parts, inWords(time.Duration(float64(left)/rate*float64(time.Second)))+" left")
+	if remaining := p.Total - p.Done; remaining > 0 {
+		parts = append(parts, formatAge(time.Duration(float64(remaining)/rate*float64(time.Second)))+" left")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -36,7 +36,7 @@ func (p prompt) confirm(yes bool, format string, args ...any) error {
 
 // confirmYes asks a question, and returns an error unless the answer is yes.
 func (p prompt) confirmYes(question string) error {
-	fmt.Fprintf(p.out, "%s [y/N] ", clean(question))
+	fmt.Fprintf(p.out, "%s [y/N] ", sanitizeText(question))
 	answer, err := readLine(p.in)
 	if err != nil {
 		return err
@@ -48,9 +48,9 @@ func (p prompt) confirmYes(question string) error {
 	return brig.Errorf(brig.Canceled, "nothing was changed")
 }
 
-// secret reads a secret from the terminal without echo. If there is no terminal, it returns an
+// readSecret reads a secret from the terminal without echo. If there is no terminal, it returns an
 // empty string.
-func (p prompt) secret(name string) (string, error) {
+func (p prompt) readSecret(name string) (string, error) {
 	f, ok := p.in.(*os.File)
 	if !ok || !isTerminal(f) {
 		return "", nil

@@ -66,9 +66,9 @@ func providerState(p *brig.ProviderInfo) string {
 	return strings.Join(words, ", ")
 }
 
-// provider returns the provider with the given ID. If it does not exist,
+// findProvider returns the provider with the given ID. If it does not exist,
 // provider returns the entry of the ID's kind.
-func provider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderInfo, error) {
+func findProvider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderInfo, error) {
 	list, err := svc.Providers(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (c providerCommands) describe() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				p, err := provider(ctx, svc, args[0])
+				p, err := findProvider(ctx, svc, args[0])
 				if err != nil {
 					return err
 				}
@@ -106,7 +106,7 @@ func (c providerCommands) describe() *cobra.Command {
 				for _, f := range p.Fields {
 					rows = append(rows, []string{f.Name, fieldType(f), fieldDefault(f), fieldRange(f), cmp.Or(f.Doc, f.Label)})
 				}
-				return c.table("FIELD\tTYPE\tDEFAULT\tRANGE\tDESCRIPTION", rows)
+				return c.printTable("FIELD\tTYPE\tDEFAULT\tRANGE\tDESCRIPTION", rows)
 			})
 		},
 	}
@@ -163,7 +163,7 @@ func (c providerCommands) configure() *cobra.Command {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				var out *brig.ProviderInfo
 				err := brig.Reapply(ctx, func() error {
-					p, err := provider(ctx, svc, args[0])
+					p, err := findProvider(ctx, svc, args[0])
 					if err != nil {
 						return err
 					}
@@ -172,7 +172,7 @@ func (c providerCommands) configure() *cobra.Command {
 						in.Rev = p.Rev
 					}
 					if len(set) > 0 {
-						if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+						if in.Config, err = parseFields(p, args[0], set); err != nil {
 							return err
 						}
 					}
@@ -194,7 +194,7 @@ func (c providerCommands) configure() *cobra.Command {
 					return err
 				})
 				if err != nil {
-					return c.wrongFields(err)
+					return c.printWrongFields(err)
 				}
 				if c.asJSON {
 					return c.printJSON(out)
@@ -214,8 +214,8 @@ func (c providerCommands) configure() *cobra.Command {
 	return cmd
 }
 
-// wrongFields prints all field errors if there are several, and returns err.
-func (c providerCommands) wrongFields(err error) error {
+// printWrongFields prints all field errors if there are several, and returns err.
+func (c providerCommands) printWrongFields(err error) error {
 	e := brig.AsError(err)
 	if len(e.Fields) > 1 {
 		for _, f := range e.Fields {
@@ -225,8 +225,8 @@ func (c providerCommands) wrongFields(err error) error {
 	return err
 }
 
-// fieldsOf applies NAME=VALUE pairs to the existing configuration.
-func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, error) {
+// parseFields applies NAME=VALUE pairs to the existing configuration.
+func parseFields(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, error) {
 	config := map[string]any{}
 	if p.ID == id && len(p.Config) > 0 {
 		if err := json.Unmarshal(p.Config, &config); err != nil {
@@ -241,7 +241,7 @@ func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, e
 		if file, ok := strings.CutPrefix(text, "@"); ok {
 			b, err := os.ReadFile(file)
 			if err != nil {
-				return nil, unreadable("--set", file, err)
+				return nil, unreadableError("--set", file, err)
 			}
 			text = strings.TrimRight(string(b), "\r\n")
 		}
@@ -250,8 +250,8 @@ func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, e
 	return json.Marshal(config)
 }
 
-// valueOf converts a value to the type of its field. A value that does not fit
-// is left as text, which the server rejects.
+// valueOf converts a value to the type of its field. A value of another type
+// remains text, and the server rejects it.
 func valueOf(fields []brig.ConfigField, name, text string) any {
 	i := slices.IndexFunc(fields, func(f brig.ConfigField) bool { return f.Name == name })
 	if i < 0 {
@@ -282,17 +282,17 @@ func (c providerCommands) test() *cobra.Command {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				in := brig.ProviderConfig{ID: args[0]}
 				if len(set) > 0 {
-					p, err := provider(ctx, svc, args[0])
+					p, err := findProvider(ctx, svc, args[0])
 					if err != nil {
 						return err
 					}
-					if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+					if in.Config, err = parseFields(p, args[0], set); err != nil {
 						return err
 					}
 				}
 				t, err := svc.TestProvider(ctx, in)
 				if err != nil {
-					return c.wrongFields(err)
+					return c.printWrongFields(err)
 				}
 				if c.asJSON {
 					return c.printJSON(t)

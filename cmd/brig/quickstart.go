@@ -61,7 +61,7 @@ type quickstart struct {
 }
 
 func (q *quickstart) run(ctx context.Context) (err error) {
-	if q.dir, err = q.dataFolder(); err != nil {
+	if q.dir, err = q.resolveDataFolder(); err != nil {
 		return err
 	}
 	if q.unit {
@@ -69,7 +69,7 @@ func (q *quickstart) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	server := announcementOf(q.dir)
+	server := readAnnouncement(q.dir)
 	url := server.URL
 	switch {
 	case url != "" && q.unit:
@@ -77,7 +77,7 @@ func (q *quickstart) run(ctx context.Context) (err error) {
 			return err
 		}
 	case url != "":
-		q.step("a server runs already")
+		q.reportStep("a server runs already")
 	default:
 		if err := q.checkMachine(ctx); err != nil {
 			return err
@@ -110,9 +110,9 @@ Try:
 	return err
 }
 
-// step reports a completed step to the user.
-func (q *quickstart) step(format string, args ...any) {
-	fmt.Fprintln(q.stderr, paint(q.stderr, green, "ok"), " "+clean(fmt.Sprintf(format, args...)))
+// reportStep reports a completed step to the user.
+func (q *quickstart) reportStep(format string, args ...any) {
+	fmt.Fprintln(q.stderr, colorize(q.stderr, green, "ok"), " "+sanitizeText(fmt.Sprintf(format, args...)))
 }
 
 // checkMachine runs doctor's checks, and prints those that failed.
@@ -127,7 +127,7 @@ func (q *quickstart) checkMachine(ctx context.Context) error {
 	if bad > 0 {
 		return brig.Errorf(brig.NotInitialized, "this machine cannot run sandboxes: %d checks failed", bad).WithHint("fix what is listed above, and run brig quickstart again; brig doctor runs all checks")
 	}
-	q.step("this machine can run sandboxes")
+	q.reportStep("this machine can run sandboxes")
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 	file := filepath.Join(q.dir, serverLogFile)
 	log, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return "", unwritable("", file, err)
+		return "", unwritableError("", file, err)
 	}
 	defer log.Close()
 	program, err := os.Executable()
@@ -165,12 +165,12 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 	deadline := time.After(quickstartTimeout)
 	for {
 		if url := serverOf(q.dir); url != "" {
-			q.step("started a server in the background: stop it with kill %d; its log is %s", cmd.Process.Pid, file)
+			q.reportStep("started a server in the background: stop it with kill %d; its log is %s", cmd.Process.Pid, file)
 			return url, nil
 		}
 		select {
 		case err := <-ended:
-			return "", q.failedServer(file, err)
+			return "", q.newServerError(file, err)
 		case <-ctx.Done():
 			return "", errors.Join(ctx.Err(), cmd.Process.Signal(syscall.SIGTERM))
 		case <-deadline:
@@ -181,13 +181,13 @@ func (q *quickstart) startServer(ctx context.Context) (string, error) {
 	}
 }
 
-// failedServer returns the error for a server that did not start, with the end of
+// newServerError returns the error for a server that did not start, with the end of
 // its log.
-func (q *quickstart) failedServer(file string, cause error) error {
+func (q *quickstart) newServerError(file string, cause error) error {
 	b, err := os.ReadFile(file)
 	if err == nil {
 		const tailSize = 2000
-		fmt.Fprint(q.stderr, clean(string(b[max(0, len(b)-tailSize):])))
+		fmt.Fprint(q.stderr, sanitizeText(string(b[max(0, len(b)-tailSize):])))
 	}
 	return brig.Errorf(brig.ConnectionFailed, "the server did not start").WithHint("fix the error above; the log is %s", file).Because(cause)
 }

@@ -42,7 +42,7 @@ func checkSystemd() error {
 // useRunningUnit makes systemd also start the running server at boot. It rejects a server that is
 // not run by the unit.
 func (q *quickstart) useRunningUnit(ctx context.Context, server announcement) error {
-	pid, err := systemctl(ctx, "show", "--property=MainPID", "--value", unitName)
+	pid, err := runSystemctl(ctx, "show", "--property=MainPID", "--value", unitName)
 	if err != nil {
 		return err
 	}
@@ -51,44 +51,44 @@ func (q *quickstart) useRunningUnit(ctx context.Context, server announcement) er
 			WithHint("stop it with kill %d, and run brig quickstart --unit again: its sandboxes continue to run", server.PID)
 	}
 	if q.listen != "" {
-		return unitHasAddress()
+		return checkUnitAddress()
 	}
-	if _, err := systemctl(ctx, "enable", unitName); err != nil {
+	if _, err := runSystemctl(ctx, "enable", unitName); err != nil {
 		return err
 	}
-	q.step("systemd runs the server as %s already, and starts it with the machine", unitName)
+	q.reportStep("systemd runs the server as %s already, and starts it with the machine", unitName)
 	return nil
 }
 
-// unitHasAddress returns the error for --listen with an existing unit.
-func unitHasAddress() error {
+// checkUnitAddress returns the error for --listen with an existing unit.
+func checkUnitAddress() error {
 	return brig.InvalidField("--listen", "the unit %s exists, and defines the address", unitName).WithHint("set listen in its configuration file")
 }
 
 // startUnit makes systemd run the server now and at every boot, and returns the server's URL once
 // it is ready. It uses an existing unit unchanged, for example the unit of the Debian package.
 func (q *quickstart) startUnit(ctx context.Context) (string, error) {
-	_, err := systemctl(ctx, "cat", unitName)
+	_, err := runSystemctl(ctx, "cat", unitName)
 	existing := err == nil
 	if existing && q.listen != "" {
-		return "", unitHasAddress()
+		return "", checkUnitAddress()
 	}
 	if existing {
-		q.step("the unit %s exists, and is used as it is", unitName)
+		q.reportStep("the unit %s exists, and is used as it is", unitName)
 	} else {
 		if err := q.writeUnit(); err != nil {
 			return "", err
 		}
-		if _, err := systemctl(ctx, "daemon-reload"); err != nil {
+		if _, err := runSystemctl(ctx, "daemon-reload"); err != nil {
 			return "", err
 		}
 	}
-	if _, err := systemctl(ctx, "enable", "--now", unitName); err != nil {
+	if _, err := runSystemctl(ctx, "enable", "--now", unitName); err != nil {
 		return "", err
 	}
 	for end := time.Now().Add(quickstartTimeout); time.Now().Before(end); {
 		if url := serverOf(q.dir); url != "" {
-			q.step("systemd runs the server as %s: stop it with systemctl stop brig; its log is in journalctl -u brig", unitName)
+			q.reportStep("systemd runs the server as %s: stop it with systemctl stop brig; its log is in journalctl -u brig", unitName)
 			return url, nil
 		}
 		select {
@@ -107,7 +107,7 @@ func (q *quickstart) writeUnit() error {
 	if err != nil {
 		return err
 	}
-	program, err = onlyRootReplaces("the program", program, os.Geteuid())
+	program, err = checkOnlyRootReplaces("the program", program, os.Geteuid())
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (q *quickstart) writeUnit() error {
 		if config, err = filepath.Abs(config); err != nil {
 			return err
 		}
-		if config, err = onlyRootReplaces("the configuration file", config, os.Geteuid()); err != nil {
+		if config, err = checkOnlyRootReplaces("the configuration file", config, os.Geteuid()); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (q *quickstart) writeUnit() error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return unwritable("", file, err)
+		return unwritableError("", file, err)
 	}
 	return nil
 }
@@ -167,10 +167,10 @@ func unitWord(word string) string {
 	return word
 }
 
-// onlyRootReplaces returns the path of a file without symbolic links. It rejects a file that a user
-// other than uid and root can change or replace, because the unit would give root's permissions to
-// that user. The argument what describes the file in errors.
-func onlyRootReplaces(what, file string, uid int) (string, error) {
+// checkOnlyRootReplaces returns the path of a file without symbolic links. It rejects a file that a
+// user other than uid and root can change or replace, because the unit would give root's
+// permissions to that user. The argument what describes the file in errors.
+func checkOnlyRootReplaces(what, file string, uid int) (string, error) {
 	refuse := func(format string, args ...any) error {
 		e := brig.InvalidField("--unit", "%s %s", what, fmt.Sprintf(format, args...))
 		if what == "the program" {
@@ -182,30 +182,31 @@ func onlyRootReplaces(what, file string, uid int) (string, error) {
 	if err != nil {
 		return "", refuse("%s cannot be read", file)
 	}
-	for at := real; ; at = filepath.Dir(at) {
-		info, owner, err := ownerOf(at)
+	for parent := real; ; parent = filepath.Dir(parent) {
+		info, owner, err := readOwner(parent)
 		if err != nil {
 			return "", err
 		}
 		is := "is"
-		if at != real {
-			is = "is below " + at + ", which is"
+		if parent != real {
+			is = "is below " + parent + ", which is"
 		}
 		if owner != uid && owner != 0 {
 			return "", refuse("%s %s owned by a user who is not root (uid %d)", real, is, owner)
 		}
-		// In a sticky directory, only the owners of a file and of the directory can replace the file.
-		if info.Mode().Perm()&0o022 != 0 && (at == real || info.Mode()&fs.ModeSticky == 0) {
+		// In a sticky directory, only the owners of a file and of the directory can replace the
+		// file.
+		if info.Mode().Perm()&0o022 != 0 && (parent == real || info.Mode()&fs.ModeSticky == 0) {
 			return "", refuse("%s %s writable by other users (mode %04o)", real, is, info.Mode().Perm())
 		}
-		if at == filepath.Dir(at) {
+		if parent == filepath.Dir(parent) {
 			return real, nil
 		}
 	}
 }
 
-// systemctl runs systemctl and returns its output, which its error also contains.
-func systemctl(ctx context.Context, args ...string) (string, error) {
+// runSystemctl runs systemctl and returns its output, which its error also contains.
+func runSystemctl(ctx context.Context, args ...string) (string, error) {
 	b, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	out := strings.TrimSpace(string(b))
 	if err != nil {

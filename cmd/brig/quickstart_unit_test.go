@@ -50,7 +50,7 @@ func TestOnlyRootReplaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, file := range []string{real, link} {
-			got, err := onlyRootReplaces("the program", file, os.Geteuid())
+			got, err := checkOnlyRootReplaces("the program", file, os.Geteuid())
 			if c.want == "" && (err != nil || got != real) {
 				t.Errorf("%s: %q, %v", c.name, got, err)
 			}
@@ -58,8 +58,8 @@ func TestOnlyRootReplaces(t *testing.T) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
 			}
 		}
-		// A user who is neither the owner nor root owns a part of the path.
-		if _, err := onlyRootReplaces("the program", real, os.Geteuid()+1); os.Geteuid() != 0 && err == nil {
+		// Another user, who is not root, owns a part of the path.
+		if _, err := checkOnlyRootReplaces("the program", real, os.Geteuid()+1); os.Geteuid() != 0 && err == nil {
 			t.Errorf("%s: accepted for another user", c.name)
 		}
 	}
@@ -68,7 +68,7 @@ func TestOnlyRootReplaces(t *testing.T) {
 		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, 12345, 0)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := onlyRootReplaces("the program", file, 0); err == nil || !strings.Contains(err.Error(), "owned by a user who is not root (uid 12345)") {
+		if _, err := checkOnlyRootReplaces("the program", file, 0); err == nil || !strings.Contains(err.Error(), "owned by a user who is not root (uid 12345)") {
 			t.Errorf("a program of another user: %v", err)
 		}
 	}

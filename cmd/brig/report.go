@@ -45,7 +45,7 @@ func (c *cli) report(cmd *cobra.Command, err error, interrupted bool) int {
 	if c.asJSON {
 		c.printError(out) // with the field names of the API
 	} else {
-		c.printError(asFlags(cmd, out))
+		c.printError(replaceFieldsWithFlags(cmd, out))
 	}
 	switch {
 	case interrupted:
@@ -90,24 +90,24 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// unreadable returns the error for a local file that cannot be read. The field is the flag whose
-// value is the file, or empty for an argument.
-func unreadable(field, name string, err error) *brig.Error {
-	return localFile(field, "read", name, err)
+// unreadableError returns the error for a local file that cannot be read. The field is the flag
+// whose value is the file, or empty for an argument.
+func unreadableError(field, name string, err error) *brig.Error {
+	return localFileError(field, "read", name, err)
 }
 
-// unwritable is like unreadable, for a file or directory that cannot be
+// unwritableError is like unreadable, for a file or directory that cannot be
 // written.
-func unwritable(field, name string, err error) *brig.Error {
-	return localFile(field, "write", name, err)
+func unwritableError(field, name string, err error) *brig.Error {
+	return localFileError(field, "write", name, err)
 }
 
-func localFile(field, verb, name string, err error) *brig.Error {
+func localFileError(field, verb, name string, err error) *brig.Error {
 	reason := err
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = e.Err
 	}
-	out := brig.InvalidField(field, "cannot %s %s: %v", verb, clean(name), reason)
+	out := brig.InvalidField(field, "cannot %s %s: %v", verb, sanitizeText(name), reason)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		out.Kind, out.Hint = brig.Unavailable, "free space on the disk"
@@ -125,7 +125,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return invalidValue(e)
+		return newInvalidValueError(e)
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		name := e.GetFlag().Name
@@ -146,8 +146,8 @@ func flagError(cmd *cobra.Command, err error) error {
 
 func helpHint(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
 
-// invalidValue returns the error for a value that a flag does not accept.
-func invalidValue(e *pflag.InvalidValueError) error {
+// newInvalidValueError returns the error for a value that a flag does not accept.
+func newInvalidValueError(e *pflag.InvalidValueError) error {
 	flag, value := e.GetFlag(), brig.Clip(e.GetValue(), 80)
 	field := "--" + flag.Name
 	if cause, ok := errors.AsType[*brig.Error](e.Unwrap()); ok {

@@ -96,8 +96,8 @@ func (c requestsConfig) limits() httpapi.Limits {
 	}
 }
 
-// proxies returns the reverse proxies whose forwarding headers are trusted.
-func (c *config) proxies() (httpapi.Proxies, error) {
+// parseProxies returns the reverse proxies whose forwarding headers are trusted.
+func (c *config) parseProxies() (httpapi.Proxies, error) {
 	p, err := httpapi.ParseProxies(c.TrustedProxies)
 	if err != nil {
 		return nil, brig.Errorf(brig.InvalidConfig, "trusted_proxies: %s", err).
@@ -112,10 +112,10 @@ func (c *config) proxies() (httpapi.Proxies, error) {
 	return p, nil
 }
 
-// server returns an HTTP server with the handlers that precede every API: the
+// newHTTPServer returns an HTTP server with the handlers that precede every API: the
 // client's address, traces, and limits of bodies.
-func (c *config) server(h http.Handler, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (*http.Server, error) {
-	p, err := c.proxies()
+func (c *config) newHTTPServer(h http.Handler, front *httpapi.Limiter, tracer trace.Tracer, log *slog.Logger) (*http.Server, error) {
+	p, err := c.parseProxies()
 	if err != nil {
 		return nil, err
 	}

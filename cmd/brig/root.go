@@ -84,7 +84,7 @@ in plain HTTP.`,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { c.cmd = cmd },
 	}
 	root.SetVersionTemplate(versionLine() + "\n")
-	c.flags(root.PersistentFlags())
+	c.addFlags(root.PersistentFlags())
 	run, image, serve, host := runCommands{c}, imageCommands{c}, serveCommands{c}, hostCommands{c}
 	session, observe, info := sessionCommands{c}, observeCommands{c}, infoCommands{c}
 	for _, group := range []struct {
@@ -121,8 +121,8 @@ in plain HTTP.`,
 	return finishRoot(c, root)
 }
 
-// flags adds the flags that all commands share.
-func (c *cli) flags(f *pflag.FlagSet) {
+// addFlags adds the flags that all commands share.
+func (c *cli) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.asJSON, "json", false, "print JSON, as the REST API returns it")
 	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
 	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY); without one, commands use the data folder's server through its socket")
@@ -139,7 +139,7 @@ func finishRoot(c *cli, root *cobra.Command) *cobra.Command {
 	rejectUnknown(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+onlyGroup+`"))}}`, 1))
-	everyCommand(root, func(cmd *cobra.Command) {
+	forEachCommand(root, func(cmd *cobra.Command) {
 		if cmd.Args != nil && cmd.HasParent() {
 			cmd.Args = checkArguments(cmd.Args)
 		}
@@ -151,15 +151,15 @@ func finishRoot(c *cli, root *cobra.Command) *cobra.Command {
 			addListFlags(c, cmd, empty)
 		}
 	})
-	completion{c}.names(root)
+	completion{c}.registerNames(root)
 	return root
 }
 
-// everyCommand calls f for a command and all commands below it.
-func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+// forEachCommand calls f for a command and all commands below it.
+func forEachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)
 	for _, sub := range cmd.Commands() {
-		everyCommand(sub, f)
+		forEachCommand(sub, f)
 	}
 }
 
@@ -172,7 +172,7 @@ const onlyGroup = "group"
 func rejectUnknown(group *cobra.Command) {
 	for _, cmd := range group.Commands() {
 		if cmd.Name() == "help" {
-			strictHelp(cmd)
+			rejectUnknownHelp(cmd)
 		}
 		if cmd.HasSubCommands() {
 			rejectUnknown(cmd)
@@ -187,25 +187,25 @@ func rejectUnknown(group *cobra.Command) {
 		if len(args) == 0 {
 			return group.Help()
 		}
-		return noCommand(group, args[0])
+		return unknownCommandError(group, args[0])
 	}
 }
 
-// strictHelp makes help about an unknown command an error. By default, cobra
+// rejectUnknownHelp makes help about an unknown command an error. By default, cobra
 // prints the help of brig instead.
-func strictHelp(help *cobra.Command) {
+func rejectUnknownHelp(help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
 	help.RunE = func(help *cobra.Command, args []string) error {
 		if about, rest, _ := help.Root().Find(args); len(rest) > 0 {
-			return noCommand(about, rest[0])
+			return unknownCommandError(about, rest[0])
 		}
 		show(help, args)
 		return nil
 	}
 }
 
-func noCommand(group *cobra.Command, word string) error {
+func unknownCommandError(group *cobra.Command, word string) error {
 	e := brig.Errorf(brig.InvalidArgument, "unknown command %q for %q", word, group.CommandPath())
 	if near := group.SuggestionsFor(word); len(near) > 0 {
 		return e.WithHint("did you mean %q?", near[0])

@@ -15,9 +15,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// words splits an example line like a shell, without redirections. It supports
+// splitWords splits an example line like a shell, without redirections. It supports
 // quotes, but not variables.
-func words(line string) (out []string) {
+func splitWords(line string) (out []string) {
 	word, begun, quote := "", false, rune(0)
 	for _, r := range line + " " {
 		switch {
@@ -46,12 +46,12 @@ func parse(args []string) (err error) {
 	c := &cli{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	root := c.root()
 	ran := false
-	everyCommand(root, func(cmd *cobra.Command) {
+	forEachCommand(root, func(cmd *cobra.Command) {
 		if cmd.RunE != nil || cmd.Run != nil {
 			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
 				ran = true
 				if cmd.Annotations[onlyGroup] != "" {
-					return noCommand(cmd, strings.Join(args, " "))
+					return unknownCommandError(cmd, strings.Join(args, " "))
 				}
 				return nil
 			}
@@ -65,11 +65,11 @@ func parse(args []string) (err error) {
 	return brig.Errorf(brig.InvalidArgument, "no command runs")
 }
 
-// TestExamples checks that every command has a short description and an
+// TestEveryCommandHasExample checks that every command has a short description and an
 // example, and that each example parses and uses its command.
-func TestExamples(t *testing.T) {
+func TestEveryCommandHasExample(t *testing.T) {
 	paths := map[string]bool{}
-	everyCommand((&cli{}).root(), func(cmd *cobra.Command) {
+	forEachCommand((&cli{}).root(), func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), "brig ")
 		paths[path] = true
 		if !cmd.Runnable() || cmd.Hidden {
@@ -85,7 +85,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: %q is not an example", path, line)
 				continue
 			}
-			args := words(line)
+			args := splitWords(line)
 			if err := parse(args); err != nil && line != "--version" {
 				t.Errorf("%s: brig %s: %v", path, line, err)
 			}
@@ -107,7 +107,7 @@ func TestExamples(t *testing.T) {
 	}
 	// As a control, a wrong example must be an error.
 	for _, wrong := range []string{"sandbox create --nothing", "sandbox get", "sandbox frobnicate", "run --timeout 5 -c x"} {
-		if parse(words(wrong)) == nil {
+		if parse(splitWords(wrong)) == nil {
 			t.Errorf("brig %s parses", wrong)
 		}
 	}
@@ -145,8 +145,8 @@ func TestCommandArgumentsAreSeparated(t *testing.T) {
 	}
 }
 
-// TestErrorFieldsAreShownAsFlags checks that fields of the API are replaced with the flags and arguments of
-// the current command, in errors and hints.
+// TestErrorFieldsAreShownAsFlags checks that fields of the API are replaced with the flags and
+// arguments of the current command, in errors and hints.
 func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 	for _, c := range []struct{ command, field, hint, wantField, wantHint string }{
 		{"run", "timeout_ms", "raise timeout_ms", "--timeout", "raise --timeout"},
@@ -182,16 +182,16 @@ func TestErrorFieldsAreShownAsFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := asFlags(cmd, brig.InvalidField(c.field, "x").WithHint("%s", c.hint))
+		e := replaceFieldsWithFlags(cmd, brig.InvalidField(c.field, "x").WithHint("%s", c.hint))
 		if e.Field != c.wantField || e.Hint != c.wantHint {
 			t.Errorf("%s, field %s: %q, hint %q; want %q, %q", c.command, c.field, e.Field, e.Hint, c.wantField, c.wantHint)
 		}
 	}
 }
 
-// TestConfirmation checks that the removal of all sandboxes requires a confirmation, and that only
-// "y" and "yes" confirm it.
-func TestConfirmation(t *testing.T) {
+// TestRemoveAllRequiresConfirmation checks that the removal of all sandboxes requires a
+// confirmation, and that only "y" and "yes" confirm it.
+func TestRemoveAllRequiresConfirmation(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var errs bytes.Buffer
 		p := prompt{in: strings.NewReader(answer), out: &errs, terminal: true}
@@ -202,10 +202,10 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// TestListing checks the output formats of lists, and the hint for an empty list.
-func TestListing(t *testing.T) {
+// TestListingSupportsFormats checks the output formats of lists, and the hint for an empty list.
+func TestListingSupportsFormats(t *testing.T) {
 	items := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}, {Name: "b\x1b[31m\nc"}}
-	row := func(t *brig.Tenant) []string { return []string{t.Name, bound(t.Quota.Sandboxes)} }
+	row := func(t *brig.Tenant) []string { return []string{t.Name, formatBound(t.Quota.Sandboxes)} }
 	for _, c := range []struct {
 		name      string
 		show      listing
@@ -230,21 +230,21 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestAgeFormat checks that ages are formatted with a single unit.
-func TestAgeFormat(t *testing.T) {
+// TestAgesHaveOneUnit checks that ages are formatted with a single unit.
+func TestAgesHaveOneUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 59*time.Second + 999*time.Millisecond: "59s", 61 * time.Second: "1m", 59 * time.Minute: "59m",
 		25 * time.Hour: "25h", 49 * time.Hour: "2d", 400 * 24 * time.Hour: "400d",
 	} {
-		if got := inWords(d); got != want {
+		if got := formatAge(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}
 }
 
-// TestProgress checks that the progress line contains the percentage, the rate and the remaining
-// time.
-func TestProgress(t *testing.T) {
+// TestProgressShowsRateAndRemainingTime checks that the progress line contains the percentage, the
+// rate and the remaining time.
+func TestProgressShowsRateAndRemainingTime(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	p := &progressLine{}
 	for _, c := range []struct {
@@ -265,22 +265,22 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestColors checks that colors are used only on terminals, and only if the
+// TestColorsRequireTerminal checks that colors are used only on terminals, and only if the
 // user has not disabled them.
-func TestColors(t *testing.T) {
+func TestColorsRequireTerminal(t *testing.T) {
 	_, tty := openPTY(t)
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
-	if got := paint(tty, red, "x"); got != "\x1b[1;31mx\x1b[0m" {
+	if got := colorize(tty, red, "x"); got != "\x1b[1;31mx\x1b[0m" {
 		t.Errorf("on a terminal: %q", got)
 	}
-	if got := paint(io.Discard, red, "x"); got != "x" {
+	if got := colorize(io.Discard, red, "x"); got != "x" {
 		t.Errorf("in a file: %q", got)
 	}
 	for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, value)
-			if got := paint(tty, red, "x"); got != "x" {
+			if got := colorize(tty, red, "x"); got != "x" {
 				t.Errorf("with %s=%s: %q", name, value, got)
 			}
 		})
@@ -295,7 +295,7 @@ func TestWatchedListPrintsChanges(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	lists := []string{"a\n", "a\n", "a b\n"}
-	err := repeat(ctx, c, func() error {
+	err := printWhenChanged(ctx, c, func() error {
 		_, err := io.WriteString(c.stdout, lists[0])
 		if lists = lists[1:]; len(lists) == 0 {
 			cancel()
@@ -305,7 +305,7 @@ func TestWatchedListPrintsChanges(t *testing.T) {
 	if err != nil || out.String() != "a\na b\n" || c.stdout != &out {
 		t.Errorf("%q, %v", out.String(), err)
 	}
-	if err := repeat(t.Context(), c, func() error { return io.ErrUnexpectedEOF }); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := printWhenChanged(t.Context(), c, func() error { return io.ErrUnexpectedEOF }); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the error is %v", err)
 	}
 }

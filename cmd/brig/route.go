@@ -56,19 +56,19 @@ name; --none removes all settings first.`,
 			}
 			r.Prefer = brig.Preference(prefer)
 			var err error
-			if r.Split, err = weights(split); err != nil {
+			if r.Split, err = parseWeights(split); err != nil {
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if change {
 					err := brig.Reapply(ctx, func() (err error) {
-						was := &brig.Routing{}
+						current := &brig.Routing{}
 						if !none {
-							if was, err = svc.Routing(ctx, tenant); err != nil {
+							if current, err = svc.Routing(ctx, tenant); err != nil {
 								return err
 							}
 						}
-						return svc.SetRouting(ctx, tenant, changedRouting(*was, r, cmd.Flags().Changed))
+						return svc.SetRouting(ctx, tenant, changedRouting(*current, r, cmd.Flags().Changed))
 					})
 					if err != nil {
 						return err
@@ -97,8 +97,7 @@ name; --none removes all settings first.`,
 	return cmd
 }
 
-// changedRouting returns a copy of a routing in which the parts whose flags are set are replaced
-// with those of r.
+// changedRouting returns a copy of a routing. For each set flag, the copy has the value of r.
 func changedRouting(was, r brig.Routing, changed func(flag string) bool) brig.Routing {
 	for flag, set := range map[string]func(){
 		"order": func() { was.Order = r.Order }, "split": func() { was.Split = r.Split }, "overflow": func() { was.Overflow = r.Overflow },
@@ -111,8 +110,8 @@ func changedRouting(was, r brig.Routing, changed func(flag string) bool) brig.Ro
 	return was
 }
 
-// weights parses a list of ID=WEIGHT pairs.
-func weights(list []string) (map[string]int, error) {
+// parseWeights parses a list of ID=WEIGHT pairs.
+func parseWeights(list []string) (map[string]int, error) {
 	var out map[string]int
 	for _, s := range list {
 		id, text, _ := strings.Cut(s, "=")

@@ -96,7 +96,7 @@ values of --args, and its result is printed as JSON.`,
 // program returns the program that the flags and arguments specify: code, a source file or a
 // command.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
-	p := brig.Program{Image: f.image, SandboxName: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
+	p := brig.Program{Image: f.image, SandboxName: f.name, User: f.user, Timeout: f.timeout, Secrets: parseSecretUses(f.secrets)}
 	err := f.source(&p, args, dash)
 	if err != nil {
 		return p, err
@@ -117,13 +117,13 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 		return p, err
 	}
 	p.Placement = f.place.placement()
-	if p.Require, err = requirement(f.require); err != nil {
+	if p.Require, err = parseRequirement(f.require); err != nil {
 		return p, err
 	}
-	if p.Env, err = pairs("--env", f.env, true); err != nil {
+	if p.Env, err = parsePairs("--env", f.env, true); err != nil {
 		return p, err
 	}
-	if p.Labels, err = pairs("--label", f.labels, false); err != nil {
+	if p.Labels, err = parsePairs("--label", f.labels, false); err != nil {
 		return p, err
 	}
 	files, err := readFiles(f.files)
@@ -201,14 +201,14 @@ func readProgram(name string) (string, error) {
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return "", unreadable("", name, err)
+		return "", unreadableError("", name, err)
 	}
 	return string(b), nil
 }
 
-// pairs parses flags of the form K=V. If inherit is set, K alone takes the value from brig's
+// parsePairs parses flags of the form K=V. If inherit is set, K alone takes the value from brig's
 // environment.
-func pairs(flag string, list []string, inherit bool) (map[string]string, error) {
+func parsePairs(flag string, list []string, inherit bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, kv := range list {
 		k, v, ok := strings.Cut(kv, "=")
@@ -235,7 +235,7 @@ func readFiles(list []string) ([]brig.File, error) {
 		}
 		b, err := os.ReadFile(from)
 		if err != nil {
-			return nil, unreadable("--file", from, err).WithHint("give FILE, or PATH=FILE to choose the path in the sandbox")
+			return nil, unreadableError("--file", from, err).WithHint("give FILE, or PATH=FILE to choose the path in the sandbox")
 		}
 		out = append(out, brig.File{Path: to, Data: b})
 	}
@@ -275,21 +275,21 @@ func (c runCommands) printSummary(o *brig.Outcome) {
 		fmt.Fprintln(c.stdout, string(escapeJSON(o.Value)))
 	}
 	if e := o.Error; e != nil && (e.Code != "" || e.Traceback == "") {
-		printProblem(c.stderr, e.Message, e.Code, hintAsFlags(c.cmd, e.Hint))
+		printProblem(c.stderr, e.Message, e.Code, replaceFieldsInHint(c.cmd, e.Hint))
 	}
 	c.printCommit(o.Workspace)
 	for _, name := range o.Skipped {
-		fmt.Fprintln(c.stderr, "brig: artifact not saved, because there are too many or it is too large:", cell(name))
+		fmt.Fprintln(c.stderr, "brig: artifact not saved, because there are too many or it is too large:", sanitizeCell(name))
 	}
 }
 
 func saveArtifacts(dir string, files []brig.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return unwritable("--artifacts", dir, err)
+		return unwritableError("--artifacts", dir, err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return unwritable("--artifacts", dir, err)
+		return unwritableError("--artifacts", dir, err)
 	}
 	defer root.Close()
 	for _, f := range files {
@@ -299,7 +299,7 @@ func saveArtifacts(dir string, files []brig.File) error {
 			err = root.WriteFile(f.Path, f.Data, 0o644)
 		}
 		if err != nil {
-			return unwritable("--artifacts", filepath.Join(dir, f.Path), err)
+			return unwritableError("--artifacts", filepath.Join(dir, f.Path), err)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (c observeCommands) listRuns() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range statuses {
 				if !slices.Contains(brig.OutcomeStatuses, brig.RunStatus(s)) {
-					return brig.InvalidField("--status", "%q is not a status of a run", brig.Clip(s, 40)).WithHint("use one of: %s", joined(brig.OutcomeStatuses))
+					return brig.InvalidField("--status", "%q is not a status of a run", brig.Clip(s, 40)).WithHint("use one of: %s", joinWords(brig.OutcomeStatuses))
 				}
 				o.Statuses = append(o.Statuses, brig.RunStatus(s))
 			}
@@ -37,7 +37,7 @@ func (c observeCommands) listRuns() *cobra.Command {
 				return brig.InvalidField("--limit", "%d is out of bounds", o.Limit).WithHint("give 1 to 1000")
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				page, err := someRuns(ctx, svc, o)
+				page, err := listRuns(ctx, svc, o)
 				if err != nil {
 					return err
 				}
@@ -45,13 +45,13 @@ func (c observeCommands) listRuns() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only runs with this `status`: "+joined(brig.OutcomeStatuses))
+	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only runs with this `status`: "+joinWords(brig.OutcomeStatuses))
 	cmd.Flags().IntVar(&o.Limit, "limit", 100, "list at most this `number` of runs")
 	return cmd
 }
 
-// someRuns reads as many pages as needed for o.Limit runs, and returns them as one page.
-func someRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.RunPage, error) {
+// listRuns reads as many pages as needed for o.Limit runs, and returns them as one page.
+func listRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.RunPage, error) {
 	out := &brig.RunPage{}
 	for {
 		page, err := svc.Runs(ctx, o)
@@ -70,7 +70,7 @@ func someRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.R
 func runRow(r *brig.RunSummary) []string {
 	why := "-"
 	if r.Error != nil {
-		why = cell(brig.Clip(r.Error.Name+": "+r.Error.Message, 60))
+		why = sanitizeCell(brig.Clip(r.Error.Name+": "+r.Error.Message, 60))
 	}
 	return []string{r.Sandbox, string(r.Status), fmt.Sprint(r.ExitCode), relativeTime(r.Started), r.Duration.Round(time.Millisecond).String(), why}
 }

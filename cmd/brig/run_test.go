@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSaveArtifacts checks that artifacts are saved below the directory, with
+// TestArtifactsStayBelowDirectory checks that artifacts are saved below the directory, with
 // their own subfolders, and nowhere else.
-func TestSaveArtifacts(t *testing.T) {
+func TestArtifactsStayBelowDirectory(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	if err := saveArtifacts(out, []brig.File{{Path: "a.csv", Data: []byte("a")}, {Path: "deep/er/b.csv", Data: []byte("b")}}); err != nil {

@@ -50,7 +50,7 @@ lease, unless --fixed-lease is given. A command after -- becomes its main progra
 the sandbox stops when that ends.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Pausable: pausable, PauseAtEnd: pauseAtEnd, PauseAfter: pauseAfter, PauseFilesOnly: pauseFiles, Secrets: secretUses(f.secrets)}
+			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Pausable: pausable, PauseAtEnd: pauseAtEnd, PauseAfter: pauseAfter, PauseFilesOnly: pauseFiles, Secrets: parseSecretUses(f.secrets)}
 			if template != "" && !cmd.Flags().Changed("image") {
 				spec.Image = ""
 			}
@@ -79,13 +79,13 @@ the sandbox stops when that ends.`,
 				return err
 			}
 			spec.Placement = f.place.placement()
-			if spec.Require, err = requirement(f.require); err != nil {
+			if spec.Require, err = parseRequirement(f.require); err != nil {
 				return err
 			}
-			if spec.Env, err = pairs("--env", f.env, true); err != nil {
+			if spec.Env, err = parsePairs("--env", f.env, true); err != nil {
 				return err
 			}
-			if spec.Labels, err = pairs("--label", f.labels, false); err != nil {
+			if spec.Labels, err = parsePairs("--label", f.labels, false); err != nil {
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -155,7 +155,7 @@ func (c sandboxCommands) list() *cobra.Command {
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if watch {
-					return repeat(ctx, c.cli, func() error { return sandboxes{c, svc}.list(ctx, o) })
+					return printWhenChanged(ctx, c.cli, func() error { return sandboxes{c, svc}.list(ctx, o) })
 				}
 				return sandboxes{c, svc}.list(ctx, o)
 			})
@@ -172,26 +172,26 @@ type sandboxFilter struct{ labels, states []string }
 
 func (f *sandboxFilter) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only sandboxes with this label, as `KEY=VALUE`")
-	cmd.Flags().StringArrayVar(&f.states, "state", nil, "only sandboxes in this `state`: "+joined(brig.States))
+	cmd.Flags().StringArrayVar(&f.states, "state", nil, "only sandboxes in this `state`: "+joinWords(brig.States))
 }
 
 func (f *sandboxFilter) options() (brig.ListOptions, error) {
 	o := brig.ListOptions{Limit: 1000}
 	var err error
-	if o.Labels, err = pairs("--label", f.labels, false); err != nil {
+	if o.Labels, err = parsePairs("--label", f.labels, false); err != nil {
 		return o, err
 	}
 	for _, s := range f.states {
 		if !slices.Contains(brig.States, brig.State(s)) {
-			return o, brig.InvalidField("--state", "%q is not a state", brig.Clip(s, 40)).WithHint("use one of: %s", joined(brig.States))
+			return o, brig.InvalidField("--state", "%q is not a state", brig.Clip(s, 40)).WithHint("use one of: %s", joinWords(brig.States))
 		}
 		o.States = append(o.States, brig.State(s))
 	}
 	return o, nil
 }
 
-// joined returns the words separated by commas.
-func joined[T ~string](words []T) string {
+// joinWords returns the words separated by commas.
+func joinWords[T ~string](words []T) string {
 	var out []string
 	for _, w := range words {
 		out = append(out, string(w))
@@ -199,8 +199,8 @@ func joined[T ~string](words []T) string {
 	return strings.Join(out, ", ")
 }
 
-// allSandboxes returns all pages of a list as one page.
-func allSandboxes(ctx context.Context, svc brig.Service, o brig.ListOptions) (*brig.Page, error) {
+// listAllSandboxes returns all pages of a list as one page.
+func listAllSandboxes(ctx context.Context, svc brig.Service, o brig.ListOptions) (*brig.Page, error) {
 	all := &brig.Page{}
 	for {
 		p, err := svc.List(ctx, o)
@@ -221,7 +221,7 @@ type sandboxes struct {
 }
 
 func (s sandboxes) list(ctx context.Context, o brig.ListOptions) error {
-	all, err := allSandboxes(ctx, s.svc, o)
+	all, err := listAllSandboxes(ctx, s.svc, o)
 	if err != nil {
 		return err
 	}
@@ -233,9 +233,9 @@ func (s sandboxes) list(ctx context.Context, o brig.ListOptions) error {
 // watchInterval is the interval at which ls --watch polls.
 const watchInterval = time.Second
 
-// repeat calls f until ctx ends, and prints the output of f whenever it changes. On a terminal, new
-// output replaces the previous output.
-func repeat(ctx context.Context, c *cli, f func() error) error {
+// printWhenChanged calls f until ctx ends, and prints the output of f whenever it changes. On a
+// terminal, new output replaces the previous output.
+func printWhenChanged(ctx context.Context, c *cli, f func() error) error {
 	out := c.stdout
 	defer func() { c.stdout = out }()
 	for former := []byte(nil); ; {
@@ -265,7 +265,7 @@ func leaseOf(s *brig.Sandbox) string {
 	if !s.State.Lasts() {
 		return "-"
 	}
-	return inWords(time.Until(s.Expires))
+	return formatAge(time.Until(s.Expires))
 }
 
 func labelsOf(s *brig.Sandbox) string {
@@ -330,7 +330,7 @@ none is created.`,
 				return brig.InvalidField("--count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
 			}
 			if cmd.Flags().Changed("label") {
-				if o.Labels, err = pairs("--label", labels, false); err != nil {
+				if o.Labels, err = parsePairs("--label", labels, false); err != nil {
 					return err
 				}
 			}
@@ -440,7 +440,7 @@ and needs --yes where standard input is not a terminal.`,
 
 // removeAll removes the selected sandboxes, after the user has confirmed the removal.
 func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) error {
-	page, err := allSandboxes(ctx, s.svc, o)
+	page, err := listAllSandboxes(ctx, s.svc, o)
 	if err != nil {
 		return err
 	}
@@ -474,7 +474,7 @@ func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) 
 			return err
 		}
 		if !s.asJSON {
-			fmt.Fprintln(s.stdout, cell(box.Spec.Name))
+			fmt.Fprintln(s.stdout, sanitizeCell(box.Spec.Name))
 		}
 	}
 	return nil

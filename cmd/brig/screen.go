@@ -51,7 +51,7 @@ be harmful: the sandbox is the security boundary.`,
 }
 
 func (c runCommands) screen(ctx context.Context, lang brig.Language, source string) error {
-	cfg, err := c.config()
+	cfg, err := c.loadConfig()
 	if err != nil {
 		return err
 	}

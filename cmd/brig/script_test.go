@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestScripts runs the built binary as users do. Each script has its own data
+// TestScriptsPass runs the built binary as users do. Each script has its own data
 // folder.
-func TestScripts(t *testing.T) {
+func TestScriptsPass(t *testing.T) {
 	bin := filepath.Dir(testenv.Bin(t, "brig"))
 	// If scripts shared a data folder, they would wait for each other. They share one image store,
 	// so that the image is created only once.
@@ -32,14 +32,14 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PATH", bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 			e.Setenv("BRIG_DATA_DIR", data)
 			e.Setenv("HOME", e.WorkDir)
-			e.Defer(func() { sweep(t, filepath.Join(bin, "brig"), data) })
+			e.Defer(func() { removeLeftovers(t, filepath.Join(bin, "brig"), data) })
 			return nil
 		},
 	})
 }
 
-// sweep removes sandboxes that a failed script may have left.
-func sweep(t *testing.T, brig, data string) {
+// removeLeftovers removes sandboxes that a failed script may have left.
+func removeLeftovers(t *testing.T, brig, data string) {
 	out, err := exec.Command(brig, "--data-dir", data, "sandbox", "ls", "--json").Output()
 	if err != nil {
 		return
@@ -53,11 +53,11 @@ func sweep(t *testing.T, brig, data string) {
 	}
 }
 
-// TestAnnotatedConfig checks that the annotated file contains every field with
+// TestAnnotatedConfigContainsDefaults checks that the annotated file contains every field with
 // its default.
-func TestAnnotatedConfig(t *testing.T) {
+func TestAnnotatedConfigContainsDefaults(t *testing.T) {
 	c := &cli{configFile: "brig.yaml"}
-	cfg, err := c.config()
+	cfg, err := c.loadConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ func TestAnnotatedConfig(t *testing.T) {
 	}
 }
 
-// TestAPIReference checks that docs/openapi.json, which `make docs` generates,
+// TestAPIReferenceMatchesCode checks that docs/openapi.json, which `make docs` generates,
 // matches the code.
-func TestAPIReference(t *testing.T) {
+func TestAPIReferenceMatchesCode(t *testing.T) {
 	var out bytes.Buffer
 	if code := execute([]string{"openapi"}, strings.NewReader(""), &out, io.Discard); code != 0 {
 		t.Fatalf("brig openapi exits with %d", code)

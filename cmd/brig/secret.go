@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// secretFile reads a one-line secret from a file, or creates the file with a fresh secret. The
+// readSecretFile reads a one-line secret from a file, or creates the file with a fresh secret. The
 // argument what describes the secret in errors.
-func secretFile(file, what string, fresh func() string) (string, error) {
+func readSecretFile(file, what string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		b = []byte(fresh() + "\n")

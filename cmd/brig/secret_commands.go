@@ -119,12 +119,12 @@ func (c secretCommands) readValue(env, file string) ([]byte, error) {
 	case file != "":
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, unreadable("--from-file", file, err)
+			return nil, unreadableError("--from-file", file, err)
 		}
 		return b, nil
 	}
 	if isTerminal(c.stdin) {
-		value, err := promptOf(c.cli).secret("Value")
+		value, err := promptOf(c.cli).readSecret("Value")
 		return []byte(value), err
 	}
 	b, err := io.ReadAll(io.LimitReader(c.stdin, int64(brig.MaxSecret)+3))
@@ -139,7 +139,7 @@ func (c *cli) printJSONOrLine(v any, line string) error {
 	if c.asJSON {
 		return c.printJSON(v)
 	}
-	_, err := io.WriteString(c.stdout, clean(line)+"\n")
+	_, err := io.WriteString(c.stdout, sanitizeText(line)+"\n")
 	return err
 }
 
@@ -209,8 +209,8 @@ func (c secretCommands) rotate() *cobra.Command {
 	}
 }
 
-// secretUses parses flags of the form NAME or NAME=VARIABLE.
-func secretUses(list []string) []brig.SecretUse {
+// parseSecretUses parses flags of the form NAME or NAME=VARIABLE.
+func parseSecretUses(list []string) []brig.SecretUse {
 	var out []brig.SecretUse
 	for _, s := range list {
 		name, env, _ := strings.Cut(s, "=")

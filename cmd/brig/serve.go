@@ -44,7 +44,7 @@ Sandboxes continue to run when the server stops, and the next server adopts them
   brig serve --listen 0.0.0.0:2744 --config brig.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.config()
+			cfg, err := c.loadConfig()
 			if err != nil {
 				return err
 			}
@@ -84,9 +84,9 @@ func (c serveCommands) serve(ctx context.Context, cfg *config) error {
 	return s.run(ctx)
 }
 
-// cannotListen returns the error for an address on which a server cannot listen. The argument
+// newListenError returns the error for an address on which a server cannot listen. The argument
 // setting is the flag or field that configures the address.
-func cannotListen(address, setting string, err error) error {
+func newListenError(address, setting string, err error) error {
 	cause := err
 	if e, ok := errors.AsType[*os.SyscallError](err); ok {
 		cause = e.Err

@@ -58,9 +58,9 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	return s
 }
 
-// TestAnnouncedAddress checks the address that a server announces if it listens on all addresses.
-// It must be a reachable loopback address that is an accepted host name.
-func TestAnnouncedAddress(t *testing.T) {
+// TestAnnouncedAddressIsReachable checks the address that a server announces if it listens on all
+// addresses. It must be a reachable loopback address that is an accepted host name.
+func TestAnnouncedAddressIsReachable(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string
 		s := serveAt(t, listen, func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +92,8 @@ func TestAnnouncementEndsBeforeListener(t *testing.T) {
 		requestDone <- err
 	}()
 	<-begun
-	if at := serverOf(s.dir); at != s.url {
-		t.Errorf("before it ends it is announced at %q, not at %s", at, s.url)
+	if announced := serverOf(s.dir); announced != s.url {
+		t.Errorf("before it ends it is announced at %q, not at %s", announced, s.url)
 	}
 	s.stop()
 	for { // loop until the listener is closed
@@ -104,8 +104,8 @@ func TestAnnouncementEndsBeforeListener(t *testing.T) {
 		c.Close()
 		time.Sleep(time.Millisecond)
 	}
-	if at := serverOf(s.dir); at != "" {
-		t.Errorf("without a listener it is still announced at %s", at)
+	if announced := serverOf(s.dir); announced != "" {
+		t.Errorf("without a listener it is still announced at %s", announced)
 	}
 	close(end)
 	if err := errors.Join(<-requestDone, <-s.done); err != nil {

@@ -77,8 +77,8 @@ func (s *server) run(ctx context.Context) error {
 	return s.listen(ctx, s.http, []net.Listener{s.listener, s.socket}, s.dir, s.apis.link, s.log)
 }
 
-// atClose registers the cleanup of a step.
-func (s *server) atClose(end func()) { s.closers = append(s.closers, end) }
+// addCloser registers the cleanup of a step.
+func (s *server) addCloser(end func()) { s.closers = append(s.closers, end) }
 
 // close runs the cleanups in reverse order.
 func (s *server) close() {
@@ -91,22 +91,22 @@ func (s *server) close() {
 }
 
 func (s *server) lockFolder(context.Context) (err error) {
-	if s.dir, err = s.dataFolder(); err != nil {
+	if s.dir, err = s.resolveDataFolder(); err != nil {
 		return err
 	}
 	lock, err := acquireLock(s.dir)
 	if err != nil {
 		return err
 	}
-	s.atClose(func() { lock.Close() })
+	s.addCloser(func() { lock.Close() })
 	return nil
 }
 
 func (s *server) openListener(context.Context) (err error) {
 	if s.listener, err = net.Listen("tcp", s.cfg.Listen); err != nil {
-		return cannotListen(s.cfg.Listen, "--listen", err)
+		return newListenError(s.cfg.Listen, "--listen", err)
 	}
-	s.atClose(func() { s.listener.Close() })
+	s.addCloser(func() { s.listener.Close() })
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (s *server) openSocket(ctx context.Context) (err error) {
 	if s.socket, err = listenSocket(ctx, s.dir); err != nil {
 		return err
 	}
-	s.atClose(func() {
+	s.addCloser(func() {
 		s.socket.Close()
 		if err := os.Remove(filepath.Join(s.dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Error("failed to remove the socket", "err", err)
@@ -137,7 +137,7 @@ func (s *server) openClock(ctx context.Context) error {
 			WithHint("repair the file; if the system's clock is right, delete it").Because(err)
 	}
 	go c.Run(ctx)
-	s.atClose(func() {
+	s.addCloser(func() {
 		if err := c.Save(); err != nil {
 			s.log.Error("failed to store the highest time", "file", file, "err", err)
 		}
@@ -151,7 +151,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	if s.store, err = sqlite.Open(ctx, filepath.Join(s.dir, dbFile)); err != nil {
 		return err
 	}
-	s.atClose(func() { s.store.Close() })
+	s.addCloser(func() { s.store.Close() })
 	s.options.Store = s.store
 	s.options.GrantSeed, err = bootstrap(ctx, s.dir, s.store)
 	return err
@@ -176,7 +176,7 @@ func (s *server) configureEngine(context.Context) (err error) {
 		return err
 	}
 	compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
-	s.atClose(func() { compiler.Close() })
+	s.addCloser(func() { compiler.Close() })
 	o.TypeScript = compiler
 	if o.Egress, err = cfg.Egress.options(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (s *server) configureData(ctx context.Context) (err error) {
 	if err := cfg.screen(ctx, o); err != nil {
 		return err
 	}
-	if err := cfg.vault(ctx, s.dir, o); err != nil {
+	if err := cfg.openVault(ctx, s.dir, o); err != nil {
 		return err
 	}
 	if err := cfg.openWorkspaces(ctx, s.dir, o); err != nil {
@@ -219,7 +219,7 @@ func (s *server) configureSignIn(context.Context) (err error) {
 }
 
 func (s *server) signAuditHeads(ctx context.Context) error {
-	s.atClose(writeHeadsPeriodically(ctx, s.dir, s.store, s.options.AuditKey, s.log))
+	s.addCloser(writeHeadsPeriodically(ctx, s.dir, s.store, s.options.AuditKey, s.log))
 	return nil
 }
 
@@ -234,8 +234,8 @@ func (s *server) configureMonitor(context.Context) (err error) {
 // server.
 func (s *server) startEngine(ctx context.Context) error {
 	s.engine = engine.New(ctx, s.options)
-	s.atClose(s.engine.Close)
-	s.atClose(s.engine.SaveWorkspaces)
+	s.addCloser(s.engine.Close)
+	s.addCloser(s.engine.SaveWorkspaces)
 	if err := s.engine.Recover(ctx); err != nil {
 		s.log.Error("recover", "err", err)
 	}
@@ -247,7 +247,7 @@ func (s *server) startMonitor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.atClose(end)
+	s.addCloser(end)
 	return nil
 }
 
@@ -256,7 +256,7 @@ func (s *server) openAPIs(ctx context.Context) (err error) {
 	if s.apis, err = openAPIs(ctx, s.dir, s.cfg, s.engine, s.store, s.monitor.registry, access, s.log); err != nil {
 		return err
 	}
-	s.atClose(s.apis.close)
+	s.addCloser(s.apis.close)
 	return nil
 }
 
@@ -266,7 +266,7 @@ func (s *server) openTracer(ctx context.Context) error {
 		return err
 	}
 	s.tracer = tracer
-	s.atClose(flush)
+	s.addCloser(flush)
 	return nil
 }
 
@@ -276,7 +276,7 @@ func (s *server) openHTTPServer(ctx context.Context) (err error) {
 	s.front = httpapi.NewLimiter(s.cfg.Requests.limits())
 	s.monitor.registry.MustRegister(s.front.Collectors()...)
 	s.cfg.Requests.bounded(ctx, s.front, s.log)
-	s.http, err = s.cfg.server(s.apis, s.front, s.tracer, s.log)
+	s.http, err = s.cfg.newHTTPServer(s.apis, s.front, s.tracer, s.log)
 	return err
 }
 
@@ -286,6 +286,6 @@ func (s *server) serveE2B(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.atClose(stop)
+	s.addCloser(stop)
 	return nil
 }

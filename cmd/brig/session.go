@@ -95,7 +95,7 @@ func (c sessionCommands) whoami() *cobra.Command {
 				if len(a.Scopes) > 0 {
 					scopes = ", scopes " + strings.Join(a.Scopes, ", ")
 				}
-				_, err := fmt.Fprintf(c.stdout, "%s, %s of %s%s\n", clean(a.Name), a.Role, clean(a.Tenant), clean(scopes))
+				_, err := fmt.Fprintf(c.stdout, "%s, %s of %s%s\n", sanitizeText(a.Name), a.Role, sanitizeText(a.Tenant), sanitizeText(scopes))
 				return err
 			})
 		},

@@ -13,7 +13,7 @@ import (
 
 func (c hostCommands) setup() *cobra.Command {
 	var known []string
-	for _, t := range builtin() {
+	for _, t := range builtinTemplates() {
 		known = append(known, t.Name)
 	}
 	return &cobra.Command{
@@ -26,7 +26,7 @@ replaces the templates that E2B clients expect.`,
 		ValidArgs: known,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				wanted, err := templatesToBuild(ctx, svc, args)
+				wanted, err := selectTemplates(ctx, svc, args)
 				if err != nil {
 					return err
 				}
@@ -41,9 +41,9 @@ replaces the templates that E2B clients expect.`,
 	}
 }
 
-// templatesToBuild returns the templates with the given names, or all templates that can be built
-// if there are no names.
-func templatesToBuild(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
+// selectTemplates returns the templates with the given names, or, without names, all templates
+// that can be built.
+func selectTemplates(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
 	all, err := svc.Templates(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c hostCommands) buildTemplate(ctx context.Context, svc brig.Service, t bri
 	case brig.KindOf(err) != brig.NotFound:
 		return err
 	}
-	report, finish := c.progress()
+	report, finish := c.newProgress()
 	i, err := svc.BuildImage(ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, report)
 	finish()
 	if err != nil {

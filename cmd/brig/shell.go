@@ -78,7 +78,7 @@ func (c processCommands) openTerminal(ctx context.Context, svc brig.Service, nam
 	if len(run.Argv) == 0 {
 		run.Shell = interactiveShell
 	}
-	if _, given := run.Env["TERM"]; !given && os.Getenv("TERM") != "" {
+	if _, isSet := run.Env["TERM"]; !isSet && os.Getenv("TERM") != "" {
 		if run.Env == nil {
 			run.Env = map[string]string{}
 		}

@@ -52,8 +52,8 @@ func (l *signInLink) create() string {
 	return "?token=" + token
 }
 
-// take reports whether a token matches the current link, and if so invalidates the link.
-func (l *signInLink) take(token string) bool {
+// redeem reports whether a token matches the current link, and if so invalidates the link.
+func (l *signInLink) redeem(token string) bool {
 	hash := sha256.Sum256([]byte(token))
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *signInLink) signIn(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return l.sendLink(w, r)
 	}
-	if r.Method != http.MethodGet || !l.take(r.URL.Query().Get("token")) {
+	if r.Method != http.MethodGet || !l.redeem(r.URL.Query().Get("token")) {
 		return brig.Errorf(brig.Unauthenticated, "the sign-in link is invalid, has expired or was used").
 			WithHint("sign in with an API key at %s, or start brig serve again for a new link", ui.Prefix)
 	}

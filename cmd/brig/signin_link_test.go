@@ -24,10 +24,10 @@ func (s *sessionStub) CreateSession(ctx context.Context) (*brig.NewSession, erro
 	return &brig.NewSession{Session: brig.Session{Expires: time.Now().Add(time.Hour)}, Secret: "secret", CSRFToken: "csrf-token"}, nil
 }
 
-// TestSignInLink checks that a sign-in link works once, before it expires, and
+// TestSignInLinkWorksOnce checks that a sign-in link works once, before it expires, and
 // only for a GET request with its token and host name. After each rejected
 // request, the same link still signs in (the control).
-func TestSignInLink(t *testing.T) {
+func TestSignInLinkWorksOnce(t *testing.T) {
 	now := time.Now()
 	var stub *sessionStub
 	open := func() (*signInLink, http.Handler, string) {
@@ -85,10 +85,10 @@ func TestSignInLink(t *testing.T) {
 	}
 }
 
-// TestSignInLinkForPrograms checks which programs may request a link. At the socket, it is the data
-// folder's owner; over TCP, only a program with the admin key. A wrong key is rejected at the
-// socket, too. The link signs in once.
-func TestSignInLinkForPrograms(t *testing.T) {
+// TestOnlyOwnersRequestSignInLinks checks which programs may request a link. At the socket, it is
+// the data folder's owner; over TCP, only a program with the admin key. A wrong key is rejected at
+// the socket, too. The link signs in once.
+func TestOnlyOwnersRequestSignInLinks(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
 	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {
 		return brig.Actor{Name: "admin", Key: "k1"}, nil

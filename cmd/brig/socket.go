@@ -44,7 +44,7 @@ func listenSocket(ctx context.Context, dir string) (net.Listener, error) {
 // contains the name of that key, and grants and sessions end with the key.
 func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor, error) {
 	return func(ctx context.Context) (brig.Actor, error) {
-		a, err := e.KeyByID(ctx, fileKeyID(keyOf(dir)))
+		a, err := e.KeyByID(ctx, fileKeyID(readKey(dir)))
 		if brig.KindOf(err) == brig.Unauthenticated {
 			err = brig.Genuine(brig.Errorf(brig.Unauthenticated, "the key in %s, with whose rights the data folder's owner acts, is missing or not valid", keyFile).
 				WithHint("start brig serve again: it creates the file and registers the key").Because(err))
@@ -53,11 +53,11 @@ func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor
 	}
 }
 
-// throughSocket returns the options of a client of the data folder's server.
+// socketOptions returns the options of a client of the data folder's server.
 // The client sends no key. It checks the directory and the server's user for
 // every connection, so it may outlive the server and continue with the next
 // one.
-func throughSocket(dir string) client.Options {
+func socketOptions(dir string) client.Options {
 	return client.Options{URL: socketURL, Name: filepath.Join(dir, socketFile), HTTP: &http.Client{Transport: socketTransport(dir)}}
 }
 
@@ -72,8 +72,8 @@ func socketTransport(dir string) *http.Transport {
 }
 
 // dialSocket connects to the data folder's server. It trusts the socket only if
-// no other user could have put it there, and its listener only if it belongs to
-// the effective user of this process, who must own the directory, or to root.
+// no other user could have created it. It trusts the listener only if root or
+// the effective user of this process runs it. This user must own the directory.
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	uid := os.Geteuid()
 	if err := checkFolder(dir, uid); err != nil {
@@ -83,15 +83,15 @@ func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	if err == nil || ctx.Err() != nil {
 		return c, err
 	}
-	at := filepath.Join(dir, socketFile)
+	path := filepath.Join(dir, socketFile)
 	if peer, ok := errors.AsType[*peersock.PeerError](err); ok {
-		return nil, brig.Errorf(brig.NotInitialized, "a process of another user (uid %d) listens on %s", peer.UID, at).
+		return nil, brig.Errorf(brig.NotInitialized, "a process of another user (uid %d) listens on %s", peer.UID, path).
 			WithHint("find the process with ss -xlp, and remove the socket; in a container, run brig in the container of the server")
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, brig.Errorf(brig.ConnectionFailed, "no server listens on %s", at).
+		return nil, brig.Errorf(brig.ConnectionFailed, "no server listens on %s", path).
 			WithHint("start one with brig serve; restart a server of a version that has no socket").Because(err)
 	}
-	return nil, brig.Errorf(brig.ConnectionFailed, "cannot connect to the server at %s", at).
+	return nil, brig.Errorf(brig.ConnectionFailed, "cannot connect to the server at %s", path).
 		WithHint("run the command as the user who runs the server").Because(err)
 }

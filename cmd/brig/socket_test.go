@@ -23,7 +23,7 @@ import (
 // for other users.
 func TestClientOutlivesServer(t *testing.T) {
 	dir := folderServedAt(t, "", true)
-	svc, err := client.New(throughSocket(dir))
+	svc, err := client.New(socketOptions(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,8 @@ func TestClientOutlivesServer(t *testing.T) {
 	ask("")
 }
 
-// TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on which another
-// user listens, even if the caller owns the folder. The control is a listener of the same user.
+// TestOtherUsersSocketIsRejected checks that a command sends no data to another user's socket,
+// even if the caller owns the folder. The control is a listener of the same user.
 func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")
@@ -107,9 +107,9 @@ func TestOtherUsersSocketIsRejected(t *testing.T) {
 	}
 }
 
-// TestListenSocketErrors checks the errors for a directory in which the server
+// TestListenSocketReportsUnusableDirectory checks the errors for a directory in which the server
 // cannot listen.
-func TestListenSocketErrors(t *testing.T) {
+func TestListenSocketReportsUnusableDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, socketFile), 0o700); err != nil {
 		t.Fatal(err)

@@ -63,9 +63,9 @@ func (t templateConfig) domain(name string) brig.Template {
 	return out
 }
 
-// builtin returns the templates that E2B clients expect. Until their images are
+// builtinTemplates returns the templates that E2B clients expect. Until their images are
 // built, they use the image of this machine's file system.
-func builtin() []brig.Template {
+func builtinTemplates() []brig.Template {
 	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}
 	code := append(slices.Clone(base), "ipython3", "python3-matplotlib", "python3-numpy", "python3-pandas",
 		"python3-pil", "python3-requests", "python3-sympy")
@@ -79,7 +79,7 @@ func builtin() []brig.Template {
 // of templates. A later one replaces an earlier one of the same name.
 func (c *config) templates() ([]brig.Template, error) {
 	all := map[string]brig.Template{}
-	for _, t := range builtin() {
+	for _, t := range builtinTemplates() {
 		all[t.Name] = t
 	}
 	for name, image := range c.E2B.Templates {
@@ -139,11 +139,11 @@ func (c imageCommands) templates() *cobra.Command {
 					return err
 				}
 				return list(c.cli, all, "NAME\tIMAGE\tSTART\tREADY", func(t brig.Template) []string {
-					start := commandLine(t.Start)
+					start := formatCommand(t.Start)
 					if t.Entrypoint {
 						start = "(the image's)"
 					}
-					return []string{t.Name, t.Image, start, commandLine(t.Ready)}
+					return []string{t.Name, t.Image, start, formatCommand(t.Ready)}
 				})
 			})
 		},
@@ -151,8 +151,8 @@ func (c imageCommands) templates() *cobra.Command {
 	return cmd
 }
 
-// commandLine formats a command for a table.
-func commandLine(c *brig.Command) string {
+// formatCommand formats a command for a table.
+func formatCommand(c *brig.Command) string {
 	if c == nil {
 		return "-"
 	}

@@ -33,7 +33,7 @@ type tenantFlags struct {
 	egress, storage, workspaces, outputs, memory, disk, screening string
 }
 
-func (t *tenantFlags) flags(f *pflag.FlagSet) {
+func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	q, l := &t.Quota, &t.Ceilings
 	f.IntVar(&q.Sandboxes, "sandboxes", 0, "concurrent sandboxes; 0 is unlimited, also for the other flags")
 	f.IntVar(&q.Paused, "paused", 0, "paused sandboxes and paused copies; 0 is 1000")
@@ -67,7 +67,7 @@ func (t *tenantFlags) read(f *pflag.FlagSet) error {
 		var s screening
 		file, err := os.Open(t.screening)
 		if err != nil {
-			return unreadable("--screening", t.screening, err)
+			return unreadableError("--screening", t.screening, err)
 		}
 		defer file.Close()
 		if err := yaml.NewDecoder(file, yaml.Strict()).Decode(&s); err != nil {
@@ -126,7 +126,7 @@ func (c tenantCommands) create() *cobra.Command {
 			})
 		},
 	}
-	t.flags(cmd.Flags())
+	t.addFlags(cmd.Flags())
 	return cmd
 }
 
@@ -144,7 +144,7 @@ func (c tenantCommands) update() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					merged, err := mergedTenant(cmd, *now)
+					merged, err := mergeTenant(cmd, *now)
 					if err != nil {
 						return err
 					}
@@ -155,28 +155,28 @@ func (c tenantCommands) update() *cobra.Command {
 			})
 		},
 	}
-	t.flags(cmd.Flags())
+	t.addFlags(cmd.Flags())
 	return cmd
 }
 
-// mergedTenant applies the flags that the caller set to a copy of the tenant.
-func mergedTenant(cmd *cobra.Command, now brig.Tenant) (brig.Tenant, error) {
-	given := pflag.NewFlagSet("", pflag.ContinueOnError)
+// mergeTenant applies the flags that the caller set to a copy of the tenant.
+func mergeTenant(cmd *cobra.Command, now brig.Tenant) (brig.Tenant, error) {
+	changed := pflag.NewFlagSet("", pflag.ContinueOnError)
 	merged := tenantFlags{}
-	merged.flags(given)
+	merged.addFlags(changed)
 	merged.Tenant = now
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if g := given.Lookup(f.Name); g != nil && err == nil {
+		if g := changed.Lookup(f.Name); g != nil && err == nil {
 			if list, ok := f.Value.(pflag.SliceValue); ok {
 				merged.Ceilings.Images = list.GetSlice()
 				return
 			}
-			err = given.Set(f.Name, f.Value.String())
+			err = changed.Set(f.Name, f.Value.String())
 		}
 	})
 	if err == nil {
-		err = merged.read(given)
+		err = merged.read(changed)
 	}
 	return merged.Tenant, err
 }
@@ -194,7 +194,7 @@ func (c tenantCommands) list() *cobra.Command {
 					return err
 				}
 				return list(c.cli, all, "NAME\tSANDBOXES\tEXECUTIONS\tPER DAY\tRATE\tCREATED", func(t *brig.Tenant) []string {
-					return []string{t.Name, bound(t.Quota.Sandboxes), bound(t.Quota.Executions), bound(int(t.Quota.ExecutionsPerDay)),
+					return []string{t.Name, formatBound(t.Quota.Sandboxes), formatBound(t.Quota.Executions), formatBound(int(t.Quota.ExecutionsPerDay)),
 						fmt.Sprintf("%g", t.Quota.Rate), relativeTime(t.Created)}
 				})
 			})
@@ -202,7 +202,7 @@ func (c tenantCommands) list() *cobra.Command {
 	}
 }
 
-func bound(n int) string {
+func formatBound(n int) string {
 	if n == 0 {
 		return "-"
 	}
@@ -281,7 +281,7 @@ func labelHeader(label string) string {
 	if label == "" {
 		return ""
 	}
-	return clean(label) + "\t"
+	return sanitizeText(label) + "\t"
 }
 
 // firstOrEmpty returns the first element of a list, or an empty string.

@@ -56,7 +56,7 @@ func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err er
 		}()
 		f()
 	}
-	go guarded(func() { leave(s.keys(ctx)) })
+	go guarded(func() { leave(s.sendKeys(ctx)) })
 	go guarded(func() { s.follow(ctx) })
 	err = s.proc.Attach(ctx, s.pid, from, func(e brig.ProcessEvent) error {
 		if e.End != nil {
@@ -73,15 +73,15 @@ func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err er
 	return end, err
 }
 
-// keys sends typed bytes to the process until the process ends, ctx ends, or
+// sendKeys sends typed bytes to the process until the process ends, ctx ends, or
 // the user detaches. It returns nil if the process has ended, because Attach
 // returns the result.
-func (s *session) keys(ctx context.Context) error {
+func (s *session) sendKeys(ctx context.Context) error {
 	var d detachDetector
 	buf := make([]byte, 4096)
 	for {
 		n, err := s.in.Read(buf)
-		send, left := d.next(buf[:n])
+		send, isDetached := d.scanTyped(buf[:n])
 		if len(send) > 0 {
 			switch err := s.proc.Input(ctx, s.pid, send); brig.KindOf(err) {
 			case "":
@@ -92,7 +92,7 @@ func (s *session) keys(ctx context.Context) error {
 				return err
 			}
 		}
-		if left || err != nil { // a closed terminal counts as detached
+		if isDetached || err != nil { // a closed terminal counts as detached
 			return errDetached
 		}
 	}
@@ -130,8 +130,8 @@ func sizeOf(f *os.File) (brig.Terminal, bool) {
 // next key arrives.
 type detachDetector struct{ held bool }
 
-// next returns the bytes to send, and whether the user detaches.
-func (d *detachDetector) next(typed []byte) (send []byte, left bool) {
+// scanTyped returns the bytes to send, and whether the user detaches.
+func (d *detachDetector) scanTyped(typed []byte) (send []byte, isDetached bool) {
 	for _, key := range typed {
 		if d.held {
 			d.held = false

@@ -20,24 +20,24 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestDetachKeys(t *testing.T) {
+func TestDetachKeysAreDetected(t *testing.T) {
 	for typed, want := range map[string]struct {
-		sent string
-		left bool
+		sent       string
+		isDetached bool
 	}{
 		"abc": {"abc", false}, "": {"", false}, "a\x10\x11b": {"a", true}, "\x10|\x11b": {"", true}, "\x10|b": {"\x10b", false},
 		"\x10\x10\x11": {"\x10", true}, "\x11\x10": {"\x11", false}, "\x10|\x10|\x10a": {"\x10\x10\x10a", false},
 	} {
 		var d detachDetector
 		var sent []byte
-		left := false
+		isDetached := false
 		for part := range strings.SplitSeq(typed, "|") { // one read for each part
 			var send []byte
-			send, left = d.next([]byte(part))
+			send, isDetached = d.scanTyped([]byte(part))
 			sent = append(sent, send...)
 		}
-		if string(sent) != want.sent || left != want.left {
-			t.Errorf("%q: %q was sent, left %v", typed, sent, left)
+		if string(sent) != want.sent || isDetached != want.isDetached {
+			t.Errorf("%q: %q was sent, left %v", typed, sent, isDetached)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestParseGuestPath(t *testing.T) {
+func TestParseGuestPathRejectsLocalPaths(t *testing.T) {
 	for s, want := range map[string]guestPath{
 		"box:/a": {"box", "/a"}, "box:": {"box", ""}, "box:a:b": {"box", "a:b"},
 		"a": {}, "./a:b": {}, "/a:b": {}, ":b": {}, "a/b:c": {}, "../a:b": {},
@@ -204,7 +204,7 @@ func TestParseGuestPath(t *testing.T) {
 		}
 	}
 	for s, want := range map[string][2]int{"80": {80, 80}, "8080:80": {8080, 80}, "0:80": {0, 80}, "x": {}, "0": {}, "1:2:3": {}, "80:": {}, "70000": {}} {
-		local, inside, err := portsOf(s)
+		local, inside, err := parsePorts(s)
 		if (err == nil) != (want != [2]int{}) || err == nil && want != [2]int{local, inside} {
 			t.Errorf("%q is %d, %d, %v", s, local, inside, err)
 		}

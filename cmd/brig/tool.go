@@ -57,7 +57,7 @@ printed last. With --state, the agent's state after the call is written back to 
 				}
 				t.State = json.RawMessage(state)
 			}
-			if t.Env, err = pairs("--env", env, true); err != nil {
+			if t.Env, err = parsePairs("--env", env, true); err != nil {
 				return err
 			}
 			t.Arguments, t.Schema, t.Timeout = json.RawMessage(arguments), json.RawMessage(schema), timeout

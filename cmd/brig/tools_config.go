@@ -43,7 +43,7 @@ const layersDir = "layers"
 // options returns the engine's options for tools.
 func (c *toolsConfig) options(dir string) (engine.ToolOptions, error) {
 	o := engine.ToolOptions{
-		Image: c.Image, Egress: toHosts(c.Hosts), PackageEgress: toHosts(c.Packages.Hosts),
+		Image: c.Image, Egress: allowHosts(c.Hosts), PackageEgress: allowHosts(c.Packages.Hosts),
 		Index: tool.Index{PyPI: c.Packages.PyPI, NPM: c.Packages.NPM},
 	}
 	for field, e := range map[string]brig.Egress{"tools.hosts": o.Egress, "tools.packages.hosts": o.PackageEgress} {
@@ -68,8 +68,8 @@ func (c *toolsConfig) options(dir string) (engine.ToolOptions, error) {
 	return o, nil
 }
 
-// toHosts returns rules that allow only these hosts.
-func toHosts(hosts []string) (out brig.Egress) {
+// allowHosts returns rules that allow only these hosts.
+func allowHosts(hosts []string) (out brig.Egress) {
 	for _, h := range hosts {
 		out.Rules = append(out.Rules, brig.EgressRule{Host: h})
 	}

@@ -26,9 +26,9 @@ const (
 // masterKeyEnv is the environment variable that may contain the master key.
 const masterKeyEnv = "BRIG_MASTER_KEY"
 
-// vault configures an engine's encryption of secrets and its signing of the
+// openVault configures an engine's encryption of secrets and its signing of the
 // audit log.
-func (c *config) vault(ctx context.Context, dir string, o *engine.Options) error {
+func (c *config) openVault(ctx context.Context, dir string, o *engine.Options) error {
 	var from seal.Source = seal.File{Path: filepath.Join(dir, masterKeyFile)}
 	if command := c.Secrets.KMSCommand; len(command) > 0 {
 		from = seal.KMS{Path: filepath.Join(dir, wrappedKeyFile), Command: command}
@@ -47,14 +47,14 @@ func (c *config) vault(ctx context.Context, dir string, o *engine.Options) error
 		return brig.Errorf(brig.NotInitialized, "cannot read or create the master key of secrets").
 			WithHint("check %s in the data folder, %s or secrets.kms_command", masterKeyFile, masterKeyEnv).Because(err)
 	}
-	seed, err := secretFile(filepath.Join(dir, secretSeedFile), "the seed of secrets' placeholders", func() string { return randomHex(32) })
+	seed, err := readSecretFile(filepath.Join(dir, secretSeedFile), "the seed of secrets' placeholders", func() string { return randomHex(32) })
 	if err != nil {
 		return err
 	}
 	o.Seed, o.Region = []byte(seed), c.Region
 	o.AuditRetention = cmp.Or(time.Duration(c.Audit.Keep), defaultKeepAudit)
 	o.AuditLines = cmp.Or(int64(c.Audit.Lines), defaultAuditLines)
-	o.AuditKey, err = auditKey(dir)
+	o.AuditKey, err = loadAuditKey(dir)
 	return err
 }
 
@@ -65,9 +65,9 @@ const (
 	defaultAuditLines = 1_000_000
 )
 
-// auditKey reads or creates the key that signs the audit log's head.
-func auditKey(dir string) (ed25519.PrivateKey, error) {
-	text, err := secretFile(filepath.Join(dir, auditKeyFile), "the key of the audit log", func() string { return randomHex(ed25519.SeedSize) })
+// loadAuditKey reads or creates the key that signs the audit log's head.
+func loadAuditKey(dir string) (ed25519.PrivateKey, error) {
+	text, err := readSecretFile(filepath.Join(dir, auditKeyFile), "the key of the audit log", func() string { return randomHex(ed25519.SeedSize) })
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +92,12 @@ func checkKeys(ctx context.Context, store brig.Store, keys *seal.Keyring, log *s
 	}
 	lost := 0
 	for _, s := range all {
-		if !keys.Has(s.Key) {
+		if !keys.HasKey(s.Key) {
 			lost++
 		}
 	}
 	for _, x := range variables {
-		if !keys.Has(x.SealedBy) {
+		if !keys.HasKey(x.SealedBy) {
 			lost++
 		}
 	}
@@ -105,7 +105,7 @@ func checkKeys(ctx context.Context, store brig.Store, keys *seal.Keyring, log *s
 	if err := store.All(ctx, func(r *brig.Record) error {
 		if r.SaveKey != nil {
 			saves++
-			if !keys.Has(r.SaveKey.Key) {
+			if !keys.HasKey(r.SaveKey.Key) {
 				lostSaves++
 			}
 		}

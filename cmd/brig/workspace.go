@@ -96,8 +96,8 @@ func (c workspaceCommands) versions() *cobra.Command {
 	}
 }
 
-// versionNumber parses an argument that is a version number.
-func versionNumber(s string) (int, error) {
+// parseVersion parses an argument that is a version number.
+func parseVersion(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
 		return 0, brig.Errorf(brig.InvalidArgument, "%q is not a version number", brig.Clip(s, 40)).WithHint("list the versions with: brig workspace versions NAME")
@@ -109,7 +109,7 @@ func versionNumber(s string) (int, error) {
 func parseVersionRef(s string) (name string, version int, err error) {
 	name, number, pinned := strings.Cut(s, "@")
 	if pinned {
-		version, err = versionNumber(number)
+		version, err = parseVersion(number)
 	}
 	return name, version, err
 }
@@ -130,9 +130,9 @@ func (c workspaceCommands) files() *cobra.Command {
 					return err
 				}
 				return list(c.cli, all, "MODE\tSIZE\tPATH", func(f brig.WorkspaceFile) []string {
-					where := clean(f.Path)
+					where := sanitizeText(f.Path)
 					if f.Type == brig.Symlink {
-						where += " -> " + clean(f.Target)
+						where += " -> " + sanitizeText(f.Target)
 					}
 					return []string{fmt.Sprintf("%04o", f.Mode), strconv.FormatInt(f.Size, 10), where}
 				})
@@ -170,11 +170,11 @@ func (c workspaceCommands) diff() *cobra.Command {
 		Short: "List the differences between two versions (0 is the empty one)",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := versionNumber(args[1])
+			from, err := parseVersion(args[1])
 			if err != nil {
 				return err
 			}
-			to, err := versionNumber(args[2])
+			to, err := parseVersion(args[2])
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (c workspaceCommands) diff() *cobra.Command {
 func (c workspaceCommands) printChanges(changes []brig.WorkspaceChange) {
 	signs := map[brig.WorkspaceChangeKind]string{brig.WorkspaceAdded: "A", brig.WorkspaceChanged: "M", brig.WorkspaceRemoved: "D"}
 	for _, ch := range changes {
-		fmt.Fprintln(c.stdout, signs[ch.Kind], cell(ch.Path))
+		fmt.Fprintln(c.stdout, signs[ch.Kind], sanitizeCell(ch.Path))
 	}
 }
 
@@ -206,7 +206,7 @@ func (c workspaceCommands) restore() *cobra.Command {
 		Short: "Create a new version with the content of an old one",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := versionNumber(args[1])
+			n, err := parseVersion(args[1])
 			if err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func (c workspaceCommands) commit() *cobra.Command {
 				}
 				c.printChanges(out.Changes)
 				for _, f := range out.Captured {
-					fmt.Fprintln(c.stdout, "C", clean(f.Path))
+					fmt.Fprintln(c.stdout, "C", sanitizeText(f.Path))
 				}
 				if out.Version != nil {
 					fmt.Fprintln(c.stdout, "version", out.Version.Number)
@@ -255,13 +255,13 @@ func (c *cli) printCommit(out *brig.WorkspaceCommit) {
 		return
 	}
 	for _, s := range out.Skipped {
-		fmt.Fprintf(c.stderr, "brig: not saved: %s: %s\n", cell(s.Path), cell(s.Reason))
+		fmt.Fprintf(c.stderr, "brig: not saved: %s: %s\n", sanitizeCell(s.Path), sanitizeCell(s.Reason))
 	}
 	if more := out.Passed - len(out.Skipped); more > 0 {
 		fmt.Fprintf(c.stderr, "brig: not saved: %d more\n", more)
 	}
 	if e := out.Error; e != nil {
-		fmt.Fprintf(c.stderr, "brig: %s (%s)\n", clean(e.Message), e.Code)
+		fmt.Fprintf(c.stderr, "brig: %s (%s)\n", sanitizeText(e.Message), e.Code)
 		if e.Hint != "" {
 			fmt.Fprintln(c.stderr, "hint:", e.Hint)
 		}

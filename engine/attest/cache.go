@@ -42,7 +42,7 @@ func (s *Cache) Begin(digest string) bool {
 	return true
 }
 
-// End records the result of an examination that Begin has begun, or nil if it failed.
+// End records the result of the examination that Begin started, or nil if it failed.
 func (s *Cache) End(digest string, found *Examination) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,8 +101,7 @@ func Apply(host map[brig.Area]brig.Enforcement, findings []Finding, now time.Tim
 	return out
 }
 
-// LowerTo lowers the levels that an instance reports to the levels that its provider claims for all
-// instances.
+// LowerTo lowers the reported levels of an instance to its provider's claims for all instances.
 func LowerTo(reported, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {

@@ -22,7 +22,7 @@ func cleanPosture(change func(*wire.Posture)) wire.Posture {
 	return p
 }
 
-func TestPostureFindings(t *testing.T) {
+func TestPostureFindingsLowerAreas(t *testing.T) {
 	limits := brig.DefaultLimitRange().Default
 	for what, c := range map[string]struct {
 		posture wire.Posture
@@ -87,7 +87,7 @@ func TestGuestCannotRaiseEnforcement(t *testing.T) {
 	}
 }
 
-func TestLowerTo(t *testing.T) {
+func TestLowerToKeepsLowerLevel(t *testing.T) {
 	for _, c := range []struct{ have, claimed, want brig.Level }{
 		{brig.LevelBoundary, brig.LevelBoundary, brig.LevelBoundary},
 		{brig.LevelBoundary, brig.LevelGaps, brig.LevelGaps},

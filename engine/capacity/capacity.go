@@ -55,7 +55,7 @@ const (
 
 // ErrShed is joined to the error of a call that is rejected because the server
 // is overloaded. The engine does no work for such a call and writes no audit
-// events, so that a client that calls too often does not fill the log.
+// events, so that frequent calls of one client do not fill the log.
 var ErrShed = errors.New("the server is at its capacity")
 
 // Limiter admits callers that need a new sandbox. It admits as many at a time

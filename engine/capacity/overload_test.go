@@ -85,8 +85,8 @@ func TestOverloadIsShed(t *testing.T) {
 					l.drive(c, lasts, takes, &calls)
 					calls.Wait()
 					inTime := 0
-					for _, at := range l.finished {
-						if at.Before(begin.Add(lasts)) {
+					for _, finished := range l.finished {
+						if finished.Before(begin.Add(lasts)) {
 							inTime++
 						}
 					}

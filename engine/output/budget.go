@@ -58,8 +58,8 @@ func (b *Budget) Held() int {
 	return b.held
 }
 
-// Of returns a tenant's part of the budget.
-func (b *Budget) Of(tenant string) TenantPart { return TenantPart{b, tenant} }
+// ForTenant returns a tenant's part of the budget.
+func (b *Budget) ForTenant(tenant string) TenantPart { return TenantPart{b, tenant} }
 
 // TenantPart is a tenant's part of a budget.
 type TenantPart struct {

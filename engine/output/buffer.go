@@ -199,8 +199,8 @@ func (t *Buffer) State() (total int64, end *brig.Result, finished bool) {
 	return t.total, t.end, t.finished
 }
 
-// Newest returns the newest output.
-func (t *Buffer) Newest() (out brig.Output) {
+// NewestOutput returns the newest output.
+func (t *Buffer) NewestOutput() (out brig.Output) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.chunks {

@@ -36,7 +36,7 @@ func (h *receivedOutput) record(ev brig.ProcessEvent) error {
 
 // A follower that attaches at any time receives a contiguous part of the output, up
 // to the end.
-func TestOutputBuffer(t *testing.T) {
+func TestFollowersReceiveContiguousOutput(t *testing.T) {
 	bytesOf := rand.NewChaCha8([32]byte{1, 2})
 	rnd := rand.New(bytesOf)
 	for range 4 {
@@ -82,9 +82,9 @@ func TestProcessWaitsForSlowestFollower(t *testing.T) {
 		tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 		ctx, cancel := context.WithCancel(t.Context())
 		stuck := make(chan struct{})
-		left := make(chan error, 1)
+		followErr := make(chan error, 1)
 		go func() {
-			left <- tp.Follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
+			followErr <- tp.Follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
 		}()
 		synctest.Wait()
 		wrote := make(chan int, 100)
@@ -101,7 +101,7 @@ func TestProcessWaitsForSlowestFollower(t *testing.T) {
 		}
 		cancel()
 		close(stuck)
-		if err := <-left; !errors.Is(err, context.Canceled) {
+		if err := <-followErr; !errors.Is(err, context.Canceled) {
 			t.Errorf("follow = %v", err)
 		}
 		synctest.Wait()

@@ -244,9 +244,9 @@ func (r *Relay) checkEnd() {
 // tryReserve reports whether put may proceed, because the part's cost is
 // charged or the stream has ended. The caller holds r.mu.
 func (r *Relay) tryReserve(cost int) bool {
-	most := relaySize
+	maxSize := relaySize
 	if r.processEnded {
-		most = maxRelaySize
+		maxSize = maxRelaySize
 	}
 	allow := ifFits
 	switch {
@@ -258,7 +258,7 @@ func (r *Relay) tryReserve(cost int) bool {
 	switch {
 	case r.err != nil || r.dropReason != nil:
 		return true
-	case r.size < most && r.budget.charge(r.tenant, cost, allow):
+	case r.size < maxSize && r.budget.charge(r.tenant, cost, allow):
 		return true
 	case r.processEnded:
 		r.dropReason = errSlowReader()

@@ -36,7 +36,7 @@ func (s *blockedWriter) Write(p []byte) (int, error) {
 // For a caller that does not read, the relay buffers a bounded part of the output,
 // and then blocks the process. After the process has ended, the relay accepts all
 // remaining output immediately.
-func TestRelay(t *testing.T) {
+func TestRelayBlocksProcessOfSlowCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caller := &blockedWriter{free: make(chan struct{})}
 		r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
@@ -70,15 +70,15 @@ func TestRelay(t *testing.T) {
 	})
 }
 
-// uncomparableWriter is a writer of a type whose values cannot be compared.
+// uncomparableWriter is a writer of an uncomparable type.
 type uncomparableWriter struct {
 	write func(p []byte) (int, error)
 }
 
 func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
 
-// The relay accepts writers of any type, including types whose values cannot be
-// compared, such as those of the ephemeral kernels.
+// The relay accepts writers of any type, including uncomparable types such as
+// those of the ephemeral kernels.
 func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{})}
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
@@ -97,15 +97,15 @@ func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 
 // After the caller has disconnected, the next write and flush return its error.
 func TestRelayReportsDisconnectedCaller(t *testing.T) {
-	gone := errors.New("the client disconnected")
-	caller := &blockedWriter{free: make(chan struct{}), err: gone}
+	errDisconnected := errors.New("the client disconnected")
+	caller := &blockedWriter{free: make(chan struct{}), err: errDisconnected}
 	close(caller.free)
 	var lost error
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(err error) { lost = err })
-	for err := error(nil); !errors.Is(err, gone); {
+	for err := error(nil); !errors.Is(err, errDisconnected); {
 		_, err = sio.Stdout.Write([]byte("x"))
 	}
-	if r.Flush() == nil || !errors.Is(lost, gone) {
+	if r.Flush() == nil || !errors.Is(lost, errDisconnected) {
 		t.Errorf("the relay does not report its end: %v", lost)
 	}
 	if none, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.Flush() != nil {
@@ -155,7 +155,7 @@ func TestRelayDeliversLargeEvents(t *testing.T) {
 // The buffered bytes of a tenant's streams are bounded, and so are those of all
 // tenants. When the budget is exhausted, the stream of an ended process is
 // truncated, and a running process blocks.
-func TestRelayBudget(t *testing.T) {
+func TestRelayBudgetLimitsTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := NewRelays(200<<10, 300<<10)
 		caller := &blockedWriter{free: make(chan struct{})}

@@ -8,7 +8,7 @@ import (
 )
 
 // Breaker is a circuit breaker: it records whether a provider responded
-// recently, so that requests do not wait for a provider that does not respond.
+// recently, so that requests do not wait for an unresponsive provider.
 type Breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // consecutive failures
@@ -44,13 +44,13 @@ func (b *Breaker) Record(err error, now time.Time) bool {
 	if kind == brig.CreationFailed && b.failures < breakAfter {
 		return false
 	}
-	was := b.retryAt
+	oldRetryAt := b.retryAt
 	wait := breakMax
 	if n := b.failures - 1; n < 4 {
 		wait = breakFirst << n
 	}
 	b.retryAt = now.Add(wait)
-	return was.IsZero()
+	return oldRetryAt.IsZero()
 }
 
 // IsOpen reports whether the breaker is open. The provider must not be tried while the breaker is
@@ -68,9 +68,9 @@ func (b *Breaker) LastFailure() (bool, error) {
 	return !b.retryAt.IsZero(), b.lastErr
 }
 
-// CheckDue reports whether the next health check is due. If the check is due, CheckDue records its
+// StartCheckIfDue reports whether the next health check is due. If the check is due, it records its
 // time, and the caller must run it.
-func (b *Breaker) CheckDue(now time.Time, every time.Duration) bool {
+func (b *Breaker) StartCheckIfDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.checked) < every {

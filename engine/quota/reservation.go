@@ -18,12 +18,11 @@ type Reservation struct {
 	since     time.Time // the time up to which usage is counted
 	counted   bool      // the execution counts as usage
 	isPaused  bool      // the sandbox is paused, and does not count as a sandbox
-	// idle is true while the sandbox or execution has not begun, because it
-	// waits for an instance. An idle reservation counts against the quota, but
-	// accrues no usage.
+	// idle is true while the sandbox or execution waits for an instance. An
+	// idle reservation counts against the quota, but accrues no usage.
 	idle bool
-	// stop ends an execution early. It is nil until SetStopFunc sets it. stopReason is the reason for
-	// the stop.
+	// stop ends an execution early. It is nil until SetStopFunc sets it. stopReason is the reason
+	// for the stop.
 	stop       func(why error)
 	stopReason error
 }
@@ -52,8 +51,7 @@ func (p *Reservation) AddDisk(bytes int64) error {
 	return nil
 }
 
-// Start marks the sandbox or execution of a reservation as begun, so that its time counts from now
-// on. Further calls do nothing.
+// Start starts the time of the reservation's sandbox or execution. Further calls do nothing.
 func (p *Reservation) Start() {
 	if p == nil {
 		return

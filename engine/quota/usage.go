@@ -92,8 +92,8 @@ func (a *Account) Flush() (lines []brig.UsageLine) {
 	return lines
 }
 
-// Restore adds back the lines that Flush returned and that could not be
-// written.
+// Restore adds the lines of a Flush again, because the caller could not write
+// them.
 func (a *Account) Restore(lines []brig.UsageLine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,8 +103,8 @@ func (a *Account) Restore(lines []brig.UsageLine) {
 	}
 }
 
-// StopOverdueExecutions ends the executions of a tenant that has used up its time, and reports whether the
-// tenant's sandboxes must end, too.
+// StopOverdueExecutions ends the executions of a tenant that has used up its time, and reports
+// whether the tenant's sandboxes must end, too.
 func (a *Account) StopOverdueExecutions() (all bool) {
 	a.mu.Lock()
 	var candidates []func(error)
@@ -126,8 +126,8 @@ func (a *Account) StopOverdueExecutions() (all bool) {
 		}
 	}
 	a.mu.Unlock()
-	for _, stop := range candidates {
-		stop(why)
+	for _, stopExecution := range candidates {
+		stopExecution(why)
 	}
 	return all
 }

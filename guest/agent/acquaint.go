@@ -41,7 +41,7 @@ func (a *Agent) configureNetwork(resolver netip.Addr, authority []byte) error {
 		return err
 	}
 	for _, name := range otherBundles {
-		if _, err := os.Stat(name); err != nil || readOnly(path.Dir(name)) {
+		if _, err := os.Stat(name); err != nil || isReadOnly(path.Dir(name)) {
 			continue // programs need an environment variable with the CA's path
 		}
 		if err := a.extendBundle(name, authority); err != nil {
@@ -59,11 +59,11 @@ func (a *Agent) configureNetwork(resolver netip.Addr, authority []byte) error {
 // replace.
 func (a *Agent) resolve(content []byte) error {
 	const name = "/etc/resolv.conf"
-	if is, err := contentOf(name); err == nil && bytes.Equal(withoutComments(is), content) {
+	if is, err := readContent(name); err == nil && bytes.Equal(withoutComments(is), content) {
 		return nil
 	}
 	err := a.exchange(name, content)
-	if st, lost := os.Lstat(name); err != nil && lost == nil && st.Mode().IsRegular() && mounted(name) {
+	if st, lost := os.Lstat(name); err != nil && lost == nil && st.Mode().IsRegular() && isMounted(name) {
 		// A program that runs as root has changed the file. This affects only the sandbox itself,
 		// because no policy depends on the file.
 		return nil
@@ -71,9 +71,9 @@ func (a *Agent) resolve(content []byte) error {
 	return err
 }
 
-// mounted reports whether a file is itself a mount point. A rename cannot
+// isMounted reports whether a file is itself a mount point. A rename cannot
 // replace such a file.
-func mounted(name string) bool {
+func isMounted(name string) bool {
 	var file, dir syscall.Stat_t
 	return syscall.Lstat(name, &file) == nil && syscall.Lstat(path.Dir(name), &dir) == nil && file.Dev != dir.Dev
 }
@@ -88,9 +88,9 @@ func withoutComments(b []byte) (out []byte) {
 	return out
 }
 
-// readOnly reports whether a directory is on a file system that is mounted
+// isReadOnly reports whether a directory is on a file system that is mounted
 // read-only.
-func readOnly(dir string) bool {
+func isReadOnly(dir string) bool {
 	const flag = 1 // ST_RDONLY
 	var st syscall.Statfs_t
 	return syscall.Statfs(dir, &st) == nil && st.Flags&flag != 0
@@ -98,7 +98,7 @@ func readOnly(dir string) bool {
 
 // ensureContent makes sure that a file has exactly the given content.
 func (a *Agent) ensureContent(name string, content []byte) error {
-	if is, err := contentOf(name); err == nil && bytes.Equal(is, content) {
+	if is, err := readContent(name); err == nil && bytes.Equal(is, content) {
 		return nil
 	}
 	return a.exchange(name, content)
@@ -107,7 +107,7 @@ func (a *Agent) ensureContent(name string, content []byte) error {
 // extendBundle makes sure that a certificate bundle contains the given
 // certificates.
 func (a *Agent) extendBundle(name string, certificates []byte) error {
-	is, err := contentOf(name)
+	is, err := readContent(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -124,10 +124,10 @@ func (a *Agent) extendBundle(name string, certificates []byte) error {
 // in bytes.
 const maxBundle = 16 << 20
 
-// contentOf reads a world-readable file. A program may have replaced the file
-// by a link, so contentOf never blocks on a pipe. It rejects files of /proc,
+// readContent reads a world-readable file. A program may have replaced the file
+// by a link, so readContent never blocks on a pipe. It rejects files of /proc,
 // some of which only the agent may read.
-func contentOf(name string) ([]byte, error) {
+func readContent(name string) ([]byte, error) {
 	if _, err := os.Stat(name); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func contentOf(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	if st.Mode&0o004 == 0 || st.Size > maxBundle || isOnKernelFS(f) {
-		return nil, badPath("path '%s' is not a file that everybody may read", name)
+		return nil, newPathError("path '%s' is not a file that everybody may read", name)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxBundle))
 	return b, pathError(name, err)

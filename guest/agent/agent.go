@@ -158,7 +158,7 @@ func (a *Agent) Serve(c net.Conn) {
 		return
 	}
 	if a.plain && isForOtherUser(call) {
-		w.fail(failure("unimplemented", "", "there is one account on this machine, and nothing is anybody else's"))
+		w.fail(newFailure("unimplemented", "", "there is one account on this machine, and nothing is anybody else's"))
 		return
 	}
 	switch {
@@ -176,13 +176,13 @@ func (a *Agent) Serve(c net.Conn) {
 		w.writeResult(a.kill(*call.Kill))
 	case call.Op == wire.OpSignal && call.Signal != nil:
 		a.signal(*call.Signal)
-		w.ok()
+		w.writeOK()
 	case call.Op == wire.OpResize && call.Resize != nil:
 		w.writeResult(a.resize(*call.Resize))
 	case call.Op == wire.OpOutput:
-		a.output(call.ID, c, w)
+		a.sendOutput(call.ID, c, w)
 	case call.Op == wire.OpInput:
-		a.input(call.ID, r, w)
+		a.receiveInput(call.ID, r, w)
 	case call.Op == wire.OpReattach:
 		a.adopt(call.ID, r, w)
 	case call.Op == wire.OpPark:
@@ -195,20 +195,20 @@ func (a *Agent) Serve(c net.Conn) {
 		a.reportMainExit(r, w)
 	case call.Op == wire.OpLease && call.Lease != nil:
 		a.term.lease.Renew(time.Duration(call.Lease.MS)*time.Millisecond, call.Lease.Own)
-		w.ok()
+		w.writeOK()
 	case call.Op == wire.OpDial:
 		a.dial(call.Port, c, w)
 	case call.Op == wire.OpUplink && call.Uplink != nil:
-		a.uplink(*call.Uplink, c, w)
+		a.serveUplink(*call.Uplink, c, w)
 	case call.Op == wire.OpRenew && call.Renew != nil:
 		w.writeResult(a.renew(*call.Renew))
 	case call.Op == wire.OpName:
 		w.writeResult(syscall.Sethostname([]byte(call.Name)))
 	case call.Op == wire.OpExecs:
 		for _, x := range a.list() {
-			w.json(wire.TypeExec, x)
+			w.writeJSON(wire.TypeExec, x)
 		}
-		w.ok()
+		w.writeOK()
 	case call.Op == wire.OpPut && call.Put != nil:
 		w.writeResult(putFiles(*call.Put, r, &a.making))
 	case call.Op == wire.OpCollect && call.Collect != nil:
@@ -223,13 +223,13 @@ func (a *Agent) Serve(c net.Conn) {
 		w.writeResult(endAllProcesses(*call.Stop))
 	case call.Op == wire.OpStop && call.Stop != nil:
 		a.stop(*call.Stop)
-		w.ok()
+		w.writeOK()
 		os.Exit(0)
 	case call.FS != nil && fsCalls[call.Op] != nil:
 		w.writeResult(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.making, a.rights}))
 	case call.Op == wire.OpPing:
-		w.ok()
+		w.writeOK()
 	default:
-		w.fail(invalid("unknown call %q", call.Op))
+		w.fail(newInvalidError("unknown call %q", call.Op))
 	}
 }

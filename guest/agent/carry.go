@@ -25,8 +25,8 @@ type carriers struct {
 }
 
 // carrier owns the agent's ends of a process's descriptors. It sends the output to one host
-// connection at a time, in the order in which the process wrote it. Without a host connection the
-// pipes fill up, and the process blocks.
+// connection at a time, in the order of the process's writes. Without a host connection the pipes
+// fill up, and the process blocks.
 type carrier struct {
 	x       *execution
 	plain   bool
@@ -60,16 +60,16 @@ func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err er
 			return
 		}
 		closeAll(theirs)
-		for _, f := range append(k.files(), k.stdin) {
+		for _, f := range append(k.openFiles(), k.stdin) {
 			f.Close() // not all of them were opened
 		}
 	}()
 	for _, end := range []struct {
-		ours **os.File
-		name string
-		mine int
+		ours     **os.File
+		name     string
+		agentEnd int
 	}{{&k.stdin, "stdin", writeEnd}, {&k.outs[0], "stdout", readEnd}, {&k.outs[1], "stderr", readEnd}} {
-		f, fd, err := a.openPipe(end.name, end.mine, call)
+		f, fd, err := a.openPipe(end.name, end.agentEnd, call)
 		if err != nil {
 			return nil, theirs, err
 		}
@@ -77,7 +77,7 @@ func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err er
 	}
 	p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, theirs, failure("exhausted", "", "open a socket: %v", err)
+		return nil, theirs, newFailure("exhausted", "", "open a socket: %v", err)
 	}
 	theirs = append(theirs, uintptr(p[1]))
 	if err := syscall.SetNonblock(p[0], true); err != nil { // required by the runtime's poller
@@ -150,7 +150,7 @@ func (k *carrier) recordEnd() {
 func (a *Agent) adopt(id string, r *wire.Reader, w *writer) {
 	k := a.carried.hold(id)
 	if k == nil {
-		w.fail(failure("not_found", "", "nothing is kept of %q", id))
+		w.fail(newFailure("not_found", "", "nothing is kept of %q", id))
 		return
 	}
 	a.reportEnd(k, r, w)
@@ -159,13 +159,13 @@ func (a *Agent) adopt(id string, r *wire.Reader, w *writer) {
 // reportEnd reports to the host how a process ends. It releases the process
 // only when the host closes the connection.
 func (a *Agent) reportEnd(k *carrier, r *wire.Reader, w *writer) {
-	w.json(wire.TypeStarted, wire.Started{PID: k.x.pid()})
+	w.writeJSON(wire.TypeStarted, wire.Started{PID: k.x.pid()})
 	go func() {
 		<-k.exited
 		k.x.mu.Lock()
 		exit := *k.x.exit
 		k.x.mu.Unlock()
-		w.json(wire.TypeExit, exit)
+		w.writeJSON(wire.TypeExit, exit)
 	}()
 	for {
 		if _, err := r.Read(); err != nil {
@@ -217,7 +217,7 @@ func (s *carriers) keep(call wire.Keep) error {
 		k.kept = call.On
 		s.drop(k)
 	case call.On:
-		return failure("not_found", "", "nothing is there of %q", call.ID)
+		return newFailure("not_found", "", "nothing is there of %q", call.ID)
 	}
 	return nil
 }
@@ -233,31 +233,31 @@ func (s *carriers) drop(k *carrier) {
 
 func (k *carrier) close() {
 	k.wake()
-	for _, f := range k.files() {
+	for _, f := range k.openFiles() {
 		f.Close()
 	}
 	k.stdin.Close() // a parked process has none
 	k.orders.Close()
 }
 
-// files returns the files from which the agent reads.
-func (k *carrier) files() []*os.File { return []*os.File{k.outs[0], k.outs[1], k.control} }
+// openFiles returns the files from which the agent reads.
+func (k *carrier) openFiles() []*os.File { return []*os.File{k.outs[0], k.outs[1], k.control} }
 
 // wake interrupts pending reads.
 func (k *carrier) wake() {
-	for _, f := range k.files() {
+	for _, f := range k.openFiles() {
 		f.SetReadDeadline(pastDeadline)
 	}
 }
 
-// input transfers data from the host to a process's standard input.
-func (a *Agent) input(id string, r *wire.Reader, w *writer) {
+// receiveInput transfers data from the host to a process's standard input.
+func (a *Agent) receiveInput(id string, r *wire.Reader, w *writer) {
 	k := a.carried.get(id)
 	if k == nil {
-		w.fail(failure("not_found", "", "nothing is there of %q", id))
+		w.fail(newFailure("not_found", "", "nothing is there of %q", id))
 		return
 	}
-	w.ok()
+	w.writeOK()
 	for {
 		f, err := r.Read()
 		if err != nil {
@@ -277,13 +277,13 @@ func (a *Agent) input(id string, r *wire.Reader, w *writer) {
 	}
 }
 
-// output sends a process's output to the host, and messages to the process,
+// sendOutput sends a process's output to the host, and messages to the process,
 // until the output ends or the host disconnects. A new host connection replaces
 // the current one.
-func (a *Agent) output(id string, c net.Conn, w *writer) {
+func (a *Agent) sendOutput(id string, c net.Conn, w *writer) {
 	k := a.carried.get(id)
 	if k == nil {
-		w.fail(failure("not_found", "", "nothing is there of %q", id))
+		w.fail(newFailure("not_found", "", "nothing is there of %q", id))
 		return
 	}
 	k.hosts.Lock()
@@ -292,18 +292,18 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 		<-k.callEnded
 		k.orders.SetWriteDeadline(time.Time{})
 	}
-	left := make(chan struct{})
-	defer close(left)
-	k.host, k.callEnded = c, left
+	disconnected := make(chan struct{})
+	defer close(disconnected)
+	k.host, k.callEnded = c, disconnected
 	k.hosts.Unlock()
-	w.ok()
-	gone := make(chan struct{})
+	w.writeOK()
+	closed := make(chan struct{})
 	go func() {
-		k.messagesFrom(c)
-		close(gone)
+		k.relayMessages(c)
+		close(closed)
 		k.wake()
 	}()
-	for k.prepareReads(gone) {
+	for k.prepareReads(closed) {
 		var ways sync.WaitGroup
 		for i := range k.outs {
 			ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, time.Time{}) }) })
@@ -312,10 +312,10 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 		ways.Wait()
 	}
 	if !k.plain && isClosed(k.exited) {
-		k.sendRemaining(c, gone)
+		k.sendRemaining(c, closed)
 	}
 	k.disconnect(c)
-	<-gone
+	<-closed
 	k.orders.SetWriteDeadline(time.Time{})
 }
 
@@ -328,14 +328,14 @@ func (k *carrier) disconnect(c net.Conn) {
 // prepareReads prepares for further reads, and reports whether reads are still possible. The code
 // that ends the transfer first closes its channel and then wakes the readers, so that either
 // prepareReads or the readers notice the end.
-func (k *carrier) prepareReads(gone <-chan struct{}) bool {
-	for _, f := range k.files() {
+func (k *carrier) prepareReads(closed <-chan struct{}) bool {
+	for _, f := range k.openFiles() {
 		f.SetReadDeadline(time.Time{})
 	}
 	k.sending.Lock()
 	ended := k.outEnd[0] && k.outEnd[1] && k.ctlEnd
 	k.sending.Unlock()
-	return !ended && !isClosed(gone) && (k.plain || !isClosed(k.exited))
+	return !ended && !isClosed(closed) && (k.plain || !isClosed(k.exited))
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -347,9 +347,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// messagesFrom transfers messages from the host to the process until the host
+// relayMessages transfers messages from the host to the process until the host
 // disconnects.
-func (k *carrier) messagesFrom(c net.Conn) {
+func (k *carrier) relayMessages(c net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := c.Read(buf)
@@ -479,7 +479,7 @@ func (k *carrier) sendChunk(c net.Conn) (err error) {
 
 // sendRemaining sends the remaining messages of an ended process, and its output until all of its
 // children have closed it, for a limited time.
-func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
+func (k *carrier) sendRemaining(c net.Conn, closed <-chan struct{}) {
 	if raw, err := k.control.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { k.pullMessages(int(fd), c) })
 	}
@@ -490,7 +490,7 @@ func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
 	for _, f := range k.outs {
 		f.SetReadDeadline(tail)
 	}
-	if isClosed(gone) {
+	if isClosed(closed) {
 		k.wake()
 	}
 	var ways sync.WaitGroup

@@ -15,11 +15,13 @@ type callError struct{ reported wire.Error }
 
 func (e *callError) Error() string { return e.reported.Message }
 
-func failure(kind, field, format string, args ...any) error {
+func newFailure(kind, field, format string, args ...any) error {
 	return &callError{reported: wire.Error{Kind: kind, Field: field, Message: fmt.Sprintf(format, args...)}}
 }
 
-func invalid(format string, args ...any) error { return failure("invalid", "", format, args...) }
+func newInvalidError(format string, args ...any) error {
+	return newFailure("invalid", "", format, args...)
+}
 
 func readCall(r *wire.Reader) (*wire.Call, error) {
 	f, err := r.Read()
@@ -27,14 +29,14 @@ func readCall(r *wire.Reader) (*wire.Call, error) {
 		return nil, err
 	}
 	if f.Type != wire.TypeCall {
-		return nil, invalid("the first frame has type %d, want a call", f.Type)
+		return nil, newInvalidError("the first frame has type %d, want a call", f.Type)
 	}
 	var call wire.Call
 	if err := json.Unmarshal(f.Payload, &call); err != nil {
-		return nil, invalid("decode call: %v", err)
+		return nil, newInvalidError("decode call: %v", err)
 	}
 	if call.Version != wire.Version {
-		return nil, invalid("protocol version %d, want %d", call.Version, wire.Version)
+		return nil, newInvalidError("protocol version %d, want %d", call.Version, wire.Version)
 	}
 	return &call, nil
 }
@@ -60,7 +62,7 @@ func (w *writer) writeFrame(b []byte) {
 	}
 }
 
-func (w *writer) json(t wire.Type, v any) {
+func (w *writer) writeJSON(t wire.Type, v any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -71,7 +73,7 @@ func (w *writer) json(t wire.Type, v any) {
 	}
 }
 
-func (w *writer) ok() { w.json(wire.TypeOK, nil) }
+func (w *writer) writeOK() { w.writeJSON(wire.TypeOK, nil) }
 
 // writeResult ends a call that does not return data.
 func (w *writer) writeResult(err error) {
@@ -79,13 +81,13 @@ func (w *writer) writeResult(err error) {
 		w.fail(err)
 		return
 	}
-	w.ok()
+	w.writeOK()
 }
 
 func (w *writer) fail(err error) {
 	if e, ok := errors.AsType[*callError](err); ok {
-		w.json(wire.TypeError, e.reported)
+		w.writeJSON(wire.TypeError, e.reported)
 		return
 	}
-	w.json(wire.TypeError, wire.Error{Kind: "internal", Message: err.Error()})
+	w.writeJSON(wire.TypeError, wire.Error{Kind: "internal", Message: err.Error()})
 }

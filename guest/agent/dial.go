@@ -16,17 +16,17 @@ const dialTimeout = 5 * time.Second
 // dial connects c to a port on the sandbox's loopback and copies data in both
 // directions until both have ended.
 func (a *Agent) dial(port int, c net.Conn, w *writer) {
-	there, err := dialLoopback(port)
+	service, err := dialLoopback(port)
 	if err != nil {
 		w.fail(err)
 		return
 	}
-	defer there.Close()
-	a.calls.closeWith(c, there)
-	w.ok()
+	defer service.Close()
+	a.calls.closeWith(c, service)
+	w.writeOK()
 	var ways sync.WaitGroup
-	ways.Go(func() { copyHalf(there, c) })
-	ways.Go(func() { copyHalf(c, there) })
+	ways.Go(func() { copyHalf(service, c) })
+	ways.Go(func() { copyHalf(c, service) })
 	ways.Wait()
 }
 
@@ -42,9 +42,9 @@ func dialLoopback(port int) (net.Conn, error) {
 		}
 	}
 	if errors.Is(refused, syscall.ECONNREFUSED) || errors.Is(refused, syscall.EADDRNOTAVAIL) {
-		return nil, failure("refused", "", "no program listens on port %d of the sandbox", port)
+		return nil, newFailure("refused", "", "no program listens on port %d of the sandbox", port)
 	}
-	return nil, failure("refused", "", "connect to port %d of the sandbox: %v", port, refused)
+	return nil, newFailure("refused", "", "connect to port %d of the sandbox: %v", port, refused)
 }
 
 // copyHalf copies until the source ends, and then closes the target's write side. If the target no

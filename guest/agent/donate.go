@@ -12,7 +12,7 @@ import (
 func receiveDescriptors(c net.Conn) ([]uintptr, error) {
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, invalid("descriptors cannot be handed over here")
+		return nil, newInvalidError("descriptors cannot be handed over here")
 	}
 	var b [1]byte
 	oob := make([]byte, syscall.CmsgSpace(4*wire.Donated))
@@ -37,7 +37,7 @@ func receiveDescriptors(c net.Conn) ([]uintptr, error) {
 	}
 	if len(out) != wire.Donated {
 		closeAll(out)
-		return nil, invalid("%d descriptors were handed over, want %d", len(out), wire.Donated)
+		return nil, newInvalidError("%d descriptors were handed over, want %d", len(out), wire.Donated)
 	}
 	return out, nil
 }
@@ -85,7 +85,7 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 	// child and its children have ended.
 	closeAll(fds)
 	fds = nil
-	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
+	w.writeJSON(wire.TypeStarted, wire.Started{PID: x.pid()})
 	if x.reportExit(ended, parked, w) && call.Plain { // an interpreter's sandbox ends with its process
 		a.restoreSignals()
 	}
@@ -106,7 +106,7 @@ func (x *execution) reportExit(ended <-chan syscall.WaitStatus, parked <-chan *c
 			return false
 		default:
 		}
-		w.json(wire.TypeExit, exit)
+		w.writeJSON(wire.TypeExit, exit)
 		return true
 	}
 }
@@ -137,7 +137,7 @@ func (a *Agent) resize(call wire.Resize) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.terminal == nil {
-		return invalid("the process has no terminal")
+		return newInvalidError("the process has no terminal")
 	}
 	raw, err := x.terminal.SyscallConn()
 	if err != nil {

@@ -46,7 +46,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		w.fail(err)
 		return
 	}
-	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
+	w.writeJSON(wire.TypeStarted, wire.Started{PID: x.pid()})
 
 	if call.TimeoutMS > 0 {
 		clock := time.AfterFunc(time.Duration(call.TimeoutMS)*time.Millisecond, func() {
@@ -58,7 +58,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		defer clock.Stop()
 	}
 	a.calls.closeWith(w.c, closerFunc(func() { x.release(p) }))
-	go x.control(r, p.stdin)
+	go x.handleControl(r, p.stdin)
 
 	var pumps sync.WaitGroup
 	pumps.Go(func() { pump(p.stdout, wire.TypeStdout, x, x.stdout, w) })
@@ -77,7 +77,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.expire(p)
 	pumps.Wait()
 
-	w.json(wire.TypeExit, x.finish(ws))
+	w.writeJSON(wire.TypeExit, x.finish(ws))
 	a.restoreSignals()
 }
 
@@ -100,8 +100,8 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	return *x.exit
 }
 
-// drainPeriod is the minimum time for which the agent reads the remaining output of
-// a process that has ended.
+// drainPeriod is the minimum time that the agent spends reading the remaining
+// output of an ended process.
 const drainPeriod = 50 * time.Millisecond
 
 // tailMargin is the time between the end of an execution's tail and the execution's timeout, which
@@ -156,8 +156,8 @@ func exitOf(ws syscall.WaitStatus, timedOut bool) *wire.Exit {
 	return e
 }
 
-// control handles the frames that the host sends while the process runs.
-func (x *execution) control(r *wire.Reader, stdin *os.File) {
+// handleControl handles the frames that the host sends while the process runs.
+func (x *execution) handleControl(r *wire.Reader, stdin *os.File) {
 	defer stdin.Close()
 	for {
 		f, err := r.Read()
@@ -254,12 +254,12 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 // register adds an execution for the call.
 func (a *Agent) register(call wire.Exec) (*execution, error) {
 	if len(call.Argv) == 0 && call.Shell == "" {
-		return nil, failure("invalid", "command", "nothing to run")
+		return nil, newFailure("invalid", "command", "nothing to run")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, exists := a.execs[call.ID]; exists || call.ID == "" {
-		return nil, failure("invalid", "", "execution id %q is empty or taken", call.ID)
+		return nil, newFailure("invalid", "", "execution id %q is empty or taken", call.ID)
 	}
 	a.tag++
 	x := &execution{

@@ -38,13 +38,13 @@ func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 		case wire.TypeFile:
 			var file wire.File
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
-				return invalid("decode file: %v", err)
+				return newInvalidError("decode file: %v", err)
 			}
 			if err := putFile(call, file, r, making); err != nil {
 				return err
 			}
 		default:
-			return invalid("a frame of type %d among files", f.Type)
+			return newInvalidError("a frame of type %d among files", f.Type)
 		}
 	}
 }
@@ -61,18 +61,18 @@ func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex
 		return fileError(file.Path, err)
 	}
 	defer n.close()
-	for left := file.Size; left > 0; {
+	for remaining := file.Size; remaining > 0; {
 		d, err := r.Read()
 		if err != nil {
 			return err
 		}
-		if d.Type != wire.TypeFileData || int64(len(d.Payload)) > left {
-			return invalid("file %q: a frame of type %d with %d bytes, %d are left", file.Path, d.Type, len(d.Payload), left)
+		if d.Type != wire.TypeFileData || int64(len(d.Payload)) > remaining {
+			return newInvalidError("file %q: a frame of type %d with %d bytes, %d are left", file.Path, d.Type, len(d.Payload), remaining)
 		}
 		if _, err := n.Write(d.Payload); err != nil {
 			return fileError(file.Path, err)
 		}
-		left -= int64(len(d.Payload))
+		remaining -= int64(len(d.Payload))
 	}
 	if err := n.commit(); err != nil {
 		return fileError(file.Path, err)
@@ -93,9 +93,9 @@ func createBelow(call wire.Put, name string, mode fs.FileMode) (*newFile, error)
 		if err != nil {
 			return nil, err
 		}
-		made := dir.Mkdir(step, 0o755) == nil
+		isNew := dir.Mkdir(step, 0o755) == nil
 		next, openErr := dir.Dir(step)
-		if made && openErr == nil {
+		if isNew && openErr == nil {
 			_ = next.Chown(int(call.UID), int(call.GID))
 		}
 		dir.Close()
@@ -129,9 +129,9 @@ func createBelow(call wire.Put, name string, mode fs.FileMode) (*newFile, error)
 func fileError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return failure("exhausted", "files", "write %q: the disk is full", name)
+		return newFailure("exhausted", "files", "write %q: the disk is full", name)
 	default:
-		return failure("invalid", "files", "write %q: %v", name, err)
+		return newFailure("invalid", "files", "write %q: %v", name, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func collect(call wire.Collect, w *writer) error {
 		return nil
 	}
 	if err != nil {
-		return invalid("open %q: %v", call.Dir, err)
+		return newInvalidError("open %q: %v", call.Dir, err)
 	}
 	defer above.Close()
 	dir, err := above.Dir(path.Base(call.Dir))
@@ -170,7 +170,7 @@ func collect(call wire.Collect, w *writer) error {
 		return nil
 	}
 	if err != nil {
-		return invalid("open %q: %v", call.Dir, err)
+		return newInvalidError("open %q: %v", call.Dir, err)
 	}
 	defer dir.Close()
 	names, _ := dir.Names(100_000)
@@ -184,7 +184,7 @@ func collect(call wire.Collect, w *writer) error {
 		}
 		if sent == call.Count || st.Size > call.Size {
 			// List the file without its content. A size of -1 indicates this.
-			w.json(wire.TypeFile, wire.File{Path: name, Size: -1})
+			w.writeJSON(wire.TypeFile, wire.File{Path: name, Size: -1})
 			continue
 		}
 		if err := sendFile(dir, name, st, w); err != nil {
@@ -202,17 +202,17 @@ func sendFile(dir *nofollow.Dir, name string, st nofollow.Stat, w *writer) error
 	}
 	defer f.Close()
 	// Always send the announced size. If the file shrinks during the transfer, pad with zeros.
-	w.json(wire.TypeFile, wire.File{Path: name, Mode: st.Mode & 0o777, Size: st.Size})
+	w.writeJSON(wire.TypeFile, wire.File{Path: name, Mode: st.Mode & 0o777, Size: st.Size})
 	buf := make([]byte, wire.HeaderSize+256<<10)
-	for left := st.Size; left > 0; {
-		n := int(min(left, int64(len(buf)-wire.HeaderSize)))
+	for remaining := st.Size; remaining > 0; {
+		n := int(min(remaining, int64(len(buf)-wire.HeaderSize)))
 		got, err := io.ReadFull(f, buf[wire.HeaderSize:wire.HeaderSize+n])
 		if err != nil {
 			clear(buf[wire.HeaderSize+got : wire.HeaderSize+n])
 		}
 		wire.PutHeader(buf, wire.TypeFileData, n)
 		w.writeFrame(buf[:wire.HeaderSize+n])
-		left -= int64(n)
+		remaining -= int64(n)
 	}
 	return nil
 }

@@ -46,23 +46,25 @@ func (c fsCall) withRights(f func() error) error {
 
 // locate converts a path to an absolute path.
 func locate(p wire.Path) (place, error) {
-	at := place{name: p.Name}
+	located := place{name: p.Name}
 	switch {
 	case p.Name == "~", strings.HasPrefix(p.Name, "~/"):
-		at.name = p.Home + p.Name[1:]
+		located.name = p.Home + p.Name[1:]
 	case strings.HasPrefix(p.Name, "~"):
-		return at, badPath("path '%s' is in somebody else's home: only '~' and '~/' are known", p.Name)
+		return located, newPathError("path '%s' is in somebody else's home: only '~' and '~/' are known", p.Name)
 	case !path.IsAbs(p.Name):
-		at.name = path.Join(p.Home, p.Name)
+		located.name = path.Join(p.Home, p.Name)
 	}
-	if strings.ContainsRune(at.name, 0) {
-		return at, badPath("path %q has a NUL in it", p.Name)
+	if strings.ContainsRune(located.name, 0) {
+		return located, newPathError("path %q has a NUL in it", p.Name)
 	}
-	at.name = path.Clean(at.name)
-	return at, nil
+	located.name = path.Clean(located.name)
+	return located, nil
 }
 
-func badPath(format string, args ...any) error { return failure("invalid", "path", format, args...) }
+func newPathError(format string, args ...any) error {
+	return newFailure("invalid", "path", format, args...)
+}
 
 // pathError converts an error for a path to a callError.
 func pathError(name string, err error) error {
@@ -72,29 +74,29 @@ func pathError(name string, err error) error {
 	errno, _ := errors.AsType[syscall.Errno](err)
 	switch errno {
 	case syscall.ENOENT, syscall.ENOTDIR: // a parent does not exist or is not a directory
-		return failure("not_found", "path", "path '%s' does not exist", name)
+		return newFailure("not_found", "path", "path '%s' does not exist", name)
 	case syscall.EACCES, syscall.EPERM:
-		return failure("denied", "path", "path '%s': the user has no permission", name)
+		return newFailure("denied", "path", "path '%s': the user has no permission", name)
 	case syscall.ENOSPC, syscall.EDQUOT:
-		return failure("exhausted", "path", "path '%s': the disk is full", name)
+		return newFailure("exhausted", "path", "path '%s': the disk is full", name)
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
-		return failure("exhausted", "path", "path '%s': %v", name, errno)
+		return newFailure("exhausted", "path", "path '%s': %v", name, errno)
 	case syscall.ELOOP:
-		return failure("loop", "path", "path '%s' leads through links that lead to themselves", name)
+		return newFailure("loop", "path", "path '%s' leads through links that lead to themselves", name)
 	case syscall.EISDIR:
-		return badPath("path '%s' is a directory", name)
+		return newPathError("path '%s' is a directory", name)
 	case syscall.ENXIO:
-		return badPath("path '%s' is not a regular file", name)
+		return newPathError("path '%s' is not a regular file", name)
 	case syscall.EROFS:
-		return badPath("path '%s' is on a file system that is read-only", name)
+		return newPathError("path '%s' is on a file system that is read-only", name)
 	case syscall.ENOTEMPTY:
-		return badPath("path '%s' is a directory that is not empty", name)
+		return newPathError("path '%s' is a directory that is not empty", name)
 	case syscall.EBUSY:
-		return badPath("path '%s' is where a file system is mounted", name)
+		return newPathError("path '%s' is where a file system is mounted", name)
 	case 0:
-		return badPath("path '%s': %v", name, err)
+		return newPathError("path '%s': %v", name, err)
 	default:
-		return badPath("path '%s': %v", name, errno)
+		return newPathError("path '%s': %v", name, errno)
 	}
 }
 
@@ -106,7 +108,7 @@ func stat(c fsCall) error {
 	}
 	var e wire.Entry
 	err = c.withRights(func() (err error) {
-		e, err = (&accounts{}).entry(p.name)
+		e, err = (&accounts{}).statEntry(p.name)
 		return err
 	})
 	return c.sendEntry(p.name, e, err)
@@ -117,7 +119,7 @@ func (c fsCall) sendEntry(name string, e wire.Entry, err error) error {
 	if err != nil {
 		return pathError(name, err)
 	}
-	c.w.json(wire.TypeEntry, e)
+	c.w.writeJSON(wire.TypeEntry, e)
 	return nil
 }
 
@@ -127,8 +129,8 @@ type accounts struct {
 	users, groups map[uint32]string
 }
 
-// entry describes the file at a path, without following a link.
-func (a *accounts) entry(name string) (wire.Entry, error) {
+// statEntry describes the file at a path, without following a link.
+func (a *accounts) statEntry(name string) (wire.Entry, error) {
 	var st nofollow.Stat
 	if err := syscall.Lstat(name, &st.Stat_t); err != nil {
 		return wire.Entry{}, err
@@ -136,9 +138,9 @@ func (a *accounts) entry(name string) (wire.Entry, error) {
 	return a.describe(name, name, st), nil
 }
 
-// entryIn describes the file with this name in a directory. full is the path in
+// statEntryIn describes the file with this name in a directory. full is the path in
 // the entry.
-func (a *accounts) entryIn(dir *nofollow.Dir, name, full string) (wire.Entry, error) {
+func (a *accounts) statEntryIn(dir *nofollow.Dir, name, full string) (wire.Entry, error) {
 	st, err := dir.Stat(name)
 	if err != nil {
 		return wire.Entry{}, err
@@ -152,9 +154,9 @@ func (a *accounts) describe(name, at string, st nofollow.Stat) wire.Entry {
 	e := wire.Entry{Path: name}
 	switch {
 	case st.IsRegular():
-		e.Metadata = metadata(at)
+		e.Metadata = readMetadata(at)
 	case st.IsLink():
-		e.Target = target(name, at)
+		e.Target = resolveLink(name, at)
 		var to nofollow.Stat
 		if syscall.Stat(at, &to.Stat_t) == nil {
 			e.TargetType, e.TargetMode = typeOf(to), to.Mode&0o777
@@ -166,7 +168,7 @@ func (a *accounts) describe(name, at string, st nofollow.Stat) wire.Entry {
 // describeOpen describes an open regular file. name is the path by which it was
 // opened.
 func (a *accounts) describeOpen(name string, f *os.File, st nofollow.Stat) wire.Entry {
-	return a.complete(wire.Entry{Path: name, Metadata: metadataOf(f)}, st)
+	return a.complete(wire.Entry{Path: name, Metadata: readOpenMetadata(f)}, st)
 }
 
 // complete adds the file status to an entry, and limits the entry's size.
@@ -200,9 +202,9 @@ func typeOf(st nofollow.Stat) string {
 	return "other"
 }
 
-// target returns the final target of a link, or the link's content if the final target does not
-// exist.
-func target(name, at string) string {
+// resolveLink returns the final target of a link, or the link's content if the final target does
+// not exist.
+func resolveLink(name, at string) string {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		return to
 	}

@@ -18,9 +18,9 @@ const metadataPrefix = "user.e2b."
 // attributes.
 const maxMetadata = 4096
 
-// attributes returns the names, including the prefix, of a file's metadata
+// listAttributes returns the names, including the prefix, of a file's metadata
 // attributes. list reads the names of all extended attributes.
-func attributes(list func([]byte) (int, error)) []string {
+func listAttributes(list func([]byte) (int, error)) []string {
 	n, err := list(nil)
 	if err != nil || n <= 0 {
 		return nil // most files have none, and many file systems do not support them
@@ -34,35 +34,35 @@ func attributes(list func([]byte) (int, error)) []string {
 	})
 }
 
-// metadata reads the metadata of the file at a path. A link has no metadata.
-func metadata(name string) map[string]string {
-	return collected(func(b []byte) (int, error) { return nofollow.Listxattr(name, b) },
+// readMetadata reads the metadata of the file at a path. A link has no metadata.
+func readMetadata(name string) map[string]string {
+	return collectMetadata(func(b []byte) (int, error) { return nofollow.Listxattr(name, b) },
 		func(a string, b []byte) (int, error) { return nofollow.Getxattr(name, a, b) })
 }
 
-// metadataOf reads the metadata of an open file.
-func metadataOf(f *os.File) map[string]string {
-	return collected(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) },
+// readOpenMetadata reads the metadata of an open file.
+func readOpenMetadata(f *os.File) map[string]string {
+	return collectMetadata(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) },
 		func(a string, b []byte) (int, error) { return nofollow.Fgetxattr(f, a, b) })
 }
 
-// collected returns up to maxMetadata bytes of a file's metadata, which it reads with the given
-// functions.
-func collected(list func([]byte) (int, error), get func(string, []byte) (int, error)) map[string]string {
+// collectMetadata returns up to maxMetadata bytes of a file's metadata, which it reads with the
+// given functions.
+func collectMetadata(list func([]byte) (int, error), get func(string, []byte) (int, error)) map[string]string {
 	var out map[string]string
-	left := maxMetadata
-	for _, a := range attributes(list) {
+	remaining := maxMetadata
+	for _, a := range listAttributes(list) {
 		b := make([]byte, maxMetadata)
 		n, err := get(a, b)
 		key := strings.TrimPrefix(a, metadataPrefix)
-		if err != nil || n < 0 || len(key)+n > left {
+		if err != nil || n < 0 || len(key)+n > remaining {
 			continue
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
 		out[key] = string(b[:n])
-		left -= len(key) + n
+		remaining -= len(key) + n
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func collected(list func([]byte) (int, error), get func(string, []byte) (int, er
 // setMetadata replaces the metadata of an open file by m. It uses the descriptor, because the name
 // may now refer to another file.
 func setMetadata(f *os.File, m map[string]string) error {
-	for _, a := range attributes(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) }) {
+	for _, a := range listAttributes(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) }) {
 		if _, keep := m[strings.TrimPrefix(a, metadataPrefix)]; !keep {
 			_ = nofollow.Fremovexattr(f, a)
 		}
@@ -78,7 +78,7 @@ func setMetadata(f *os.File, m map[string]string) error {
 	for k, v := range m {
 		err := nofollow.Fsetxattr(f, metadataPrefix+k, []byte(v))
 		if err == syscall.ENOTSUP {
-			return badPath("path '%s' is on a file system that keeps no metadata", f.Name())
+			return newPathError("path '%s' is on a file system that keeps no metadata", f.Name())
 		}
 		if err != nil {
 			return err

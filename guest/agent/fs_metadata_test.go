@@ -25,7 +25,7 @@ func TestMetadataUsesE2BAttributes(t *testing.T) {
 	}
 	want := func(what string, m map[string]string) {
 		t.Helper()
-		if got := metadata(name); !maps.Equal(got, m) {
+		if got := readMetadata(name); !maps.Equal(got, m) {
 			t.Errorf("%s: metadata is %v, not %v", what, got, m)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // copies the file and removes the original.
 func move(c fsCall) error {
 	if c.To == nil {
-		return invalid("a move without a target")
+		return newInvalidError("a move without a target")
 	}
 	from, err := locate(c.Path)
 	if err != nil {
@@ -47,7 +47,7 @@ func relocate(from string, to place) (e wire.Entry, err error) {
 		return e, err
 	}
 	if st.IsDir() && isWithin(from, path.Dir(to.name)) {
-		return e, badPath("path '%s' cannot be moved into itself", from)
+		return e, newPathError("path '%s' cannot be moved into itself", from)
 	}
 	// Do not use os.Rename, which refuses to replace directories, even empty
 	// ones.
@@ -58,7 +58,7 @@ func relocate(from string, to place) (e wire.Entry, err error) {
 	if err != nil {
 		return e, moveError(from, to.name, err)
 	}
-	return (&accounts{}).entry(to.name)
+	return (&accounts{}).statEntry(to.name)
 }
 
 func rename(from, to string) error {
@@ -73,11 +73,11 @@ func rename(from, to string) error {
 func moveError(from, to string, err error) error {
 	switch errno, _ := errors.AsType[syscall.Errno](err); errno {
 	case syscall.ENOTDIR:
-		return badPath("path '%s' is not a directory", to)
+		return newPathError("path '%s' is not a directory", to)
 	case syscall.ENOENT, syscall.EBUSY:
 		return pathError(from, err)
 	case syscall.EINVAL:
-		return badPath("path '%s' cannot be moved into itself", from)
+		return newPathError("path '%s' cannot be moved into itself", from)
 	default:
 		return pathError(to, err)
 	}
@@ -118,7 +118,7 @@ func moveAcross(from, to string) (err error) {
 		return err
 	}
 	defer dir.Close()
-	d := duplicator{mounts: mounts()}
+	d := duplicator{mounts: readMounts()}
 	if err := d.copy(source, path.Base(from), path.Join(above, path.Base(from)), dir, "moved"); err != nil {
 		return err
 	}
@@ -128,9 +128,9 @@ func moveAcross(from, to string) (err error) {
 	return source.RemoveAll(path.Base(from))
 }
 
-// mounts returns the mount points. Device numbers cannot identify them, because
+// readMounts returns the mount points. Device numbers cannot identify them, because
 // an overlay has several device numbers.
-func mounts() map[string]bool {
+func readMounts() map[string]bool {
 	b, _ := os.ReadFile("/proc/self/mounts")
 	out := map[string]bool{"/": true}
 	for line := range strings.Lines(string(b)) {
@@ -169,7 +169,7 @@ func (d duplicator) copy(from *nofollow.Dir, name, full string, to *nofollow.Dir
 		}
 		return err
 	default:
-		return badPath("path '%s' is neither a file nor a directory and cannot leave its file system", full)
+		return newPathError("path '%s' is neither a file nor a directory and cannot leave its file system", full)
 	}
 }
 
@@ -226,20 +226,20 @@ func copyFile(from *nofollow.Dir, name, full string, to *nofollow.Dir, as string
 	defer src.Close()
 	st, err := statOpen(src)
 	if err == nil {
-		err = needRegular(full, st)
+		err = requireRegular(full, st)
 	}
 	if err != nil {
 		return err
 	}
 	if isOfProcess(src) {
-		return errOfProcess(full)
+		return newProcessFileError(full)
 	}
 	dst, err := to.Open(as, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	if m := metadataOf(src); err == nil && m != nil {
+	if m := readOpenMetadata(src); err == nil && m != nil {
 		err = setMetadata(dst, m)
 	}
 	if err == nil {
@@ -266,12 +266,12 @@ func remove(c fsCall) error {
 		return err
 	}
 	if p.name == "/" {
-		return badPath("path '/' cannot be removed")
+		return newPathError("path '/' cannot be removed")
 	}
 	return pathError(p.name, c.withRights(func() error {
 		// Otherwise everything below a mount point would be removed before the
 		// kernel refuses to remove the mount point itself.
-		if above, err := filepath.EvalSymlinks(path.Dir(p.name)); err == nil && mounts()[path.Join(above, path.Base(p.name))] {
+		if above, err := filepath.EvalSymlinks(path.Dir(p.name)); err == nil && readMounts()[path.Join(above, path.Base(p.name))] {
 			return syscall.EBUSY
 		}
 		dir, err := nofollow.Open(path.Dir(p.name))

@@ -38,7 +38,7 @@ func listDir(c fsCall) error {
 	l := lister{as: c.withRights, w: c.w, remaining: c.Max}
 	err = l.walk(func() (*nofollow.Dir, error) { return openDir(p.name) }, p.name, c.Depth)
 	if errors.Is(err, errTooMany) {
-		return failure("excess", "path", "path '%s' has more than %d entries", p.name, c.Max)
+		return newFailure("excess", "path", "path '%s' has more than %d entries", p.name, c.Max)
 	} else if err != nil {
 		return pathError(p.name, err)
 	}
@@ -49,21 +49,21 @@ func listDir(c fsCall) error {
 // openDir opens a directory by its path. It returns an error if the path does
 // not refer to a directory.
 func openDir(name string) (*nofollow.Dir, error) {
-	if err := needDir(name); err != nil {
+	if err := requireDir(name); err != nil {
 		return nil, err
 	}
 	d, err := nofollow.Open(name)
 	return d, pathError(name, err)
 }
 
-// needDir returns an error unless the path is a directory or a link to a directory.
-func needDir(name string) error {
+// requireDir returns an error unless the path is a directory or a link to a directory.
+func requireDir(name string) error {
 	st, err := os.Stat(name)
 	if err != nil {
 		return pathError(name, err)
 	}
 	if !st.IsDir() {
-		return badPath("path '%s' is not a directory", name)
+		return newPathError("path '%s' is not a directory", name)
 	}
 	return nil
 }
@@ -98,8 +98,8 @@ func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int
 		entries := make([]wire.Entry, len(some))
 		err := l.as(func() error {
 			for i, name := range some {
-				if at := path.Join(full, name); len(at) < maxPath {
-					entries[i], _ = l.accounts.entryIn(dir, name, at) // the path stays empty if the file was removed
+				if childPath := path.Join(full, name); len(childPath) < maxPath {
+					entries[i], _ = l.accounts.statEntryIn(dir, name, childPath) // the path stays empty if the file was removed
 				}
 			}
 			return nil
@@ -111,7 +111,7 @@ func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int
 			if e.Path == "" {
 				continue
 			}
-			if err := l.send(e); err != nil || l.w.hostGone() {
+			if err := l.send(e); err != nil || l.w.isHostGone() {
 				return err
 			}
 			if e.Type != "directory" || depth <= 1 {
@@ -146,8 +146,8 @@ func (l *lister) send(e wire.Entry) error {
 	return nil
 }
 
-// hostGone reports whether the host has disconnected.
-func (w *writer) hostGone() bool {
+// isHostGone reports whether the host has disconnected.
+func (w *writer) isHostGone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dead
@@ -173,7 +173,7 @@ func read(c fsCall) error {
 		}
 		if isOfProcess(f) {
 			f.Close()
-			return errOfProcess(p.name)
+			return newProcessFileError(p.name)
 		}
 		e = (&accounts{}).describeOpen(p.name, f, st)
 		return nil
@@ -187,20 +187,20 @@ func read(c fsCall) error {
 			return pathError(p.name, err)
 		}
 	}
-	c.w.json(wire.TypeEntry, e)
+	c.w.writeJSON(wire.TypeEntry, e)
 	// Read up to the end regardless of the reported size, because files of
 	// /proc report a size of 0.
 	buf := make([]byte, wire.HeaderSize+256<<10)
-	for left := c.Length; left != 0 && !c.w.hostGone(); {
+	for remaining := c.Length; remaining != 0 && !c.w.isHostGone(); {
 		room := buf[wire.HeaderSize:]
-		if left > 0 {
-			room = room[:min(left, int64(len(room)))]
+		if remaining > 0 {
+			room = room[:min(remaining, int64(len(room)))]
 		}
 		n, err := f.Read(room)
 		if n > 0 {
 			wire.PutHeader(buf, wire.TypeFileData, n)
 			c.w.writeFrame(buf[:wire.HeaderSize+n])
-			left -= int64(n)
+			remaining -= int64(n)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -235,14 +235,14 @@ func isOfProcess(f *os.File) bool {
 	return ok && err == nil
 }
 
-func errOfProcess(name string) error {
-	return failure("denied", "path", "path '%s' belongs to a process", name)
+func newProcessFileError(name string) error {
+	return newFailure("denied", "path", "path '%s' belongs to a process", name)
 }
 
 // openRegular opens a regular file. It never blocks on a named pipe.
 func openRegular(name string, flags int, mode uint32) (f *os.File, st nofollow.Stat, err error) {
 	if err = syscall.Stat(name, &st.Stat_t); err == nil {
-		err = needRegular(name, st)
+		err = requireRegular(name, st)
 	}
 	if err != nil && (flags&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, st, pathError(name, err)
@@ -251,7 +251,7 @@ func openRegular(name string, flags int, mode uint32) (f *os.File, st nofollow.S
 		return nil, st, pathError(name, err)
 	}
 	if st, err = statOpen(f); err == nil {
-		err = needRegular(name, st) // the path may refer to another file by now
+		err = requireRegular(name, st) // the path may refer to another file by now
 	}
 	if err != nil {
 		f.Close()
@@ -272,12 +272,12 @@ func statOpen(f *os.File) (st nofollow.Stat, err error) {
 	return st, err
 }
 
-func needRegular(name string, st nofollow.Stat) error {
+func requireRegular(name string, st nofollow.Stat) error {
 	switch {
 	case st.IsDir():
-		return badPath("path '%s' is a directory", name)
+		return newPathError("path '%s' is a directory", name)
 	case !st.IsRegular():
-		return badPath("path '%s' is not a regular file", name)
+		return newPathError("path '%s' is not a regular file", name)
 	}
 	return nil
 }

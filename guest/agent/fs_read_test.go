@@ -15,7 +15,7 @@ import (
 // List returns up to the number of entries that the caller allows, including those of nested
 // directories. A single entry more causes an error. The conformance suite of providers lists the
 // maximum number of entries that brig allows.
-func TestListLimit(t *testing.T) {
+func TestListRejectsExcessEntries(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
 		t.Fatal(err)

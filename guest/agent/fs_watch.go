@@ -97,8 +97,8 @@ func (q *queue) close(err error) {
 	q.notEmpty.Signal()
 }
 
-// reason returns the reason that was given to close.
-func (q *queue) reason() error {
+// closeReason returns the reason that was given to close.
+func (q *queue) closeReason() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.err
@@ -168,7 +168,7 @@ func watch(c fsCall) error {
 	if err := t.add("", false); err != nil {
 		return pathError(p.name, err)
 	}
-	c.w.json(wire.TypeChange, wire.Change{})
+	c.w.writeJSON(wire.TypeChange, wire.Change{})
 	go func() {
 		_, _ = c.r.Read() // the host sends no more frames, so this read waits for the end
 		t.file.Close()
@@ -187,7 +187,7 @@ func watch(c fsCall) error {
 			}
 		}
 	}
-	return pathError(p.name, events.reason())
+	return pathError(p.name, events.closeReason())
 }
 
 // pump reads events until the file is closed or too many events are pending.
@@ -209,7 +209,7 @@ func (t *watcher) pump(events *queue) error {
 			e := event{int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), string(name)}
 			b = b[size:]
 			if e.mask&syscall.IN_Q_OVERFLOW != 0 || !events.put(e) {
-				return failure("excess", "path", "path '%s': there are too many changes to follow", t.root)
+				return newFailure("excess", "path", "path '%s': there are too many changes to follow", t.root)
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func changeKinds(mask uint32) (out []string) {
 
 // reportChange reports a change with the current entry of the file.
 func (t *watcher) reportChange(name string, kinds ...string) {
-	if len(kinds) == 0 || t.w.hostGone() {
+	if len(kinds) == 0 || t.w.isHostGone() {
 		return
 	}
 	change := wire.Change{Name: name, Kinds: kinds}
@@ -287,12 +287,12 @@ func (t *watcher) reportChange(name string, kinds ...string) {
 			return err
 		}
 		defer dir.Close()
-		if e, err := t.accounts.entryIn(dir, path.Base(name), path.Join(t.root, name)); err == nil {
+		if e, err := t.accounts.statEntryIn(dir, path.Base(name), path.Join(t.root, name)); err == nil {
 			change.Entry = &e
 		}
 		return nil
 	})
-	t.w.json(wire.TypeChange, change)
+	t.w.writeJSON(wire.TypeChange, change)
 }
 
 // add watches a directory and, if the watch is recursive, its subdirectories. If the directory
@@ -301,10 +301,10 @@ func (t *watcher) reportChange(name string, kinds ...string) {
 func (t *watcher) add(name string, appeared bool) error {
 	delete(t.denied, name)
 	if len(t.dirs)+len(t.denied) >= maxWatched {
-		return failure("excess", "path", "path '%s' has more than %d directories", t.root, maxWatched)
+		return newFailure("excess", "path", "path '%s' has more than %d directories", t.root, maxWatched)
 	}
 	if watchUsage.dirs.Load() >= maxAllWatched {
-		return failure("excess", "path", "the watches of this sandbox have %d directories already", maxAllWatched)
+		return newFailure("excess", "path", "the watches of this sandbox have %d directories already", maxAllWatched)
 	}
 	mask := uint32(watchMask)
 	if name == "" {
@@ -320,9 +320,9 @@ func (t *watcher) add(name string, appeared bool) error {
 		}
 		defer dir.Close()
 		// Use the descriptor, because the name may now refer to a link.
-		wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), mask) })
+		wd, err := t.withDescriptor(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), mask) })
 		if errors.Is(err, syscall.ENOSPC) {
-			return failure("excess", "path", "path '%s': the system has no more watches for directories", t.root)
+			return newFailure("excess", "path", "path '%s': the system has no more watches for directories", t.root)
 		}
 		if err != nil {
 			return err
@@ -349,7 +349,7 @@ func (t *watcher) add(name string, appeared bool) error {
 	case name == "":
 		return err
 	case errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP:
-		return nil // its parent reports what happened
+		return nil // its parent reports the change
 	case errno == syscall.EACCES || errno == syscall.EPERM:
 		t.denied[name] = true
 		return nil
@@ -379,13 +379,13 @@ func (t *watcher) forget(name string) {
 		if d.name == name || strings.HasPrefix(d.name, name+"/") {
 			delete(t.dirs, wd)
 			watchUsage.dirs.Add(-1)
-			_, _ = t.control(func(fd int) (int, error) { return syscall.InotifyRmWatch(fd, uint32(wd)) })
+			_, _ = t.withDescriptor(func(fd int) (int, error) { return syscall.InotifyRmWatch(fd, uint32(wd)) })
 		}
 	}
 }
 
-// control calls f with the inotify descriptor, unless it is closed.
-func (t *watcher) control(f func(fd int) (int, error)) (n int, err error) {
+// withDescriptor calls f with the inotify descriptor, unless it is closed.
+func (t *watcher) withDescriptor(f func(fd int) (int, error)) (n int, err error) {
 	conn, err := t.file.SyscallConn()
 	if err != nil {
 		return 0, err

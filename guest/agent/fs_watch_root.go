@@ -32,9 +32,9 @@ func (t *watcher) guardRoot(events *queue, ended <-chan struct{}) {
 	}
 }
 
-// gone returns the error of a watch that can no longer report changes.
-func (t *watcher) gone(why string) error {
-	return failure("gone", "path", "path '%s': %s", t.root, why)
+// goneError returns the error of a watch that can no longer report changes.
+func (t *watcher) goneError(why string) error {
+	return newFailure("gone", "path", "path '%s': %s", t.root, why)
 }
 
 // checkRoot returns an error if the path no longer leads to the watched directory. It returns nil
@@ -50,9 +50,9 @@ func (t *watcher) checkRoot() error {
 	errno, _ := errors.AsType[syscall.Errno](err)
 	switch {
 	case errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP:
-		return t.gone("the watched directory was removed or moved")
+		return t.goneError("the watched directory was removed or moved")
 	case err == nil && (there.Dev != watched.Dev || there.Ino != watched.Ino):
-		return t.gone("another file took the place of the watched directory")
+		return t.goneError("another file took the place of the watched directory")
 	}
 	return nil
 }
@@ -62,11 +62,11 @@ func (t *watcher) checkRoot() error {
 func (t *watcher) checkEvent(d *watchedDir, mask uint32) error {
 	switch {
 	case mask&syscall.IN_UNMOUNT != 0:
-		return t.gone("the file system of a watched directory was unmounted")
+		return t.goneError("the file system of a watched directory was unmounted")
 	case d.name != "":
 		return nil
 	case mask&(syscall.IN_DELETE_SELF|syscall.IN_IGNORED) != 0:
-		return t.gone("the watched directory was removed or moved")
+		return t.goneError("the watched directory was removed or moved")
 	case mask&syscall.IN_MOVE_SELF != 0:
 		return t.checkRoot()
 	}

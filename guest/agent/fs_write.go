@@ -28,14 +28,14 @@ func makeDirectory(c fsCall) error {
 			return err
 		}
 		if err := os.Mkdir(p.name, 0o755); errors.Is(err, fs.ErrExist) {
-			if err := needDirThere(p.name); err != nil {
+			if err := requireExistingDir(p.name); err != nil {
 				return err
 			}
-			return failure("exists", "path", "path '%s' already exists", p.name)
+			return newFailure("exists", "path", "path '%s' already exists", p.name)
 		} else if err != nil {
 			return err
 		}
-		e, err = (&accounts{}).entry(p.name)
+		e, err = (&accounts{}).statEntry(p.name)
 		return err
 	})
 	return c.sendEntry(p.name, e, err)
@@ -52,19 +52,19 @@ func (p place) makeDirs(dir string) error {
 		}
 	}
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
-		return needDirThere(dir)
+		return requireExistingDir(dir)
 	} else if err != nil {
 		return pathError(dir, err)
 	}
 	return nil
 }
 
-// needDirThere is like needDir, for a path that exists but may be a dangling
+// requireExistingDir is like requireDir, for a path that exists but may be a dangling
 // link.
-func needDirThere(name string) error {
+func requireExistingDir(name string) error {
 	st, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
-		return badPath("path '%s' is not a directory", name)
+		return newPathError("path '%s' is not a directory", name)
 	}
 	return pathError(name, err)
 }
@@ -107,7 +107,7 @@ func write(c fsCall) error {
 			break
 		}
 		if d.Type != wire.TypeFileData {
-			return invalid("a frame of type %d in a file", d.Type)
+			return newInvalidError("a frame of type %d in a file", d.Type)
 		}
 		if _, err := f.Write(d.Payload); err != nil {
 			return pathError(p.name, err)
@@ -156,7 +156,7 @@ func (p place) open(mode uint32) (*os.File, error) {
 		// Reject all such files, which may include files of the agent's process or of the host's
 		// kernel.
 		f.Close()
-		return nil, badPath("path '%s' is the kernel's and not to be written", p.name)
+		return nil, newPathError("path '%s' is the kernel's and not to be written", p.name)
 	}
 	// Set the mode of a new file even if the umask did not change it, so that
 	// watches report a change of attributes. E2B's clients depend on that
@@ -188,9 +188,9 @@ func compose(c fsCall) error {
 func (p place) compose(from []wire.Path) (e wire.Entry, err error) {
 	if st, err := os.Stat(p.name); err == nil && !st.Mode().IsRegular() {
 		if st.IsDir() {
-			return e, badPath("path '%s' is a directory", p.name)
+			return e, newPathError("path '%s' is a directory", p.name)
 		}
-		return e, badPath("path '%s' is not a regular file", p.name)
+		return e, newPathError("path '%s' is not a regular file", p.name)
 	}
 	if err := p.makeDirs(path.Dir(p.name)); err != nil {
 		return e, err
@@ -280,26 +280,26 @@ func (p place) concatenate(f *os.File, from []wire.Path, dirs map[string]*nofoll
 	var there nofollow.Stat
 	isThere := syscall.Stat(p.name, &there.Stat_t) == nil
 	for _, each := range from {
-		at, err := locate(each)
+		source, err := locate(each)
 		if err != nil {
 			return nil, err
 		}
-		if dir := path.Dir(at.name); dirs[dir] == nil {
+		if dir := path.Dir(source.name); dirs[dir] == nil {
 			d, err := nofollow.Open(dir)
 			if err != nil {
-				return nil, pathError(at.name, err)
+				return nil, pathError(source.name, err)
 			}
 			dirs[dir] = d
 		}
-		s, st, err := openRegular(at.name, os.O_RDONLY, 0)
+		s, st, err := openRegular(source.name, os.O_RDONLY, 0)
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case at.name == p.name || isThere && st.Dev == there.Dev && st.Ino == there.Ino:
-			err = badPath("path '%s' cannot be composed of itself", p.name)
+		case source.name == p.name || isThere && st.Dev == there.Dev && st.Ino == there.Ino:
+			err = newPathError("path '%s' cannot be composed of itself", p.name)
 		case isOfProcess(s):
-			err = errOfProcess(at.name)
+			err = newProcessFileError(source.name)
 		default:
 			_, err = io.Copy(f, s)
 		}
@@ -307,8 +307,8 @@ func (p place) concatenate(f *os.File, from []wire.Path, dirs map[string]*nofoll
 		if err != nil {
 			return nil, pathError(p.name, err)
 		}
-		if !slices.Contains(sources, at.name) {
-			sources = append(sources, at.name)
+		if !slices.Contains(sources, source.name) {
+			sources = append(sources, source.name)
 		}
 	}
 	return sources, nil

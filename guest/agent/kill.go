@@ -21,8 +21,9 @@ const (
 	// stopPasses is the maximum number of attempts to stop a whole tree before
 	// the tree is killed without being stopped.
 	stopPasses = 50
-	// startTimeout is the maximum time for which a process may have no environment
-	// while it starts a program. The kernel sets the new environment last.
+	// startTimeout is the maximum time that a process may spend without an
+	// environment while it starts a program. The kernel sets the new environment
+	// last.
 	startTimeout = 100 * time.Millisecond
 )
 
@@ -113,24 +114,24 @@ func (k *killer) killAll() {
 			return
 		}
 		k.mu.Unlock()
-		found, sure := s.findTagged(trees)
+		found, isComplete := s.findTagged(trees)
 		pause := true
-		left := trees[:0:0]
+		remaining := trees[:0:0]
 		for _, t := range trees {
 			switch {
-			case len(found[t]) == 0 && sure:
+			case len(found[t]) == 0 && isComplete:
 				t.treeGone = true
 				close(t.done)
 			case time.Now().After(t.until):
 				t.release(found[t])
 				close(t.done)
 			default:
-				left = append(left, t)
-				t.advance(found[t], sure)
+				remaining = append(remaining, t)
+				t.advance(found[t], isComplete)
 				pause = pause && t.killing
 			}
 		}
-		if trees = left; pause && len(left) > 0 {
+		if trees = remaining; pause && len(remaining) > 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -141,15 +142,15 @@ func (k *killer) killAll() {
 // neither forks nor frees its slot under RLIMIT_NPROC. A process may fork after
 // it was listed and before it is stopped, so the list is complete only when two
 // consecutive passes find the whole tree stopped.
-func (t *pendingKill) advance(tree []pid, sure bool) {
+func (t *pendingKill) advance(tree []pid, isComplete bool) {
 	if !t.killing {
 		for _, p := range tree {
 			if !p.stopped {
 				syscall.Kill(p.id, syscall.SIGSTOP)
-				sure = false
+				isComplete = false
 			}
 		}
-		if t.calm++; !sure {
+		if t.calm++; !isComplete {
 			t.calm = 0
 		}
 		t.passes++
@@ -186,9 +187,9 @@ type search struct {
 	bare     map[int]time.Time // when a process was first found without an environment
 }
 
-// starting reports whether a process without an environment may still be
-// starting a program, whose environment may then contain a tag.
-func (s *search) starting(id int) bool {
+// isStarting reports whether a process without an environment may still be
+// starting a program. The program's environment may contain a tag.
+func (s *search) isStarting(id int) bool {
 	if _, seen := s.bare[id]; !seen {
 		s.bare[id] = time.Now()
 	}
@@ -198,7 +199,7 @@ func (s *search) starting(id int) bool {
 // findTagged groups the live processes by the tree whose tag they have. sure is false if a process
 // ended after it was listed, because it may have forked a child that is not on the list. It is also
 // false while a process may be starting a program.
-func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid, sure bool) {
+func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid, isComplete bool) {
 	byGroup, byMark := map[string]*pendingKill{}, map[string]*pendingKill{}
 	for _, t := range trees {
 		if t.plain {
@@ -207,22 +208,22 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 			byGroup[strconv.FormatUint(uint64(t.tag), 10)] = t
 		}
 	}
-	found, sure = map[*pendingKill][]pid{}, true
-	for _, id := range pids() {
-		b, err := status(id)
+	found, isComplete = map[*pendingKill][]pid{}, true
+	for _, id := range listPIDs() {
+		b, err := readStatus(id)
 		state, threads, groups := parseStatus(b)
 		if err != nil || isDead(state, threads) {
-			sure = sure && s.excluded[id]
+			isComplete = isComplete && s.excluded[id]
 			s.excluded[id] = true
 			continue
 		}
 		s.excluded[id] = true
 		t := taggedTree(byGroup, bytes.Fields(groups))
 		if t == nil && len(byMark) > 0 {
-			env, err := environment(id)
+			env, err := readEnvironment(id)
 			t = taggedTree(byMark, bytes.Split(env, []byte{0}))
-			if err == nil && len(env) == 0 && s.starting(id) {
-				sure = false
+			if err == nil && len(env) == 0 && s.isStarting(id) {
+				isComplete = false
 				delete(s.excluded, id)
 			}
 		}
@@ -231,7 +232,7 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 			delete(s.excluded, id)
 		}
 	}
-	return found, sure
+	return found, isComplete
 }
 
 // isDead reports whether a process with the given status has ended. If only the first thread has
@@ -241,14 +242,14 @@ func isDead(state byte, threads int) bool { return state == 'X' || state == 'Z' 
 // hasEnded reports whether a process has ended and thus has no descriptors, whether or not its
 // parent has waited for it.
 func hasEnded(id int) bool {
-	b, err := status(id)
+	b, err := readStatus(id)
 	state, threads, _ := parseStatus(b)
 	return err != nil || isDead(state, threads)
 }
 
-// closesBefore waits until a channel is closed or a time is reached, and reports whether the
+// isClosedBefore waits until a channel is closed or a time is reached, and reports whether the
 // channel was closed.
-func closesBefore(c <-chan struct{}, end time.Time) bool {
+func isClosedBefore(c <-chan struct{}, end time.Time) bool {
 	select {
 	case <-c:
 		return true
@@ -287,14 +288,14 @@ func (a *Agent) kill(call wire.Kill) error {
 			fights = append(fights, fight{t, x.over})
 		}
 	}
-	left := 0
+	survivors := 0
 	for _, t := range fights {
-		if <-t.done; !t.treeGone || !closesBefore(t.over, t.until) {
-			left++
+		if <-t.done; !t.treeGone || !isClosedBefore(t.over, t.until) {
+			survivors++
 		}
 	}
-	if left > 0 {
-		return failure("internal", "", "%d process trees have not ended in %v", left, treeTimeout)
+	if survivors > 0 {
+		return newFailure("internal", "", "%d process trees have not ended in %v", survivors, treeTimeout)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestSearchWaitsForStartingProcesses(t *testing.T) {
 				_ = cmd.Wait()
 			}()
 			for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
-				if b, err := environment(cmd.Process.Pid); err == nil && (len(b) > 0) == (len(c.env) > 0) {
+				if b, err := readEnvironment(cmd.Process.Pid); err == nil && (len(b) > 0) == (len(c.env) > 0) {
 					break
 				}
 			}

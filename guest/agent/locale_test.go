@@ -7,7 +7,7 @@ import (
 
 // withLocale keeps a locale that the caller has set, and does not add another
 // one.
-func TestWithLocale(t *testing.T) {
+func TestWithLocaleKeepsCallersLocale(t *testing.T) {
 	for _, env := range [][]string{
 		{"PATH=/bin", "LANG=de_DE.UTF-8"},
 		{"LC_ALL=C", "PATH=/bin"},

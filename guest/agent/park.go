@@ -17,10 +17,10 @@ const parkTimeout = 5 * time.Second
 // park replaces the descriptors of an interpreter that was started on descriptors of the host. Its
 // new descriptors are named pipes, whose other ends the agent holds, as for a carried process. The
 // interpreter opens the pipes itself, because no process can change the descriptors of another
-// process. If the interpreter does not respond, nothing has changed. If it has ended, or ends
-// before it has opened the pipes, the failure is "not_found".
+// process. If the interpreter does not respond, its descriptors are unchanged. If it has ended, or
+// ends before it has opened the pipes, the failure is "not_found".
 func (a *Agent) park(id string, w *writer) {
-	x, err := a.parkable(id)
+	x, err := a.findParkable(id)
 	if err != nil {
 		w.fail(err)
 		return
@@ -31,7 +31,7 @@ func (a *Agent) park(id string, w *writer) {
 		w.fail(err)
 		return
 	}
-	w.json(wire.TypeParking, wire.Parking{Dir: dir})
+	w.writeJSON(wire.TypeParking, wire.Parking{Dir: dir})
 	deadline := time.Now().Add(parkTimeout)
 	parked := make(chan struct{})
 	defer close(parked)
@@ -45,12 +45,12 @@ func (a *Agent) park(id string, w *writer) {
 	err = k.awaitLine(deadline)
 	if isClosed(x.over) || err == nil && !x.giveTo(k) {
 		k.close()
-		w.fail(failure("not_found", "", "the interpreter has ended"))
+		w.fail(newFailure("not_found", "", "the interpreter has ended"))
 		return
 	}
 	if err != nil {
 		k.close()
-		w.fail(failure("internal", "", "the interpreter did not take its new descriptors: %v", err))
+		w.fail(newFailure("internal", "", "the interpreter did not take its new descriptors: %v", err))
 		return
 	}
 	a.carried.add(id, k)
@@ -58,17 +58,17 @@ func (a *Agent) park(id string, w *writer) {
 	// remaining host descriptors.
 	_ = k.awaitLine(deadline)
 	k.control.SetReadDeadline(time.Time{})
-	w.ok()
+	w.writeOK()
 }
 
-// parkable returns the execution of an interpreter that has descriptors of the
+// findParkable returns the execution of an interpreter that has descriptors of the
 // host.
-func (a *Agent) parkable(id string) (*execution, error) {
+func (a *Agent) findParkable(id string) (*execution, error) {
 	a.mu.Lock()
 	x := a.execs[id]
 	a.mu.Unlock()
 	if x == nil || !x.isInterpreter() {
-		return nil, failure("not_found", "", "%q is not an interpreter on descriptors of the host", id)
+		return nil, newFailure("not_found", "", "%q is not an interpreter on descriptors of the host", id)
 	}
 	return x, nil
 }
@@ -86,8 +86,8 @@ func (x *execution) canBeParked() bool {
 	return x.call.Donated && !x.call.Plain && x.parked != nil && x.exit == nil && x.leader > 1
 }
 
-// allowPark returns the channel on which the call that started the process
-// receives its carrier when the process is parked.
+// allowPark returns the channel for the carrier of a parked process. The call
+// that started the process receives from it.
 func (x *execution) allowPark() <-chan *carrier {
 	c := make(chan *carrier, 1)
 	x.mu.Lock()
@@ -114,7 +114,7 @@ func (x *execution) giveTo(k *carrier) bool {
 func newPipeCarrier(x *execution) (_ *carrier, dir string, err error) {
 	k := &carrier{x: x, exited: make(chan struct{}), kept: true, buf: make([]byte, wire.HeaderSize+pipeCapacity)}
 	if dir, err = os.MkdirTemp("/tmp", ".brig-park-"); err != nil {
-		return nil, "", failure("exhausted", "", "make a folder: %v", err)
+		return nil, "", newFailure("exhausted", "", "make a folder: %v", err)
 	}
 	defer func() {
 		if err != nil {
@@ -127,19 +127,19 @@ func newPipeCarrier(x *execution) (_ *carrier, dir string, err error) {
 	}{{&k.orders, wire.PipeOrders}, {&k.control, wire.PipeMessages}, {&k.outs[0], wire.PipeStdout}, {&k.outs[1], wire.PipeStderr}} {
 		name := path.Join(dir, end.name)
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
-			return nil, dir, failure("exhausted", "", "make a pipe: %v", err)
+			return nil, dir, newFailure("exhausted", "", "make a pipe: %v", err)
 		}
 		// With both directions open, opening the pipe does not block, and the agent does not read
 		// an end of file before the interpreter has opened the pipe.
 		if *end.ours, err = os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0); err != nil {
-			return nil, dir, failure("exhausted", "", "open a pipe: %v", err)
+			return nil, dir, newFailure("exhausted", "", "open a pipe: %v", err)
 		}
 		if err := os.Lchown(name, int(x.call.UID), int(x.call.GID)); err != nil {
-			return nil, dir, failure("internal", "", "own a pipe: %v", err)
+			return nil, dir, newFailure("internal", "", "own a pipe: %v", err)
 		}
 	}
 	if err := os.Chmod(dir, 0o711); err != nil {
-		return nil, dir, failure("internal", "", "open a folder: %v", err)
+		return nil, dir, newFailure("internal", "", "open a folder: %v", err)
 	}
 	return k, dir, nil
 }
@@ -161,7 +161,7 @@ func (k *carrier) awaitLine(deadline time.Time) error {
 			return nil
 		}
 		if len(k.pending) > len(b) {
-			return invalid("its line is too long")
+			return newInvalidError("its line is too long")
 		}
 		n, err := k.control.Read(b)
 		if err != nil {
@@ -172,7 +172,7 @@ func (k *carrier) awaitLine(deadline time.Time) error {
 }
 
 // park replaces the host's descriptors of the driver and of bash, which cannot
-// be saved, by the pipes in dir. Without the pipes it changes nothing. An error
+// be saved, by the pipes in dir. Without the pipes, it has no effect. An error
 // means that the driver cannot continue.
 func (d *shellDriver) park(dir string) error {
 	var pipes []*os.File

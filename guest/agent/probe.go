@@ -25,7 +25,7 @@ func probeMain(args []string) int {
 		os.Stderr.WriteString("brig-agent: that is nothing to look for\n")
 		return 2
 	}
-	p := posture()
+	p := readPosture()
 	probeTargets(&p, look)
 	if err := json.NewEncoder(os.Stdout).Encode(p); err != nil {
 		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
@@ -34,9 +34,9 @@ func probeMain(args []string) int {
 	return 0
 }
 
-// posture returns the security state that this process can observe.
-func posture() wire.Posture {
-	p := wire.Posture{UID: os.Getuid(), Kernel: firstLine("/proc/version")}
+// readPosture returns the security state that this process can observe.
+func readPosture() wire.Posture {
+	p := wire.Posture{UID: os.Getuid(), Kernel: readFirstLine("/proc/version")}
 	b, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(b)) {
 		k, v, _ := strings.Cut(line, ":")
@@ -56,12 +56,12 @@ func posture() wire.Posture {
 	const prGetNoNewPrivs = 39
 	is, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prGetNoNewPrivs, 0, 0)
 	p.NoNewPrivs = errno == 0 && is == 1
-	p.Writable = writable()
+	p.Writable = writableMounts()
 	var fs syscall.Statfs_t
 	if syscall.Statfs("/", &fs) == nil {
 		p.Disk = int64(fs.Blocks) * fs.Bsize
 	}
-	p.Processes, p.OpenFiles = hardLimit(rlimitNproc), hardLimit(syscall.RLIMIT_NOFILE)
+	p.Processes, p.OpenFiles = readHardLimit(rlimitNproc), readHardLimit(syscall.RLIMIT_NOFILE)
 	if list, err := net.Interfaces(); err == nil {
 		for _, i := range list {
 			if i.Flags&net.FlagLoopback == 0 {
@@ -72,9 +72,9 @@ func posture() wire.Posture {
 	return p
 }
 
-// inMemory reports whether a file system is independent of the host's files. The root is an overlay
-// whose upper layer belongs to the sandbox.
-func inMemory(kind string) bool {
+// isInMemory reports whether a file system is independent of the host's files. The root is an
+// overlay whose upper layer belongs to the sandbox.
+func isInMemory(kind string) bool {
 	switch kind {
 	case "overlay", "tmpfs", "dev", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue":
 		return true
@@ -82,12 +82,12 @@ func inMemory(kind string) bool {
 	return false
 }
 
-// writable lists the writable mounts of files from outside the sandbox.
-func writable() (out []string) {
+// writableMounts lists the writable mounts of files from outside the sandbox.
+func writableMounts() (out []string) {
 	b, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(b)) {
 		w := strings.Fields(line)
-		if len(w) < 4 || inMemory(w[2]) || strings.HasPrefix(w[3]+",", "ro,") {
+		if len(w) < 4 || isInMemory(w[2]) || strings.HasPrefix(w[3]+",", "ro,") {
 			continue
 		}
 		out = append(out, w[1])
@@ -95,7 +95,7 @@ func writable() (out []string) {
 	return out
 }
 
-func hardLimit(resource int) uint64 {
+func readHardLimit(resource int) uint64 {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(resource, &l) != nil {
 		return 1<<64 - 1
@@ -103,7 +103,7 @@ func hardLimit(resource int) uint64 {
 	return l.Max
 }
 
-func firstLine(name string) string {
+func readFirstLine(name string) string {
 	b, _ := os.ReadFile(name)
 	line, _, _ := strings.Cut(string(b), "\n")
 	return line

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// reaper waits for all children, including those that it inherits as init, and
-// reports the exit of a child to the code that started it.
+// reaper waits for all children, including the children that it inherits as
+// init. It reports the exit of a child to the code that started the child.
 type reaper struct {
 	mu      sync.Mutex // guards the fields below; held across a fork and its registration
 	wake    *sync.Cond // signals a change of started

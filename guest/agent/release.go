@@ -21,7 +21,7 @@ import (
 // that release can end them.
 type hostCalls struct {
 	mu      sync.Mutex               // guards the field below
-	open    map[net.Conn][]io.Closer // with what else release closes
+	open    map[net.Conn][]io.Closer // with all other resources that release closes
 	running sync.WaitGroup
 }
 
@@ -53,8 +53,7 @@ func (h *hostCalls) remove(c net.Conn) {
 }
 
 const (
-	// endTimeout is the maximum time for which a release waits for processes that
-	// are about to end.
+	// endTimeout is the maximum time that a release waits for ending processes.
 	endTimeout = 3 * time.Second
 	// closeTimeout is the maximum time for the calls to end after their connections
 	// were closed. The host waits 5 s for the response to both.
@@ -67,8 +66,8 @@ func (h *hostCalls) closeAll() bool {
 	h.mu.Lock()
 	for c, more := range h.open {
 		c.Close()
-		for _, there := range more {
-			there.Close()
+		for _, holder := range more {
+			holder.Close()
 		}
 	}
 	h.mu.Unlock()
@@ -88,12 +87,12 @@ func (h *hostCalls) closeAll() bool {
 // release responds to ControlCheck and ControlRelease with the processes that prevent a save. If
 // there are none, ControlRelease also closes the network interface and the connections of all
 // calls. Of the host's descriptors, only the control socket and the standard streams stay open. If
-// a process prevents a save, release changes nothing.
+// a process prevents a save, release has no effect.
 func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 	if op == wire.ControlRelease {
 		a.awaitEnds()
 	}
-	r := wire.Release{Number: number, Holders: a.saveBlockers(op == wire.ControlCheck)}
+	r := wire.Release{Number: number, Holders: a.findSaveBlockers(op == wire.ControlCheck)}
 	if len(r.Holders) == 0 && op == wire.ControlRelease && !a.calls.closeAll() {
 		r.Holders = append(r.Holders, wire.Holder{PID: 1, Name: "brig-agent", Reason: "a connection to the host does not close"})
 	}
@@ -114,15 +113,15 @@ func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 // others, so they exit by themselves.
 func (a *Agent) awaitEnds() {
 	until := time.Now().Add(endTimeout)
-	for _, x := range a.executions() {
-		if (x.isInterpreter() || x.isUnrecorded()) && !closesBefore(x.over, until) {
+	for _, x := range a.listExecutions() {
+		if (x.isInterpreter() || x.isUnrecorded()) && !isClosedBefore(x.over, until) {
 			return
 		}
 	}
 }
 
-// executions returns the retained executions.
-func (a *Agent) executions() []*execution {
+// listExecutions returns the retained executions.
+func (a *Agent) listExecutions() []*execution {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Values(a.execs))
@@ -134,13 +133,13 @@ func (x *execution) isUnrecorded() bool {
 	return pid > 1 && !isClosed(x.over) && hasEnded(pid)
 }
 
-// saveBlockers lists the processes that prevent a save: those with descriptors
+// findSaveBlockers lists the processes that prevent a save: those with descriptors
 // of the host, and commands whose output or time limit depends on a call. If
 // beforePark is set, the host parks the interpreters before the save.
-func (a *Agent) saveBlockers(beforePark bool) (out []wire.Holder) {
+func (a *Agent) findSaveBlockers(beforePark bool) (out []wire.Holder) {
 	seen := map[int]bool{1: true} // the agent itself
 	shells := map[int]bool{}      // the drivers of bash, which park their bash too
-	for _, x := range a.executions() {
+	for _, x := range a.listExecutions() {
 		x.mu.Lock()
 		// Read all fields under one lock, because an execution may end at any time.
 		running, pid := x.reaped == nil && x.exit == nil, x.leader
@@ -152,22 +151,22 @@ func (a *Agent) saveBlockers(beforePark bool) (out []wire.Holder) {
 		case beforePark && interpreter:
 			shells[pid] = len(x.call.Argv) > 0 && x.call.Argv[0] == wire.AgentFile
 		case x.call.Donated:
-			out = append(out, wire.Holder{PID: pid, Name: processName(pid), Reason: "its streams belong to the host"})
+			out = append(out, wire.Holder{PID: pid, Name: readProcessName(pid), Reason: "its streams belong to the host"})
 		default:
-			out = append(out, wire.Holder{PID: pid, Name: processName(pid), Reason: "it is a command that still runs"})
+			out = append(out, wire.Holder{PID: pid, Name: readProcessName(pid), Reason: "it is a command that still runs"})
 		}
 		seen[pid] = true
 	}
-	for _, pid := range pids() {
-		if !seen[pid] && hasHostFile(pid) && !(shells[parentOf(pid)] && processName(pid) == "bash") {
-			out = append(out, wire.Holder{PID: pid, Name: processName(pid), Reason: "it has a stream of the host open"})
+	for _, pid := range listPIDs() {
+		if !seen[pid] && hasHostFile(pid) && !(shells[readParent(pid)] && readProcessName(pid) == "bash") {
+			out = append(out, wire.Holder{PID: pid, Name: readProcessName(pid), Reason: "it has a stream of the host open"})
 		}
 	}
 	return out
 }
 
-// processName returns the name of the program that a process runs.
-func processName(pid int) string {
+// readProcessName returns the name of the program that a process runs.
+func readProcessName(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	if err != nil {
 		return "a program"
@@ -175,8 +174,8 @@ func processName(pid int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// parentOf returns the id of a process's parent, or 0 if the process has ended.
-func parentOf(pid int) int {
+// readParent returns the id of a process's parent, or 0 if the process has ended.
+func readParent(pid int) int {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0

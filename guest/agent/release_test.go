@@ -159,8 +159,8 @@ func TestKillWaitsForRecord(t *testing.T) {
 }
 
 // If an interpreter ends while it is being parked, its end is reported to its new holders.
-func TestEndWhileParking(t *testing.T) {
-	for range 50 { // the agent learns of one or the other first
+func TestEndWhileParkingIsReported(t *testing.T) {
+	for range 50 { // the agent may receive the two events in either order
 		synctest.Test(t, func(t *testing.T) {
 			_, x := withExecution(os.Getpid(), true)
 			k := &carrier{x: x, exited: make(chan struct{})}

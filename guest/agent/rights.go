@@ -119,8 +119,7 @@ func (r *accountThreads) serve(who account, c chan task, t task) {
 // machine. Programs that run as root do not have them.
 const rootCaps = 1<<0 | 1<<1 | 1<<3 // CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER
 
-// assumeAccount changes the permissions of the calling thread to those of an
-// account.
+// assumeAccount gives the calling thread the permissions of an account.
 func assumeAccount(who account) error {
 	const keep = ^uintptr(0) // leaves an id unchanged
 	groups := []uint32{who.gid}

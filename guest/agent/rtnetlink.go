@@ -76,66 +76,66 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 
 // linkRequest returns a request that brings an interface up and sets its MTU.
 func linkRequest(index, mtu int) []byte {
-	b := header(syscall.RTM_NEWLINK, 0)
+	b := requestHeader(syscall.RTM_NEWLINK, 0)
 	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // the flags
 	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // the mask of changed flags
-	b = attribute(b, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
-	return finished(b)
+	b = appendAttribute(b, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
+	return setLength(b)
 }
 
 // withoutIPv6Request returns a request that prevents the kernel from assigning
 // an IPv6 address to an interface when it comes up.
 func withoutIPv6Request(index int) []byte {
 	const afSpec, addrGenMode, none = 26, 8, 1 // IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE
-	b := header(syscall.RTM_NEWLINK, 0)
+	b := requestHeader(syscall.RTM_NEWLINK, 0)
 	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = append(b, make([]byte, 8)...) // flags are unchanged
-	mode := attribute(nil, addrGenMode, []byte{none})
+	mode := appendAttribute(nil, addrGenMode, []byte{none})
 	mode = append(mode, 0, 0, 0) // padding to four bytes
-	return finished(attribute(b, afSpec, attribute(nil, syscall.AF_INET6, mode)))
+	return setLength(appendAttribute(b, afSpec, appendAttribute(nil, syscall.AF_INET6, mode)))
 }
 
 // addressRequest returns a request that assigns an IPv4 address with its prefix
 // to an interface.
 func addressRequest(index int, p netip.Prefix) []byte {
-	b := header(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
+	b := requestHeader(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
 	b = append(b, syscall.AF_INET, byte(p.Bits()), 0, syscall.RT_SCOPE_UNIVERSE)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
-	b = attribute(b, syscall.IFA_LOCAL, p.Addr().AsSlice())
-	b = attribute(b, syscall.IFA_ADDRESS, p.Addr().AsSlice())
-	return finished(b)
+	b = appendAttribute(b, syscall.IFA_LOCAL, p.Addr().AsSlice())
+	b = appendAttribute(b, syscall.IFA_ADDRESS, p.Addr().AsSlice())
+	return setLength(b)
 }
 
 // routeRequest returns a request that adds a default route to a gateway.
 func routeRequest(index int, gateway netip.Addr) []byte {
-	b := header(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
+	b := requestHeader(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
 	b = append(b, syscall.AF_INET, 0, 0, 0, syscall.RT_TABLE_MAIN, syscall.RTPROT_BOOT, syscall.RT_SCOPE_UNIVERSE, syscall.RTN_UNICAST)
 	b = binary.NativeEndian.AppendUint32(b, 0) // no flags
-	b = attribute(b, syscall.RTA_GATEWAY, gateway.AsSlice())
-	b = attribute(b, syscall.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
-	return finished(b)
+	b = appendAttribute(b, syscall.RTA_GATEWAY, gateway.AsSlice())
+	b = appendAttribute(b, syscall.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(index)))
+	return setLength(b)
 }
 
-// header returns the header of a request with acknowledgment. The caller sets the length at the
-// end.
-func header(kind, flags uint16) []byte {
+// requestHeader returns the header of a request with acknowledgment. The caller sets the length at
+// the end.
+func requestHeader(kind, flags uint16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = binary.NativeEndian.AppendUint16(b, syscall.NLM_F_REQUEST|syscall.NLM_F_ACK|flags)
 	return append(b, make([]byte, 8)...) // sequence number and port are zero, because there is only one request at a time
 }
 
-func finished(b []byte) []byte {
+func setLength(b []byte) []byte {
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
 	return b
 }
 
-// attribute appends an attribute. It does not add the padding that an odd size
+// appendAttribute appends an attribute. It does not add the padding that an odd size
 // requires.
-func attribute(b []byte, kind uint16, value []byte) []byte {
+func appendAttribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	return append(b, value...)

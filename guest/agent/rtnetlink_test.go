@@ -9,7 +9,7 @@ import (
 )
 
 // The parser of the standard library decodes the requests correctly.
-func TestRtnetlinkRequests(t *testing.T) {
+func TestRtnetlinkRequestsAreWellFormed(t *testing.T) {
 	half := func(v uint16) []byte { return binary.NativeEndian.AppendUint16(nil, v) }
 	index := binary.NativeEndian.AppendUint32(nil, 7)
 	for _, c := range []struct {

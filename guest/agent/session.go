@@ -45,7 +45,7 @@ func (a *Agent) serveSessions() error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	warm()
+	startThreads()
 	for {
 		c, err := ln.AcceptUnix()
 		if err != nil {
@@ -57,19 +57,19 @@ func (a *Agent) serveSessions() error {
 		}
 		// Every program in the sandbox can connect, so check the peer's user as reported by the
 		// kernel.
-		if uid, err := peer(c); err != nil || uid != agentID {
+		if uid, err := peerUID(c); err != nil || uid != agentID {
 			c.Close()
 			continue
 		}
-		go a.session(c)
+		go a.serveSession(c)
 	}
 }
 
-// session serves the calls of one session.
-func (a *Agent) session(c net.Conn) {
+// serveSession serves the calls of one session.
+func (a *Agent) serveSession(c net.Conn) {
 	m := wire.NewMux(c, true)
-	a.term.join()
-	defer a.term.leave()
+	a.term.beginSession()
+	defer a.term.endSession()
 	for {
 		call, err := m.Accept()
 		if err != nil {
@@ -79,7 +79,7 @@ func (a *Agent) session(c net.Conn) {
 	}
 }
 
-func peer(c *net.UnixConn) (uid uint32, err error) {
+func peerUID(c *net.UnixConn) (uid uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -98,8 +98,9 @@ func peer(c *net.UnixConn) (uid uint32, err error) {
 // thread crashes.
 const warmThreads = 24
 
-// warm creates warmThreads threads by blocking in the same number of concurrent system calls.
-func warm() {
+// startThreads creates warmThreads threads by blocking in the same number of concurrent system
+// calls.
+func startThreads() {
 	var p [2]int
 	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
 		return
@@ -138,13 +139,13 @@ func (t *term) begin(lease time.Duration, tethered bool) {
 	}
 }
 
-func (t *term) join() {
+func (t *term) beginSession() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sessions++
 }
 
-func (t *term) leave() {
+func (t *term) endSession() {
 	t.mu.Lock()
 	t.sessions--
 	t.mu.Unlock()
@@ -206,10 +207,10 @@ func (a *Agent) runMain(call wire.Exec, w *writer) {
 	}
 	a.shareOutput(call)
 	ended, err := a.start(x, []uintptr{null.Fd(), 1, 2})
-	w.ok()
+	w.writeOK()
 	if err != nil {
 		os.Stderr.WriteString("brig: the main program did not run: " + err.Error() + "\n")
-		a.mainEnded(127, call.Lingers)
+		a.recordMainEnd(127, call.Lingers)
 		return
 	}
 	if call.TimeoutMS > 0 {
@@ -220,7 +221,7 @@ func (a *Agent) runMain(call wire.Exec, w *writer) {
 			a.killer.kill(x)
 		})
 	}
-	a.mainEnded(x.finish(<-ended).Status(), call.Lingers)
+	a.recordMainEnd(x.finish(<-ended).Status(), call.Lingers)
 }
 
 // shareOutput makes the user of the main program the owner of the agent's output
@@ -235,8 +236,8 @@ func (a *Agent) shareOutput(call wire.Exec) {
 	}
 }
 
-// mainEnded handles the exit of the main program.
-func (a *Agent) mainEnded(code int, lingers bool) {
+// recordMainEnd handles the exit of the main program.
+func (a *Agent) recordMainEnd(code int, lingers bool) {
 	if !lingers {
 		os.Exit(code)
 	}
@@ -246,14 +247,14 @@ func (a *Agent) mainEnded(code int, lingers bool) {
 // reportMainExit waits until a lingering main program has ended, and sends its
 // exit.
 func (a *Agent) reportMainExit(r *wire.Reader, w *writer) {
-	gone := make(chan struct{})
+	closed := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(closed)
 		r.Read() // waits for the end of the connection
 	}()
 	select {
 	case <-a.main.Over():
-		w.json(wire.TypeExit, wire.Exit{Code: a.main.Code()})
-	case <-gone:
+		w.writeJSON(wire.TypeExit, wire.Exit{Code: a.main.Code()})
+	case <-closed:
 	}
 }

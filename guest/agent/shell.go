@@ -121,11 +121,11 @@ func (d *shellDriver) run() (code int, err error) {
 		case "renew":
 			err = d.bash.reseed()
 		case "cell":
-			err = d.cell(o)
+			err = d.runCell(o)
 		case "program":
 			d.bash.close()
 			end := shellMessage{Type: "end", Closed: true}
-			end.Code, end.Signal = d.program(o)
+			end.Code, end.Signal = d.runProgram(o)
 			// The host waits until the last process has closed the output.
 			os.Stdout.Close()
 			os.Stderr.Close()
@@ -143,9 +143,9 @@ func (d *shellDriver) run() (code int, err error) {
 	}
 }
 
-// program runs a whole script in a separate bash process, and returns its exit
+// runProgram runs a whole script in a separate bash process, and returns its exit
 // code and the signal that ended it.
-func (d *shellDriver) program(o shellOrder) (code, ended int) {
+func (d *shellDriver) runProgram(o shellOrder) (code, ended int) {
 	fail := func(err error) (int, int) {
 		os.Stderr.WriteString("bash: " + err.Error() + "\n")
 		return 126, 0
@@ -173,8 +173,8 @@ func (d *shellDriver) program(o shellOrder) (code, ended int) {
 	return cmd.ProcessState.ExitCode(), 0
 }
 
-// cell runs one cell and reports how it ended.
-func (d *shellDriver) cell(o shellOrder) error {
+// runCell runs one cell and reports how it ended.
+func (d *shellDriver) runCell(o shellOrder) error {
 	d.count++
 	if err := d.send(shellMessage{Type: "started", Count: d.count}); err != nil {
 		return err

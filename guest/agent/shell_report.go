@@ -35,7 +35,8 @@ func (e *reportError) Error() string {
 // byte. The length is sufficient because a wrong guess ends the shell.
 func newMark() string { return rand.Text()[:8] }
 
-// scriptGrace is half the time after which a script that bash has not run counts as lost.
+// scriptGrace is half the time after which a script counts as lost if bash has not run
+// it.
 const scriptGrace = 5 * time.Second
 
 // isIdle reports whether bash waits for a script and the pipe is empty. Bash's descriptor for

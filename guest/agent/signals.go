@@ -24,7 +24,7 @@ func (a *Agent) restoreSignals() {
 		for s := syscall.Signal(1); s < 65; s++ {
 			if !isSignalNeeded(s) {
 				signal.Ignore(s) // removes the runtime's handler
-				byDefault(s)
+				restoreDefaultAction(s)
 			}
 		}
 	})
@@ -43,8 +43,8 @@ func isSignalNeeded(s syscall.Signal) bool {
 	return false
 }
 
-// byDefault restores the kernel's default action for a signal.
-func byDefault(s syscall.Signal) {
+// restoreDefaultAction restores the kernel's default action for a signal.
+func restoreDefaultAction(s syscall.Signal) {
 	var action struct {
 		handler, flags, restorer uintptr
 		mask                     uint64

@@ -26,10 +26,10 @@ type process struct {
 
 // expire sets a deadline after d for reads of the process's output.
 func (p *process) expire(d time.Duration) {
-	at := time.Now().Add(d)
+	deadline := time.Now().Add(d)
 	for _, f := range []*os.File{p.stdout, p.stderr, p.result} {
 		if f != nil {
-			f.SetReadDeadline(at)
+			f.SetReadDeadline(deadline)
 		}
 	}
 }
@@ -53,11 +53,11 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 		outputs = append(outputs, &p.result)
 	}
 	for i, ours := range append([]**os.File{&p.stdin}, outputs...) {
-		mine := readEnd
+		agentEnd := readEnd
 		if i == 0 {
-			mine = writeEnd
+			agentEnd = writeEnd
 		}
-		f, fd, err := a.openPipe("pipe", mine, x.call)
+		f, fd, err := a.openPipe("pipe", agentEnd, x.call)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		argv = []string{a.shell, "-c", x.call.Shell}
 	}
 	if st, err := os.Stat(x.call.Dir); err != nil || !st.IsDir() {
-		return nil, failure("not_found", "cwd", "no directory %q", x.call.Dir)
+		return nil, newFailure("not_found", "cwd", "no directory %q", x.call.Dir)
 	}
 	file, err := lookPath(argv[0], x.call.Dir, x.call.Env)
 	if err != nil {
@@ -118,10 +118,10 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		file = "/proc/self/exe"
 	}
 	if !a.plain && (x.call.UID == agentID || x.call.GID == agentID) {
-		return nil, failure("invalid", "user", "nobody else is the agent's user")
+		return nil, newFailure("invalid", "user", "nobody else is the agent's user")
 	}
 	if !a.others.add(x.call.UID) {
-		return nil, failure("exhausted", "user", "commands of %d other users have run in this sandbox; use one of them, or root", maxOtherUsers)
+		return nil, failure("invalid", "user", "commands of %d other users have run in this sandbox; use one of them, or root", maxOtherUsers)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: withLocale(x.call.Env), Files: fds,
@@ -147,7 +147,7 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		if a.plain {
 			return forkLimited(file, argv, attr, x.call)
 		}
-		restore := setLimits(processes(x.call), x.call.OpenFiles)
+		restore := setLimits(processLimit(x.call), x.call.OpenFiles)
 		defer restore()
 		return syscall.ForkExec(file, argv, attr)
 	})
@@ -160,10 +160,10 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	return ended, nil
 }
 
-// processes returns the process limit for a call. gVisor counts the processes of root together with
-// the threads of the agent that started them, because a task that becomes root keeps its parent's
-// counter. The limit for root is therefore increased by the number of threads.
-func processes(call wire.Exec) uint64 {
+// processLimit returns the process limit for a call. gVisor counts the processes of root together
+// with the threads of the agent that started them, because a task that becomes root keeps its
+// parent's counter. The limit for root is therefore increased by the number of threads.
+func processLimit(call wire.Exec) uint64 {
 	if call.UID != 0 || call.Processes == 0 {
 		return call.Processes
 	}
@@ -177,11 +177,11 @@ func processes(call wire.Exec) uint64 {
 func spawnError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENOMEM):
-		return failure("exhausted", "", "start %q: %v", name, err)
+		return newFailure("exhausted", "", "start %q: %v", name, err)
 	case errors.Is(err, fs.ErrNotExist):
-		return failure("not_found", "command", "start %q: %v (is its interpreter in the image?)", name, err)
+		return newFailure("not_found", "command", "start %q: %v (is its interpreter in the image?)", name, err)
 	default:
-		return failure("invalid", "command", "start %q: %v", name, err)
+		return newFailure("invalid", "command", "start %q: %v", name, err)
 	}
 }
 
@@ -193,7 +193,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 			file = path.Join(dir, name)
 		}
 		if st, err := os.Stat(file); err != nil || st.IsDir() {
-			return "", failure("not_found", "command", "no program %q", name)
+			return "", newFailure("not_found", "command", "no program %q", name)
 		}
 		return file, nil
 	}
@@ -209,7 +209,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", failure("not_found", "command", "no program %q in PATH %q", name, search)
+	return "", newFailure("not_found", "command", "no program %q in PATH %q", name, search)
 }
 
 // plainLocale is the default locale of a program: UTF-8 characters, and C for all other categories.
@@ -248,18 +248,18 @@ const (
 // programs expect. The pipe belongs to the process's user, who can open it by name
 // (/dev/stdout). The function needs fewer system calls than os.Pipe, each of which
 // costs 20 µs or more at the start of a program.
-func (a *Agent) openPipe(name string, mine int, call wire.Exec) (ours *os.File, theirs int, err error) {
+func (a *Agent) openPipe(name string, agentEnd int, call wire.Exec) (ours *os.File, theirs int, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-		return nil, 0, failure("exhausted", "", "open a pipe: %v", err)
+		return nil, 0, newFailure("exhausted", "", "open a pipe: %v", err)
 	}
-	theirs = p[1-mine]
+	theirs = p[1-agentEnd]
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(theirs), syscall.F_SETFL, 0); errno != 0 {
 		closeAll([]uintptr{uintptr(p[0]), uintptr(p[1])})
-		return nil, 0, failure("internal", "", "make a pipe block: %v", errno)
+		return nil, 0, newFailure("internal", "", "make a pipe block: %v", errno)
 	}
 	if !a.plain { // otherwise the process has the agent's user
 		_ = syscall.Fchown(theirs, int(call.UID), int(call.GID)) // without it, only the open by name fails
 	}
-	return os.NewFile(uintptr(p[mine]), name), theirs, nil
+	return os.NewFile(uintptr(p[agentEnd]), name), theirs, nil
 }

@@ -42,21 +42,21 @@ var pythonDirs = [...]string{"/usr/local/bin", "/usr/bin", "/bin"}
 // If the host's /usr serves as the image's /usr, the image cannot provide that
 // command itself. A failure to create the link is ignored.
 func linkPython() {
-	there := func(dir, name string) bool {
+	exists := func(dir, name string) bool {
 		_, err := os.Stat(path.Join(dir, name))
 		return err == nil
 	}
 	to := ""
-	if there(wire.ProgramsDir, "python3") { // a program from the machine's configuration
+	if exists(wire.ProgramsDir, "python3") { // a program from the machine's configuration
 		to = path.Join(wire.ProgramsDir, "python3")
 	}
 	for _, dir := range pythonDirs {
-		if to == "" && there(dir, "python") {
+		if to == "" && exists(dir, "python") {
 			return
 		}
 	}
 	for _, dir := range pythonDirs {
-		if to == "" && there(dir, "python3") {
+		if to == "" && exists(dir, "python3") {
 			to = path.Join(dir, "python3")
 		}
 	}
@@ -100,14 +100,14 @@ func makeGroupWritable(dir string) error {
 }
 
 // agentID is the user id and group id of the running agent. No other process
-// runs as that user, so that even root in the sandbox, which has no
-// capabilities, cannot signal or stop the agent.
+// runs as that user. Root in the sandbox has no capabilities, so even root
+// cannot signal or stop the agent.
 const agentID = wire.AgentID
 
-// dropCapabilities makes sure that no program that the agent starts can have a capability, not even
-// as root. If possible, a provider starts the agent as the agent's own user, with the needed
-// capabilities as ambient capabilities and an empty bounding set. Only one step then remains. This
-// matters because a call on all threads interrupts each thread, which is expensive in a sandbox.
+// dropCapabilities ensures that the agent's programs cannot have capabilities, not even as root. If
+// possible, a provider starts the agent as the agent's own user, with the needed capabilities as
+// ambient capabilities and an empty bounding set. Only one step then remains. This matters because
+// a call on all threads interrupts each thread, which is expensive in a sandbox.
 func dropCapabilities(o Options) error {
 	if !o.KeepCapabilities {
 		if err := emptyBoundingSet(); err != nil {

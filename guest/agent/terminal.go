@@ -15,7 +15,7 @@ import (
 func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs int, err error) {
 	master, err := syscall.Open("/dev/ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, 0, failure("internal", "", "open a terminal: %v", err)
+		return nil, 0, newFailure("internal", "", "open a terminal: %v", err)
 	}
 	// A non-blocking descriptor uses the runtime's poller, so that closing it
 	// interrupts reads.
@@ -25,9 +25,9 @@ func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs in
 	}
 	ours = os.NewFile(uintptr(master), "terminal")
 	n, lock := int32(0), int32(0)
-	err = control(master, syscall.TIOCSPTLCK, unsafe.Pointer(&lock))
+	err = ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&lock))
 	if err == nil {
-		err = control(master, syscall.TIOCGPTN, unsafe.Pointer(&n))
+		err = ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&n))
 	}
 	if err == nil {
 		err = resize(master, size)
@@ -38,7 +38,7 @@ func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs in
 	}
 	if err != nil {
 		ours.Close()
-		return nil, 0, failure("internal", "", "open a terminal: %v", err)
+		return nil, 0, newFailure("internal", "", "open a terminal: %v", err)
 	}
 	syscall.Fchown(theirs, int(uid), int(gid)) // allows the user to reopen the terminal by its name
 	return ours, theirs, nil
@@ -46,10 +46,10 @@ func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs in
 
 func resize(master int, size wire.Terminal) error {
 	ws := struct{ rows, columns, x, y uint16 }{rows: size.Rows, columns: size.Columns}
-	return control(master, syscall.TIOCSWINSZ, unsafe.Pointer(&ws))
+	return ioctl(master, syscall.TIOCSWINSZ, unsafe.Pointer(&ws))
 }
 
-func control(fd int, request uintptr, arg unsafe.Pointer) error {
+func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
 		return errno
 	}

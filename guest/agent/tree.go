@@ -14,15 +14,15 @@ import (
 // are not available.
 func treeMark(tag uint32) string { return "BRIG_TREE=" + strconv.FormatUint(uint64(tag), 10) }
 
-// environment returns the initial environment of a process. It is empty while
+// readEnvironment returns the initial environment of a process. It is empty while
 // the process starts a program.
-func environment(id int) ([]byte, error) {
+func readEnvironment(id int) ([]byte, error) {
 	return os.ReadFile("/proc/" + strconv.Itoa(id) + "/environ")
 }
 
-// status reads the status of a process with as few system calls as possible: in a busy sandbox each
-// call may have to wait for CPU time.
-func status(id int) ([]byte, error) {
+// readStatus reads the status of a process with as few system calls as possible: in a busy sandbox
+// each call may have to wait for CPU time.
+func readStatus(id int) ([]byte, error) {
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(id)+"/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func parseStatus(b []byte) (state byte, threads int, groups []byte) {
 	return state, threads, groups
 }
 
-// pids lists every process except init.
-func pids() []int {
+// listPIDs lists every process except init.
+func listPIDs() []int {
 	d, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -68,11 +68,11 @@ func pids() []int {
 	return out
 }
 
-// guestPIDs lists all processes except the agent's own. Besides the agent, only the relays of its
-// sessions run as the agent's user.
-func guestPIDs() []int {
+// listGuestPIDs lists all processes except the agent's own. Besides the agent, only the relays of
+// its sessions run as the agent's user.
+func listGuestPIDs() []int {
 	var out []int
-	for _, id := range pids() {
+	for _, id := range listPIDs() {
 		var st syscall.Stat_t
 		if err := syscall.Stat("/proc/"+strconv.Itoa(id), &st); err == nil && st.Uid != agentID {
 			out = append(out, id)
@@ -85,11 +85,11 @@ func guestPIDs() []int {
 // the grace period. It also sends SIGCONT, so that stopped processes receive the signal.
 func stop(s wire.Stop) {
 	deadline := time.Now().Add(time.Duration(s.GraceMS) * time.Millisecond)
-	for _, id := range guestPIDs() {
+	for _, id := range listGuestPIDs() {
 		syscall.Kill(id, syscall.SIGTERM)
 		syscall.Kill(id, syscall.SIGCONT)
 	}
-	for time.Now().Before(deadline) && len(guestPIDs()) > 0 {
+	for time.Now().Before(deadline) && len(listGuestPIDs()) > 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -107,7 +107,7 @@ const (
 func (a *Agent) stop(s wire.Stop) {
 	deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + slack)
 	stop(s)
-	if len(guestPIDs()) > 0 {
+	if len(listGuestPIDs()) > 0 {
 		return // these processes are killed with the agent and write no more output
 	}
 	if latest := time.Now().Add(deliverTimeout); deadline.After(latest) {
@@ -127,16 +127,16 @@ func endAllProcesses(s wire.Stop) error {
 			stop(s)
 			s.GraceMS = 0
 		}
-		left := guestPIDs()
-		if len(left) == 0 {
+		running := listGuestPIDs()
+		if len(running) == 0 {
 			return nil
 		}
-		for _, id := range left {
+		for _, id := range running {
 			syscall.Kill(id, syscall.SIGKILL)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return failure("internal", "", "processes are made faster than they end")
+	return newFailure("internal", "", "processes are made faster than they end")
 }
 
 // quietTimeout is how long endAllProcesses continues to kill processes after the grace period.

@@ -21,11 +21,11 @@ func sendChanged(t wire.Tree, w *writer) error {
 	}
 	defer root.Close()
 	p := &packer{w: w, maxFile: t.MaxFile, since: time.Unix(0, t.SinceNS), buf: make([]byte, 256<<10)}
-	for _, at := range t.Paths {
-		at = strings.TrimPrefix(path.Clean(at), "/")
-		why, err := p.sendPath(root, at)
+	for _, name := range t.Paths {
+		name = strings.TrimPrefix(path.Clean(name), "/")
+		why, err := p.sendPath(root, name)
 		if err == nil && why != "" {
-			err = p.skip(at, why)
+			err = p.skip(name, why)
 		}
 		if err != nil {
 			return err

@@ -45,8 +45,8 @@ func (p *packer) flush() {
 	p.batch.Reset()
 }
 
-// node adds a node to the batch.
-func (p *packer) node(n wire.Node) error {
+// sendNode adds a node to the batch.
+func (p *packer) sendNode(n wire.Node) error {
 	if err := wire.WriteJSON(&p.batch, wire.TypeNode, n); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (p *packer) skip(at, why string) error {
 	if len(at) > wire.MaxNodePath {
 		at = at[:wire.MaxNodePath]
 	}
-	return p.node(wire.Node{Path: []byte(at), Skipped: why})
+	return p.sendNode(wire.Node{Path: []byte(at), Skipped: why})
 }
 
 func (p *packer) walk(dir *nofollow.Dir, at string, depth int) error {
@@ -71,7 +71,7 @@ func (p *packer) walk(dir *nofollow.Dir, at string, depth int) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if p.w.hostGone() {
+		if p.w.isHostGone() {
 			return nil
 		}
 		if err := p.sendEntry(dir, name, path.Join(at, name), depth); err != nil {
@@ -98,7 +98,7 @@ func (p *packer) sendEntry(dir *nofollow.Dir, name, at string, depth int) error 
 	n := wire.Node{Path: []byte(at), Mode: st.Mode & 0o777}
 	switch st.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
-		return p.file(dir, name, n)
+		return p.sendFile(dir, name, n)
 	case syscall.S_IFDIR:
 		if depth == wire.MaxNodeDepth {
 			return p.skip(at, "it is too deep")
@@ -109,7 +109,7 @@ func (p *packer) sendEntry(dir *nofollow.Dir, name, at string, depth int) error 
 		}
 		defer next.Close()
 		n.Type = "directory"
-		if err := p.node(n); err != nil {
+		if err := p.sendNode(n); err != nil {
 			return err
 		}
 		return p.walk(next, at, depth+1)
@@ -119,7 +119,7 @@ func (p *packer) sendEntry(dir *nofollow.Dir, name, at string, depth int) error 
 			return p.skip(at, "the link cannot be read")
 		}
 		n.Type, n.Target = "symlink", []byte(to)
-		return p.node(n)
+		return p.sendNode(n)
 	case syscall.S_IFIFO:
 		return p.skip(at, "it is a pipe")
 	case syscall.S_IFSOCK:
@@ -129,8 +129,8 @@ func (p *packer) sendEntry(dir *nofollow.Dir, name, at string, depth int) error 
 	}
 }
 
-// file sends a regular file with its content at the time of the read.
-func (p *packer) file(dir *nofollow.Dir, name string, n wire.Node) error {
+// sendFile sends a regular file with its content at the time of the read.
+func (p *packer) sendFile(dir *nofollow.Dir, name string, n wire.Node) error {
 	at := string(n.Path)
 	f, err := dir.Open(name, os.O_RDONLY, 0)
 	if err != nil {
@@ -148,12 +148,12 @@ func (p *packer) file(dir *nofollow.Dir, name string, n wire.Node) error {
 		return p.skip(at, "it is too large")
 	}
 	n.Type, n.Mode, n.Size, n.ModifiedNS = "file", st.Mode&0o777, st.Size, st.Mtim.Nano()
-	if err := p.node(n); err != nil {
+	if err := p.sendNode(n); err != nil {
 		return err
 	}
-	for left := p.maxFile; left > 0 && !p.w.hostGone(); {
-		got, err := f.Read(p.buf[:min(left, int64(len(p.buf)))])
-		if left -= int64(got); got > 0 {
+	for remaining := p.maxFile; remaining > 0 && !p.w.isHostGone(); {
+		got, err := f.Read(p.buf[:min(remaining, int64(len(p.buf)))])
+		if remaining -= int64(got); got > 0 {
 			if err := wire.Write(&p.batch, wire.TypeFileData, p.buf[:got]); err != nil {
 				return err
 			}

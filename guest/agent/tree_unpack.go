@@ -42,7 +42,7 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 		return pathError(t.Dir, err)
 	}
 	u := &unpacker{Tree: t, r: r, making: making, open: []*nofollow.Dir{root}}
-	defer u.leave(-1)
+	defer u.closeDirs(-1)
 	for {
 		f, err := r.Read()
 		if err != nil {
@@ -54,13 +54,13 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 		case wire.TypeNode:
 			var n wire.Node
 			if err := json.Unmarshal(f.Payload, &n); err != nil {
-				return invalid("decode node: %v", err)
+				return newInvalidError("decode node: %v", err)
 			}
-			if err := u.node(n); err != nil {
+			if err := u.createNode(n); err != nil {
 				return treeError(string(n.Path), err)
 			}
 		default:
-			return invalid("a frame of type %d in a tree", f.Type)
+			return newInvalidError("a frame of type %d in a tree", f.Type)
 		}
 	}
 }
@@ -73,8 +73,8 @@ func treeError(name string, err error) error {
 	return fileError(name, err)
 }
 
-// leave closes the open directories below the given depth.
-func (u *unpacker) leave(depth int) {
+// closeDirs closes the open directories below the given depth.
+func (u *unpacker) closeDirs(depth int) {
 	for len(u.open) > depth+1 {
 		u.open[len(u.open)-1].Close()
 		u.open = u.open[:len(u.open)-1]
@@ -84,8 +84,8 @@ func (u *unpacker) leave(depth int) {
 	}
 }
 
-// enter opens the directory at a path. The directory must exist.
-func (u *unpacker) enter(dir string) (*nofollow.Dir, error) {
+// openDir opens the directory at a path. The directory must exist.
+func (u *unpacker) openDir(dir string) (*nofollow.Dir, error) {
 	var steps []string
 	if dir != "." {
 		steps = strings.Split(dir, "/")
@@ -94,7 +94,7 @@ func (u *unpacker) enter(dir string) (*nofollow.Dir, error) {
 	for same < len(steps) && same < len(u.names) && steps[same] == u.names[same] {
 		same++
 	}
-	u.leave(same)
+	u.closeDirs(same)
 	for _, name := range steps[same:] {
 		next, err := u.open[len(u.open)-1].Dir(name)
 		if err != nil {
@@ -105,8 +105,8 @@ func (u *unpacker) enter(dir string) (*nofollow.Dir, error) {
 	return u.open[len(u.open)-1], nil
 }
 
-// node creates one node.
-func (u *unpacker) node(n wire.Node) error {
+// createNode creates one node.
+func (u *unpacker) createNode(n wire.Node) error {
 	at := string(n.Path)
 	if !filepath.IsLocal(at) || path.Clean(at) != at || at == "." || strings.ContainsRune(at, 0) {
 		return errors.New("the path is not below the directory")
@@ -114,30 +114,30 @@ func (u *unpacker) node(n wire.Node) error {
 	if u.Sealed { // all users get the owner's read and execute permissions
 		n.Mode = n.Mode >> 6 & 5 * 0o111
 	}
-	dir, err := u.enter(path.Dir(at))
+	dir, err := u.openDir(path.Dir(at))
 	if err != nil {
 		return err
 	}
 	name := path.Base(at)
 	switch n.Type {
 	case "directory":
-		return u.directory(dir, name, n.Mode&0o777)
+		return u.createDirectory(dir, name, n.Mode&0o777)
 	case "symlink":
-		return u.make(dir, name, func() error {
+		return u.replaceEntry(dir, name, func() error {
 			if err := dir.Symlink(string(n.Target), name); err != nil {
 				return err
 			}
 			return dir.Lchown(name, int(u.UID), int(u.GID))
 		})
 	case "file":
-		return u.file(dir, name, n)
+		return u.createFile(dir, name, n)
 	}
-	return invalid("a node of type %q", n.Type)
+	return newInvalidError("a node of type %q", n.Type)
 }
 
-// make calls f to create a file. If the name already exists, make removes the existing file and
-// calls f again.
-func (u *unpacker) make(dir *nofollow.Dir, name string, f func() error) error {
+// replaceEntry calls f to create a file. If the name already exists, it removes the existing file
+// and calls f again.
+func (u *unpacker) replaceEntry(dir *nofollow.Dir, name string, f func() error) error {
 	u.making.Lock()
 	defer u.making.Unlock()
 	err := f()
@@ -149,10 +149,10 @@ func (u *unpacker) make(dir *nofollow.Dir, name string, f func() error) error {
 	return err
 }
 
-func (u *unpacker) directory(dir *nofollow.Dir, name string, mode uint32) error {
-	return u.make(dir, name, func() error {
+func (u *unpacker) createDirectory(dir *nofollow.Dir, name string, mode uint32) error {
+	return u.replaceEntry(dir, name, func() error {
 		err := dir.Mkdir(name, 0o700)
-		if st, there := dir.Stat(name); errors.Is(err, fs.ErrExist) && there == nil && st.IsDir() {
+		if st, statErr := dir.Stat(name); errors.Is(err, fs.ErrExist) && statErr == nil && st.IsDir() {
 			err = nil
 		}
 		if err != nil {
@@ -167,9 +167,9 @@ func (u *unpacker) directory(dir *nofollow.Dir, name string, mode uint32) error 
 	})
 }
 
-func (u *unpacker) file(dir *nofollow.Dir, name string, n wire.Node) error {
+func (u *unpacker) createFile(dir *nofollow.Dir, name string, n wire.Node) error {
 	var f *os.File
-	err := u.make(dir, name, func() (err error) {
+	err := u.replaceEntry(dir, name, func() (err error) {
 		f, err = dir.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
@@ -192,7 +192,7 @@ func (u *unpacker) file(dir *nofollow.Dir, name string, n wire.Node) error {
 			break
 		}
 		if d.Type != wire.TypeFileData {
-			return invalid("a frame of type %d in a file", d.Type)
+			return newInvalidError("a frame of type %d in a file", d.Type)
 		}
 		if _, err := w.Write(d.Payload); err != nil {
 			return err

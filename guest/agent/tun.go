@@ -58,18 +58,18 @@ func openTun(device, name string) (*tun, error) {
 	}
 	fd, err := syscall.Open(device, flags, 0)
 	if err != nil {
-		return nil, failure("internal", "", "open %s: %v", tunFile, err)
+		return nil, newFailure("internal", "", "open %s: %v", tunFile, err)
 	}
 	if err := attach(fd, name); err != nil {
 		syscall.Close(fd)
-		return nil, failure("internal", "", "make interface %s: %v", name, err)
+		return nil, newFailure("internal", "", "make interface %s: %v", name, err)
 	}
 	// Reads use the runtime's poller, so that a deadline interrupts them.
 	f := os.NewFile(uintptr(fd), tunFile)
 	raw, err := f.SyscallConn()
 	if err != nil {
 		f.Close()
-		return nil, failure("internal", "", "make interface %s: %v", name, err)
+		return nil, newFailure("internal", "", "make interface %s: %v", name, err)
 	}
 	return &tun{f, raw}, nil
 }
@@ -88,7 +88,7 @@ func attach(fd int, name string) error {
 	var request [40]byte     // struct ifreq
 	copy(request[:syscall.IFNAMSIZ-1], name)
 	binary.NativeEndian.PutUint16(request[syscall.IFNAMSIZ:], syscall.IFF_TUN|syscall.IFF_NO_PI|exclusive)
-	if err := control(fd, syscall.TUNSETIFF, unsafe.Pointer(&request)); err != nil {
+	if err := ioctl(fd, syscall.TUNSETIFF, unsafe.Pointer(&request)); err != nil {
 		return err
 	}
 	// An image may contain a node of the same device, so set the owner of the
@@ -103,8 +103,8 @@ func (t *tun) read(b []byte) ([]byte, error) {
 	var failed error
 	err := t.raw.Read(func(fd uintptr) bool {
 		for cap(b)-len(b) >= wire.PacketHeader+wire.MaxPacket {
-			at := len(b) + wire.PacketHeader
-			n, err := syscall.Read(int(fd), b[at:at+wire.MaxPacket])
+			offset := len(b) + wire.PacketHeader
+			n, err := syscall.Read(int(fd), b[offset:offset+wire.MaxPacket])
 			switch {
 			case err == syscall.EINTR:
 				continue
@@ -114,8 +114,8 @@ func (t *tun) read(b []byte) ([]byte, error) {
 				failed = fmt.Errorf("read %s: %d bytes, %w", tunFile, n, err)
 				return true
 			}
-			wire.PutPacketHeader(b[at-wire.PacketHeader:at], n)
-			b = b[:at+n]
+			wire.PutPacketHeader(b[offset-wire.PacketHeader:offset], n)
+			b = b[:offset+n]
 		}
 		return true
 	})

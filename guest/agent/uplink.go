@@ -21,9 +21,9 @@ type link struct {
 	ended <-chan struct{}
 }
 
-// uplink creates the sandbox's network interface, which replaces an existing
+// serveUplink creates the sandbox's network interface, which replaces an existing
 // one. It transfers the interface's packets until the host disconnects.
-func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
+func (a *Agent) serveUplink(call wire.Uplink, c net.Conn, w *writer) {
 	t, done, err := a.link.replace(a, call, c)
 	if err != nil {
 		w.fail(err)
@@ -31,7 +31,7 @@ func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 	}
 	defer close(done)
 	defer t.close()
-	w.ok()
+	w.writeOK()
 	var ways sync.WaitGroup
 	ways.Go(func() {
 		defer c.Close()
@@ -49,11 +49,11 @@ func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done chan struct{}, err error) {
 	address, err := netip.ParsePrefix(call.Address)
 	if err != nil || !address.Addr().Is4() {
-		return nil, nil, invalid("%q is no address of IPv4 with the length of its prefix", call.Address)
+		return nil, nil, newInvalidError("%q is no address of IPv4 with the length of its prefix", call.Address)
 	}
 	gateway, err := netip.ParseAddr(call.Gateway)
 	if err != nil || !gateway.Is4() {
-		return nil, nil, invalid("%q is no address of IPv4", call.Gateway)
+		return nil, nil, newInvalidError("%q is no address of IPv4", call.Gateway)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 	}
 	if err := configure(linkName, address, gateway, call.MTU); err != nil {
 		t.close()
-		return nil, nil, failure("internal", "", "%v", err)
+		return nil, nil, newFailure("internal", "", "%v", err)
 	}
 	done = make(chan struct{})
 	l.end, l.ended = func() {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// privileged reports whether this process can create namespaces, and processes
+// isPrivileged reports whether this process can create namespaces, and processes
 // of other accounts, without a user namespace.
-func privileged() bool {
+func isPrivileged() bool {
 	const needed = 1<<0 | 1<<1 | 1<<6 | 1<<7 | 1<<18 | 1<<21 // CHOWN, DAC_OVERRIDE, SETGID, SETUID, SYS_CHROOT, SYS_ADMIN
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil || os.Geteuid() != 0 {

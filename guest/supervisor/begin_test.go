@@ -23,7 +23,7 @@ func build(t *testing.T, k *Supervisor, dial func() *net.UnixConn, id string, m 
 		maker.Close()
 		program.Close()
 	})
-	k.program, k.plain = program, !privileged()
+	k.program, k.plain = program, !isPrivileged()
 	m.Hostname, m.LeaseMS = id, time.Minute.Milliseconds()
 	if err := wire.WriteJSON(maker, wire.TypeOrder, wire.SupervisorRequest{Version: wire.SupervisorVersion, Op: wire.SupervisorCreate, ID: id, Make: &m}); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func build(t *testing.T, k *Supervisor, dial func() *net.UnixConn, id string, m 
 
 // A client may start a machine's main program as soon as it has the State, even before the
 // supervisor has received the acknowledgment.
-func TestStartMainBeforeAck(t *testing.T) {
+func TestMainStartsBeforeAck(t *testing.T) {
 	k, dial := serveEmpty(t)
 	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
 	build(t, k, dial, "told", wire.Make{Main: main, Held: true})

@@ -58,15 +58,15 @@ func newMachine(k *Supervisor, id string) *machine {
 
 func (m *machine) logFile() string { return filepath.Join(m.dir, logName) }
 
-// validID reports whether an id is safe as the name of a directory.
-func validID(s string) bool {
+// isValidID reports whether an id is safe as the name of a directory.
+func isValidID(s string) bool {
 	return len(s) > 0 && len(s) <= 63 && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 // make creates a machine, and reports its state to the client until the machine
 // ends.
 func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
-	if o.Make == nil || !validID(o.ID) {
+	if o.Make == nil || !isValidID(o.ID) {
 		refuse(c, "invalid", "that is no machine's id")
 		return
 	}
@@ -78,11 +78,11 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
 	}
-	acked, left := awaitAck(c)
-	made := k.reserve(m)
+	acked, disconnected := awaitAck(c)
+	release := k.reserve(m)
 	if err := m.boot(*o.Make); err != nil {
 		os.RemoveAll(m.dir)
-		made(false)
+		release(false)
 		refuse(c, "internal", "%v", err)
 		return
 	}
@@ -90,11 +90,11 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		m.end(wire.Ending{Code: killedCode, Reason: "lease_expired"})
 	})
 	go m.wait()
-	made(true)
+	release(true)
 	wire.WriteJSON(c, wire.TypeState, m.state())
 	select {
 	case <-acked:
-	case <-left:
+	case <-disconnected:
 		// No client has acknowledged the machine, so no client will remove it.
 		if err := k.destroy(m); err != nil {
 			os.Stderr.WriteString("brig-agent: erase what nobody waits for: " + err.Error() + "\n")
@@ -104,7 +104,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 	if !o.Make.Held {
 		m.begin(false)
 	}
-	m.reportEnd(c, left)
+	m.reportEnd(c, disconnected)
 	if m.lease.Tethered() {
 		m.end(wire.Ending{Code: killedCode, Reason: "hung_up"})
 	}
@@ -291,7 +291,7 @@ func (m *machine) stop(grace time.Duration, reason string) {
 		if c, err := m.callAgent(wire.Call{Op: wire.OpStop, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}}); err == nil {
 			select {
 			case <-m.done:
-			case <-answer(c):
+			case <-awaitFrame(c):
 				m.end(wire.Ending{Reason: reason})
 			case <-time.After(grace):
 			}
@@ -302,9 +302,9 @@ func (m *machine) stop(grace time.Duration, reason string) {
 	<-m.done
 }
 
-// answer returns a channel that is closed when a frame arrives or the
+// awaitFrame returns a channel that is closed when a frame arrives or the
 // connection fails.
-func answer(c net.Conn) <-chan struct{} {
+func awaitFrame(c net.Conn) <-chan struct{} {
 	came := make(chan struct{})
 	go func() {
 		defer close(came)
@@ -315,10 +315,10 @@ func answer(c net.Conn) <-chan struct{} {
 
 // awaitAck returns two channels. acked is closed when the client acknowledges the machine. left is
 // closed when the client disconnects, before or after the acknowledgment.
-func awaitAck(c net.Conn) (acked, left <-chan struct{}) {
-	ackCh, leftCh := make(chan struct{}), make(chan struct{})
+func awaitAck(c net.Conn) (acked, disconnected <-chan struct{}) {
+	ackCh, disconnectedCh := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(leftCh)
+		defer close(disconnectedCh)
 		r := wire.NewReader(c)
 		if f, err := r.Read(); err != nil || f.Type != wire.TypeOK {
 			return
@@ -326,7 +326,7 @@ func awaitAck(c net.Conn) (acked, left <-chan struct{}) {
 		close(ackCh)
 		r.Read()
 	}()
-	return ackCh, leftCh
+	return ackCh, disconnectedCh
 }
 
 // begin starts the main program, if there is one and it has not been started yet.
@@ -336,8 +336,8 @@ func (m *machine) begin(linger bool) {
 	}
 }
 
-// mainEnded handles the exit of the main program.
-func (m *machine) mainEnded(code int, linger bool) {
+// recordMainEnd handles the exit of the main program.
+func (m *machine) recordMainEnd(code int, linger bool) {
 	m.main.Ended(code, linger)
 	if !linger {
 		m.end(wire.Ending{Code: code, Reason: "exited"})
@@ -372,12 +372,12 @@ func (m *machine) run(call wire.Exec, linger bool) {
 			var e wire.Error
 			json.Unmarshal(f.Payload, &e) // e stays empty if the payload is invalid
 			log.Write([]byte("brig: the main program did not run: " + e.Message + "\n"))
-			m.mainEnded(127, linger)
+			m.recordMainEnd(127, linger)
 			return
 		case wire.TypeExit:
 			var e wire.Exit
 			json.Unmarshal(f.Payload, &e)
-			m.mainEnded(e.Status(), linger)
+			m.recordMainEnd(e.Status(), linger)
 			return
 		}
 	}
@@ -388,25 +388,25 @@ func (m *machine) state() wire.State {
 	defer m.mu.Unlock()
 	return wire.State{
 		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.Tethered(), Ended: m.ending,
-		LeaseMS: m.lease.Left().Milliseconds(), NowMS: time.Now().UnixMilli(),
+		LeaseMS: m.lease.Remaining().Milliseconds(), NowMS: time.Now().UnixMilli(),
 	}
 }
 
 // watch reports the state of the machine to a host, and later its end.
-func (m *machine) watch(c net.Conn, left <-chan struct{}) {
+func (m *machine) watch(c net.Conn, disconnected <-chan struct{}) {
 	s := m.state()
 	if wire.WriteJSON(c, wire.TypeState, s) == nil && s.Ended == nil {
-		m.reportEnd(c, left)
+		m.reportEnd(c, disconnected)
 	}
 }
 
 // reportEnd waits for the machine's end and reports it, unless the host
 // disconnects first.
-func (m *machine) reportEnd(c net.Conn, left <-chan struct{}) {
+func (m *machine) reportEnd(c net.Conn, disconnected <-chan struct{}) {
 	select {
 	case <-m.done:
 		wire.WriteJSON(c, wire.TypeState, m.state())
-	case <-left:
+	case <-disconnected:
 	}
 }
 

@@ -36,7 +36,7 @@ func EnterNamespaces(args []string) (plain bool, err error) {
 	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
 		return false, fmt.Errorf("read order: %w", err)
 	}
-	if err := o.network(); err != nil {
+	if err := o.configureNetwork(); err != nil {
 		return o.Plain, err
 	}
 	// Mounts here must not propagate to the host.
@@ -46,7 +46,7 @@ func EnterNamespaces(args []string) (plain bool, err error) {
 	if o.Bare {
 		err = o.mountBare()
 	} else {
-		err = o.layered()
+		err = o.mountLayers()
 	}
 	if err != nil {
 		return o.Plain, err
@@ -54,7 +54,7 @@ func EnterNamespaces(args []string) (plain bool, err error) {
 	if err := syscall.Sethostname([]byte(o.Hostname)); err != nil && o.Hostname != "" {
 		return o.Plain, fmt.Errorf("set host name: %w", err)
 	}
-	if err := o.programs(); err != nil {
+	if err := o.writePrograms(); err != nil {
 		return o.Plain, err
 	}
 	return o.Plain, os.Chdir("/")
@@ -86,22 +86,22 @@ func (o initConfig) mountBare() error {
 // hidden lists the directories whose content is hidden from machines.
 var hidden = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root"}
 
-// layered creates a root with a private layer above the existing files. It adds the machine's own
-// directories, /proc and devices to the root, and enters the root.
-func (o initConfig) layered() error {
+// mountLayers creates a root with a private layer above the existing files. It adds the machine's
+// own directories, /proc and devices to the root, and enters the root.
+func (o initConfig) mountLayers() error {
 	for _, d := range ownDirs {
 		if err := os.MkdirAll(filepath.Join(o.Dir, d), 0o755); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
-	root, layer := filepath.Join(o.Dir, "root"), o.overlay
+	root, layer := filepath.Join(o.Dir, "root"), o.mountOverlay
 	if o.Plain {
 		layer = o.bindRoot
 	}
 	if err := layer(root); err != nil {
 		return err
 	}
-	for _, step := range []func(root string) error{o.accounts, o.dirs, o.processes, o.devices} {
+	for _, step := range []func(root string) error{o.writeAccounts, o.makeDirs, o.mountProcesses, o.mountDevices} {
 		if err := step(root); err != nil {
 			return err
 		}
@@ -118,8 +118,8 @@ func (o initConfig) layered() error {
 	return nil
 }
 
-// overlay mounts an overlay above all existing files.
-func (o initConfig) overlay(root string) error {
+// mountOverlay mounts an overlay above all existing files.
+func (o initConfig) mountOverlay(root string) error {
 	mounts, err := mountPoints()
 	if err != nil {
 		return err
@@ -129,17 +129,17 @@ func (o initConfig) overlay(root string) error {
 		return fmt.Errorf("put a layer on the machine's files: %w", err)
 	}
 	// Other mounts are not part of the overlay. Bind them read-only.
-	for _, at := range mounts {
-		if !o.covers(at) {
-			_ = bind(at, root+at, syscall.MS_RDONLY|syscall.MS_NOSUID) // on failure the directory is empty
+	for _, mountPoint := range mounts {
+		if !o.isBelowReplaced(mountPoint) {
+			_ = bind(mountPoint, root+mountPoint, syscall.MS_RDONLY|syscall.MS_NOSUID) // on failure the directory is empty
 		}
 	}
 	return nil
 }
 
-// covers reports whether a mount point is below a directory that the machine
+// isBelowReplaced reports whether a mount point is below a directory that the machine
 // replaces.
-func (o initConfig) covers(at string) bool {
+func (o initConfig) isBelowReplaced(at string) bool {
 	return at == "/" || strings.HasPrefix(o.Dir+"/", at+"/") || slices.ContainsFunc(append(hidden, "/workspace", "/home/user"), func(h string) bool {
 		return strings.HasPrefix(at+"/", h+"/")
 	})
@@ -182,9 +182,9 @@ func bind(from, to string, flags uintptr) error {
 	return err
 }
 
-// accounts adds the programs' account to /etc/passwd and /etc/group, and removes other accounts
-// with the same name or id.
-func (o initConfig) accounts(root string) error {
+// writeAccounts adds the programs' account to /etc/passwd and /etc/group, and removes other
+// accounts with the same name or id.
+func (o initConfig) writeAccounts(root string) error {
 	for _, f := range []struct{ name, line string }{
 		{"/etc/passwd", "user:x:1000:1000::/home/user:/bin/sh"}, {"/etc/group", "user:x:1000:"},
 	} {
@@ -205,7 +205,7 @@ func (o initConfig) accounts(root string) error {
 	return nil
 }
 
-func (o initConfig) dirs(root string) error {
+func (o initConfig) makeDirs(root string) error {
 	for _, m := range []struct{ own, at string }{{"workspace", "/workspace"}, {"home", "/home/user"}} {
 		if err := os.MkdirAll(root+m.at, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", m.at, err)
@@ -214,18 +214,18 @@ func (o initConfig) dirs(root string) error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
-	for at, options := range map[string]string{"/tmp": "mode=1777", "/run": "mode=755", "/root": "mode=700"} {
-		if err := os.MkdirAll(root+at, 0o755); err != nil {
-			return fmt.Errorf("make %s: %w", at, err)
+	for dir, options := range map[string]string{"/tmp": "mode=1777", "/run": "mode=755", "/root": "mode=700"} {
+		if err := os.MkdirAll(root+dir, 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
 		}
-		if err := syscall.Mount("tmpfs", root+at, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, options); err != nil {
-			return fmt.Errorf("mount %s: %w", at, err)
+		if err := syscall.Mount("tmpfs", root+dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, options); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-func (o initConfig) processes(root string) error {
+func (o initConfig) mountProcesses(root string) error {
 	proc := root + "/proc"
 	if err := syscall.Mount("proc", proc, "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
@@ -248,7 +248,7 @@ func (o initConfig) processes(root string) error {
 	return nil
 }
 
-func (o initConfig) devices(root string) error {
+func (o initConfig) mountDevices(root string) error {
 	dev := root + "/dev"
 	if err := syscall.Mount("tmpfs", dev, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=755,size=64k"); err != nil {
 		return fmt.Errorf("mount /dev: %w", err)
@@ -286,9 +286,9 @@ func (o initConfig) devices(root string) error {
 	return nil
 }
 
-// programs writes a script for each replaced program that executes its
+// writePrograms writes a script for each replaced program that executes its
 // replacement.
-func (o initConfig) programs() error {
+func (o initConfig) writePrograms() error {
 	if len(o.Programs) == 0 {
 		return nil
 	}
@@ -304,23 +304,23 @@ func (o initConfig) programs() error {
 	return nil
 }
 
-// network configures the machine's network like that of every sandbox: a loopback interface and
-// only IPv4.
-func (o initConfig) network() error {
+// configureNetwork configures the machine's network like that of every sandbox: a loopback
+// interface and only IPv4.
+func (o initConfig) configureNetwork() error {
 	for _, which := range []string{"all", "default"} {
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !o.Bare {
 			return fmt.Errorf("do without IPv6: %w", err)
 		}
 	}
-	if err := loopback(); err != nil && !o.Bare {
+	if err := enableLoopback(); err != nil && !o.Bare {
 		return fmt.Errorf("bring up loopback: %w", err)
 	}
 	return nil
 }
 
-// loopback brings up the loopback interface, which is the machine's only one.
-func loopback() error {
+// enableLoopback brings up the loopback interface, which is the machine's only one.
+func enableLoopback() error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 // syscall does not define.
 var memfdCreate = map[string]uintptr{"amd64": 319, "arm64": 279}
 
-// sealedCopy returns a copy of this program that no process can modify, even
+// makeSealedCopy returns a copy of this program that no process can modify, even
 // the owner of the original. It is needed because an agent writes files on
 // request, and some kernels do not protect the file of a running program.
-func sealedCopy() (*os.File, error) {
+func makeSealedCopy() (*os.File, error) {
 	const cloexec, allowSealing = 1, 2
 	const addSeals, noSeals, noShrink, noGrow, noWrite = 1033, 1, 2, 4, 8
 	name := []byte("brig-agent\x00")

@@ -69,7 +69,7 @@ func connectTo(dir string, idle time.Duration) error {
 		over := time.AfterFunc(idle, func() { os.Exit(0) })
 		used = func() { over.Reset(idle) }
 	}
-	for call, gone := m.Accept(); gone == nil; call, gone = m.Accept() {
+	for call, acceptErr := m.Accept(); acceptErr == nil; call, acceptErr = m.Accept() {
 		used()
 		go relay(call, dir)
 	}
@@ -124,9 +124,9 @@ func relay(call net.Conn, dir string) {
 		return
 	}
 	defer c.Close()
-	there := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(there)
+		defer close(done)
 		// A peer that has stopped reading may still write.
 		if _, err := io.Copy(c, call); err == nil {
 			c.CloseWrite()
@@ -144,7 +144,7 @@ func relay(call net.Conn, dir string) {
 	if half, ok := call.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
-	<-there
+	<-done
 }
 
 // stdio is a stream over the standard input and output of this process.

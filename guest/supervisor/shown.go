@@ -63,8 +63,8 @@ func bindTree(root, name string) error {
 	return nil
 }
 
-// bindEach binds the entries of a directory to which the machine adds entries
-// of its own.
+// bindEach binds the entries of a directory, so that the machine can add its
+// own entries.
 func bindEach(root, dir string) error {
 	if err := os.MkdirAll(root+dir, 0o755); err != nil {
 		return fmt.Errorf("show %s: %w", dir, err)

@@ -73,12 +73,12 @@ func run(dir string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil // a supervisor is already running
 	}
-	program, err := sealedCopy()
+	program, err := makeSealedCopy()
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	k := &Supervisor{dir: dir, plain: !privileged(), program: program, machines: map[string]*machine{}}
+	k := &Supervisor{dir: dir, plain: !isPrivileged(), program: program, machines: map[string]*machine{}}
 	if err := k.recoverEnded(); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func run(dir string) error {
 		return err
 	}
 	defer l.Close()
-	go k.idle(l)
+	go k.quitWhenIdle(l)
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -129,9 +129,9 @@ func dial(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: p})
 }
 
-// idle ends the supervisor when it has had no machines for idleTimeout, or when
+// quitWhenIdle ends the supervisor when it has had no machines for idleTimeout, or when
 // its directory was removed.
-func (k *Supervisor) idle(l net.Listener) {
+func (k *Supervisor) quitWhenIdle(l net.Listener) {
 	used := time.Now()
 	for range time.Tick(time.Second) {
 		if k.count() > 0 {
@@ -175,9 +175,9 @@ func (k *Supervisor) get(id string) *machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for k.creating[id] != nil {
-		made := k.creating[id]
+		created := k.creating[id]
 		k.mu.Unlock()
-		<-made
+		<-created
 		k.mu.Lock()
 	}
 	return k.machines[id]
@@ -272,7 +272,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	}
 	switch o.Op {
 	case wire.SupervisorWatch:
-		m.watch(c, answer(c))
+		m.watch(c, awaitFrame(c))
 	case wire.SupervisorAgent:
 		if err := m.passHostConn(c); err != nil {
 			refuse(c, "gone", "%v", err)
@@ -287,7 +287,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	case wire.SupervisorLog:
 		m.sendLog(c, o.Timed)
 	default:
-		if err := k.change(m, o); err != nil {
+		if err := k.applyRequest(m, o); err != nil {
 			refuse(c, "internal", "%v", err)
 			return
 		}
@@ -295,8 +295,8 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	}
 }
 
-// change handles a request whose response is only success or an error.
-func (k *Supervisor) change(m *machine, o wire.SupervisorRequest) error {
+// applyRequest handles a request whose response is only success or an error.
+func (k *Supervisor) applyRequest(m *machine, o wire.SupervisorRequest) error {
 	switch o.Op {
 	case wire.SupervisorLease:
 		if !m.lease.Renew(time.Duration(o.LeaseMS)*time.Millisecond, o.Own) {

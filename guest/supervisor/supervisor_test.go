@@ -80,12 +80,12 @@ func TestInvalidIDsAreRejected(t *testing.T) {
 func TestRecoversEndedMachines(t *testing.T) {
 	dir := t.TempDir()
 	for id, ending := range map[string]string{"crashed": "", "over": `{"Code":3,"Reason":"exited","AtMS":5}`, "odd": "{"} {
-		at := filepath.Join(dir, machinesDir, id)
-		if err := os.MkdirAll(at, 0o700); err != nil {
+		machineDir := filepath.Join(dir, machinesDir, id)
+		if err := os.MkdirAll(machineDir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if ending != "" {
-			if err := os.WriteFile(filepath.Join(at, endingFile), []byte(ending), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(machineDir, endingFile), []byte(ending), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func TestRecoversEndedMachines(t *testing.T) {
 	}
 }
 
-// Connect rejects a directory that belongs to another user or that others can
+// Connect rejects a directory of another user, and a directory that others can
 // access.
 func TestConnectRejectsForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func TestConnectRejectsForeignDirectory(t *testing.T) {
 	}
 }
 
-func TestJournal(t *testing.T) {
+func TestSendLogMarksLinesWithTimes(t *testing.T) {
 	m := newMachine(&Supervisor{dir: t.TempDir()}, "x")
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -149,8 +149,8 @@ func TestJournal(t *testing.T) {
 		stamps := 0
 		plain := strings.Split(text.String(), "\n")
 		for i, line := range plain {
-			if at, rest, ok := strings.Cut(line, " "); ok && timed {
-				if _, err := time.Parse(time.RFC3339, at); err == nil {
+			if stamp, rest, ok := strings.Cut(line, " "); ok && timed {
+				if _, err := time.Parse(time.RFC3339, stamp); err == nil {
 					plain[i] = rest
 					stamps++
 				}
@@ -202,14 +202,14 @@ func TestRelayEndsWithHost(t *testing.T) {
 	}
 	defer l.Close()
 	a, b := net.Pipe()
-	host, there := wire.NewMux(a, false), wire.NewMux(b, true)
+	host, agent := wire.NewMux(a, false), wire.NewMux(b, true)
 	defer host.Close()
-	defer there.Close()
+	defer agent.Close()
 	c, err := host.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	call, err := there.Accept()
+	call, err := agent.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ const (
 	OpPark     Op = "park"   // replace the descriptors of a donated interpreter by descriptors that the agent holds
 
 	// Operations for an agent without a supervisor on the host.
-	OpMain     Op = "main"  // run the main program, with which the sandbox ends
+	OpMain     Op = "main"  // run the main program, whose exit ends the sandbox
 	OpWaitMain Op = "over"  // return the Exit of a lingering main program, once it has ended
 	OpLease    Op = "lease" // set the remaining lease of the sandbox
 )
@@ -222,7 +222,7 @@ type Holder struct {
 	Name, Reason string
 }
 
-// Exit codes with which an agent ends its sandbox.
+// Exit codes of an agent that ends its sandbox.
 const (
 	ExitLease  = 120 // the lease has expired
 	ExitTether = 121 // the creator has disconnected
@@ -279,11 +279,10 @@ func (e Exit) Status() int {
 	}
 }
 
-// Error is the reason why a call failed. Kind is "not_found", "invalid",
-// "exhausted" (a limit was reached), "unimplemented", "refused" (no process
-// listens), "exists", "loop" (of symbolic links), "excess" (more entries than
-// a response may have), "gone" (the watched directory) or "internal". Field is the invalid part of the
-// call: "command", "cwd", "files" or "path".
+// Error is the reason why a call failed. Kind is "not_found", "invalid", "exhausted" (a limit was
+// reached), "unimplemented", "refused" (no process listens), "exists", "loop" (of symbolic links),
+// "excess" (more entries than a response may have), "gone" (the watched directory) or "internal".
+// Field is the invalid part of the call: "command", "cwd", "files" or "path".
 type Error struct {
 	Kind    string
 	Field   string `json:",omitempty"`

@@ -11,8 +11,8 @@ import (
 
 // A mux carries connections over a single byte stream between a host and an
 // agent. The host opens the connections and the agent accepts them. Each
-// connection has its own flow-control window, so that a connection that is not
-// read does not block the others.
+// connection has its own flow-control window, so that an unread connection does
+// not block the others.
 //
 // A mux frame consists of a type (one byte), the number of the connection (four
 // bytes) and a length (four bytes, big endian). A data frame has that many
@@ -162,14 +162,14 @@ func (m *Mux) read() error {
 				return err
 			}
 		}
-		if err := m.take(h[0], id, n, payload); err != nil {
+		if err := m.handleFrame(h[0], id, n, payload); err != nil {
 			return err
 		}
 	}
 }
 
-// take handles one frame. It ignores late frames for a closed connection.
-func (m *Mux) take(t byte, id, n uint32, payload []byte) error {
+// handleFrame handles one frame. It ignores late frames for a closed connection.
+func (m *Mux) handleFrame(t byte, id, n uint32, payload []byte) error {
 	m.mu.Lock()
 	c := m.streams[id]
 	if t == muxOpen {
@@ -199,7 +199,7 @@ func (m *Mux) take(t byte, id, n uint32, payload []byte) error {
 	case t == muxClose:
 		m.forget(id) // no more frames for it follow, even if this side keeps it open
 	}
-	return c.take(t, n, payload)
+	return c.handleFrame(t, n, payload)
 }
 
 // forget removes a connection that either side has closed.

@@ -39,17 +39,17 @@ func TestMuxTransfersData(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // eight windows
 	var all sync.WaitGroup
 	for range 8 {
-		here, there := open(t, host, agent)
+		hostConn, agentConn := open(t, host, agent)
 		all.Go(func() {
-			_, _ = io.Copy(there, there)
-			there.(interface{ CloseWrite() error }).CloseWrite()
+			_, _ = io.Copy(agentConn, agentConn)
+			agentConn.(interface{ CloseWrite() error }).CloseWrite()
 		})
 		all.Go(func() {
-			_, _ = here.Write(data)
-			here.(interface{ CloseWrite() error }).CloseWrite()
+			_, _ = hostConn.Write(data)
+			hostConn.(interface{ CloseWrite() error }).CloseWrite()
 		})
 		all.Go(func() {
-			got, err := io.ReadAll(here)
+			got, err := io.ReadAll(hostConn)
 			if err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d of %d bytes came back: %v", len(got), len(data), err)
 			}
@@ -58,7 +58,7 @@ func TestMuxTransfersData(t *testing.T) {
 	all.Wait()
 }
 
-// A connection that is not read fills up without blocking the other connections.
+// An unread connection fills up without blocking the other connections.
 func TestMuxConnectionsAreIndependent(t *testing.T) {
 	host, agent := pair(t)
 	stuck, _ := open(t, host, agent)
@@ -69,10 +69,10 @@ func TestMuxConnectionsAreIndependent(t *testing.T) {
 	if n != muxWindow || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes were taken, %v", n, err)
 	}
-	here, there := open(t, host, agent)
-	go func() { _, _ = here.Write([]byte("through")) }()
+	hostConn, agentConn := open(t, host, agent)
+	go func() { _, _ = hostConn.Write([]byte("through")) }()
 	b := make([]byte, 7)
-	if _, err := io.ReadFull(there, b); err != nil || string(b) != "through" {
+	if _, err := io.ReadFull(agentConn, b); err != nil || string(b) != "through" {
 		t.Errorf("%q, %v", b, err)
 	}
 }
@@ -105,34 +105,34 @@ func TestMuxOpensConcurrently(t *testing.T) {
 
 func TestMuxEndsConnections(t *testing.T) {
 	host, agent := pair(t)
-	here, there := open(t, host, agent)
-	if _, err := there.Write([]byte("last words")); err != nil {
+	hostConn, agentConn := open(t, host, agent)
+	if _, err := agentConn.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
-	there.Close()
-	if got, err := io.ReadAll(here); err != nil || string(got) != "last words" {
+	agentConn.Close()
+	if got, err := io.ReadAll(hostConn); err != nil || string(got) != "last words" {
 		t.Errorf("before the end came %q, %v", got, err)
 	}
-	if _, err := here.Write([]byte("x")); err == nil {
+	if _, err := hostConn.Write([]byte("x")); err == nil {
 		t.Error("who has closed still takes something")
 	}
-	here.Close()
-	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+	hostConn.Close()
+	if _, err := hostConn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("read after close: %v", err)
 	}
 
-	here, there = open(t, host, agent)
-	if err := here.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+	hostConn, agentConn = open(t, host, agent)
+	if err := hostConn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := hostConn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read past its deadline: %v", err)
 	}
 	agent.Close()
-	if _, err := here.Write(make([]byte, 1)); err == nil {
+	if _, err := hostConn.Write(make([]byte, 1)); err == nil {
 		t.Error("the mux is over, and something is sent")
 	}
-	if _, err := there.Read(make([]byte, 1)); err == nil {
+	if _, err := agentConn.Read(make([]byte, 1)); err == nil {
 		t.Error("the mux is over, and something comes")
 	}
 	if _, err := host.Open(); err == nil {
@@ -158,17 +158,17 @@ func FuzzMux(f *testing.F) {
 				t.Error("it is over without a reason")
 			}
 			for len(m.accept) > 0 {
-				fits(t, <-m.accept)
+				checkWindow(t, <-m.accept)
 			}
 			if mine != nil {
-				fits(t, mine.(*muxConn))
+				checkWindow(t, mine.(*muxConn))
 			}
 		}
 	})
 }
 
-// fits fails if a connection stores more data than its window.
-func fits(t *testing.T, c *muxConn) {
+// checkWindow fails if a connection stores more data than its window.
+func checkWindow(t *testing.T, c *muxConn) {
 	t.Helper()
 	if len(c.in) > muxWindow || c.room > muxWindow || c.room < 0 {
 		t.Errorf("%d bytes are held, and there is room for %d", len(c.in), c.room)
@@ -182,23 +182,23 @@ type scriptedStream struct{ *bytes.Reader }
 func (*scriptedStream) Write(p []byte) (int, error) { return len(p), nil }
 func (*scriptedStream) Close() error                { return nil }
 
-// A connection that the other side has closed no longer counts against the
-// limit, although the side that accepted it keeps it open. Otherwise such
+// A connection no longer counts against the limit once the opening side has
+// closed it, even if the accepting side keeps it open. Otherwise such
 // connections would eventually use up the limit.
 func TestMuxFreesClosedConnections(t *testing.T) {
 	host, agent := pair(t)
 	kept := make([]net.Conn, 0, muxStreams)
 	for range muxStreams + 1 {
-		here, err := host.Open()
+		hostConn, err := host.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
-		there, err := agent.Accept()
+		agentConn, err := agent.Accept()
 		if err != nil {
 			t.Fatalf("after %d connections: %v", len(kept), err)
 		}
-		here.Close()
-		kept = append(kept, there)
+		hostConn.Close()
+		kept = append(kept, agentConn)
 	}
 	if n, err := kept[0].Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("one that is closed there: %d, %v", n, err)

@@ -36,7 +36,7 @@ type deadline struct {
 	timer *time.Timer
 }
 
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+func (d *deadline) hasPassed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 func newMuxConn(m *Mux, id uint32) *muxConn {
 	c := &muxConn{m: m, id: id, room: muxWindow}
@@ -44,8 +44,8 @@ func newMuxConn(m *Mux, id uint32) *muxConn {
 	return c
 }
 
-// take handles a frame from the other side.
-func (c *muxConn) take(t byte, n uint32, payload []byte) error {
+// handleFrame handles a frame from the other side.
+func (c *muxConn) handleFrame(t byte, n uint32, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.changed.Broadcast()
@@ -89,7 +89,7 @@ func (c *muxConn) Read(p []byte) (int, error) {
 			err = net.ErrClosed
 		case c.ended:
 			err = io.EOF
-		case c.read.passed():
+		case c.read.hasPassed():
 			err = os.ErrDeadlineExceeded
 		}
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *muxConn) reserve(want int) (int, error) {
 			return 0, syscall.EPIPE
 		case c.err != nil:
 			return 0, c.err
-		case c.write.passed():
+		case c.write.hasPassed():
 			return 0, os.ErrDeadlineExceeded
 		case c.room > 0:
 			n := min(want, c.room, muxPayload)

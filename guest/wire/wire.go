@@ -27,9 +27,9 @@ const Version = 1
 // the earlier timeout of the host.
 const TimeoutSlack = 2 * time.Second
 
-// TailTimeout is the maximum time for which the output of a program's children is still forwarded
-// after the program has ended. A shell's pipe has no such limit. Children that run longer keep
-// running, but their later output is discarded.
+// TailTimeout limits how long the output of a program's children is forwarded after the program
+// has ended. A shell's pipe has no such limit. Children that run longer keep running, but their
+// later output is discarded.
 const TailTimeout = 5 * time.Second
 
 // TailSize is the maximum size of that output in bytes, so that a slow reader does not delay the

@@ -46,7 +46,7 @@ func TestFramesAreBounded(t *testing.T) {
 
 // HeadTail returns the same result as a simple implementation, however the stream is split into
 // writes.
-func TestHeadTail(t *testing.T) {
+func TestHeadTailMatchesReference(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		limit := rnd.IntN(40)

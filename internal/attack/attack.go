@@ -10,7 +10,7 @@ import (
 )
 
 // Env names the environment variable with the path of the record file. If it is
-// unset, the package records nothing.
+// unset, the package records no entries.
 const Env = "BRIG_ATTACK"
 
 // Entry is one line of the record. It describes a case, or a mutant if Off is

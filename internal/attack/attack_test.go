@@ -58,7 +58,7 @@ func ends(failed, skipped bool, f func(attack.T)) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestReportListsEscapes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		f     func()
@@ -91,9 +91,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportMissingEntries checks that missing cases and mutants are reported as
+// TestReportRejectsMissingEntries checks that missing cases and mutants are reported as
 // problems.
-func TestReportMissingEntries(t *testing.T) {
+func TestReportRejectsMissingEntries(t *testing.T) {
 	_, wrong := report(t, func() { attack.RecordCase("A-1", "x", false) })
 	want := []string{"A-1 has no mutant: nothing shows that it can fail", "A-2 has no case: two", "A-2 has no mutant: nothing shows that it can fail"}
 	if !slices.Equal(wrong, want) {

@@ -92,7 +92,7 @@ func (b *Ledger) Amend(later *Ledger) {
 // Escapes lists the cases that escaped, with their IDs.
 func (b *Ledger) Escapes() (out []string) {
 	for id, entries := range b.cases {
-		for _, what := range bad(entries) {
+		for _, what := range badEntries(entries) {
 			out = append(out, id+": "+what)
 		}
 	}
@@ -100,11 +100,11 @@ func (b *Ledger) Escapes() (out []string) {
 	return out
 }
 
-// Empty reports whether nothing was recorded.
-func (b *Ledger) Empty() bool { return len(b.cases)+len(b.mutants) == 0 }
+// IsEmpty reports whether nothing was recorded.
+func (b *Ledger) IsEmpty() bool { return len(b.cases)+len(b.mutants) == 0 }
 
-// bad lists the bad entries.
-func bad(of map[string]bool) (out []string) {
+// badEntries lists the bad entries.
+func badEntries(of map[string]bool) (out []string) {
 	for what, b := range of {
 		if b {
 			out = append(out, what)
@@ -125,7 +125,7 @@ func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []strin
 	for _, c := range catalogue {
 		known[c.ID] = true
 		cases, controls := b.cases[c.ID], b.mutants[c.ID]
-		out, unseen := bad(cases), bad(controls)
+		out, unseen := badEntries(cases), badEntries(controls)
 		fmt.Fprintf(w, "%-7s %6d %8d %12s  %s\n", c.ID, len(cases), len(out), fmt.Sprintf("%d of %d", len(controls)-len(unseen), len(controls)), c.Title)
 		tried, escaped = tried+len(cases), escaped+len(out)
 		mutants, red = mutants+len(controls), red+len(controls)-len(unseen)

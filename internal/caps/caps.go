@@ -39,8 +39,8 @@ func Bounding() (s Set) {
 }
 
 // Settle sets the bounding set of all threads to keep, and then drops the capability to change
-// it (CAP_SETPCAP). Code that later reduces the set then finds nothing to drop. Child processes
-// still inherit the capabilities until this process drops them.
+// it (CAP_SETPCAP). Code that later reduces the set then has no capability to drop. Child
+// processes still inherit the capabilities until this process drops them.
 func Settle(keep Set) error {
 	have := Bounding()
 	if keep&^have != 0 {

@@ -66,7 +66,7 @@ func swapLimit() bool {
 	return err == nil
 }
 
-// wanted lists the cgroup v1 controllers of a group: those that limit it,
+// wanted lists the cgroup v1 controllers of a group: the files that limit it,
 // measure its usage, or freeze it. Each additional controller slows down the
 // start of every sandbox.
 var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}
@@ -272,14 +272,14 @@ func (g *Group) Destroy(ctx context.Context) error {
 		if err := g.Kill(); err != nil {
 			return err
 		}
-		left := g.remove()
-		if left == nil {
+		err := g.remove()
+		if err == nil {
 			g.removeParents()
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("remove cgroup %s: %w", g.path, errors.Join(left, context.Cause(ctx)))
+			return fmt.Errorf("remove cgroup %s: %w", g.path, errors.Join(err, context.Cause(ctx)))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-func group(t *testing.T, l cgroup.Limits) *cgroup.Group {
+func newGroup(t *testing.T, l cgroup.Limits) *cgroup.Group {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a cgroup")
@@ -51,7 +51,7 @@ func run(t *testing.T, g *cgroup.Group, script string) *exec.Cmd {
 }
 
 func TestOOMIsCounted(t *testing.T) {
-	g := group(t, cgroup.Limits{Memory: 16 << 20})
+	g := newGroup(t, cgroup.Limits{Memory: 16 << 20})
 	notified := make(chan struct{})
 	stop, err := g.WatchOOM(func() { close(notified) })
 	if err != nil {
@@ -74,7 +74,7 @@ func TestOOMIsCounted(t *testing.T) {
 // TestKillIsNotOOM is the control of TestOOMIsCounted: a program that kills itself does not
 // count as an OOM kill.
 func TestKillIsNotOOM(t *testing.T) {
-	g := group(t, cgroup.Limits{Memory: 64 << 20})
+	g := newGroup(t, cgroup.Limits{Memory: 64 << 20})
 	run(t, g, `kill -9 $$`).Wait()
 	if n, err := g.OOMKills(); err != nil || n != 0 {
 		t.Errorf("OOMKills = %d, %v; want none", n, err)
@@ -82,7 +82,7 @@ func TestKillIsNotOOM(t *testing.T) {
 }
 
 func TestDestroyKills(t *testing.T) {
-	g := group(t, cgroup.Limits{})
+	g := newGroup(t, cgroup.Limits{})
 	cmd := run(t, g, `sleep 100 & sleep 100`)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -97,10 +97,10 @@ func TestDestroyKills(t *testing.T) {
 	}
 }
 
-// TestEnter verifies that processes started between Enter and leave are in the group, and that
-// no thread of this process is in the group afterwards.
-func TestEnter(t *testing.T) {
-	g := group(t, cgroup.Limits{Memory: 64 << 20})
+// TestEnterMovesOnlyNewProcesses verifies that processes started between Enter and leave are in the
+// group, and that no thread of this process is in the group afterwards.
+func TestEnterMovesOnlyNewProcesses(t *testing.T) {
+	g := newGroup(t, cgroup.Limits{Memory: 64 << 20})
 	leave, err := g.Enter()
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("not on cgroup v2, and not in a build with cgo")

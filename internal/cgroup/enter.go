@@ -52,11 +52,11 @@ func (g *Group) enter(pass func(*taskFiles) error) (leave func() error, err erro
 		}
 		seen[dir] = true
 		mount, ok := strings.CutSuffix(dir, filepath.Clean(g.path))
-		was, known := home[name]
+		oldGroup, known := home[name]
 		if !ok || !known {
 			return nil, errors.ErrUnsupported
 		}
-		if in.open(dir) != nil || out.open(filepath.Join(mount, was)) != nil {
+		if in.open(dir) != nil || out.open(filepath.Join(mount, oldGroup)) != nil {
 			return nil, errors.ErrUnsupported
 		}
 	}

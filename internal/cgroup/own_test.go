@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestFindOwn checks that FindOwn finds the lowest limit on v1 and v2, in the
-// group or a parent, and in a container in which only its own subtree is
-// visible. It also covers groups without any limit.
-func TestFindOwn(t *testing.T) {
+// TestFindOwnReturnsLowestLimit checks that FindOwn finds the lowest limit on v1 and v2, in the
+// group or a parent, and in a container that sees only its own subtree. It also covers groups
+// without any limit.
+func TestFindOwnReturnsLowestLimit(t *testing.T) {
 	const none = "9223372036854771712\n"
 	for what, c := range map[string]struct {
 		proc        string

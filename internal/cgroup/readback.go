@@ -82,7 +82,7 @@ func (g *Group) read(controller, file string) (string, error) {
 	}
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
-		if _, gone := os.Stat(dir); gone == nil && os.IsNotExist(err) {
+		if _, statErr := os.Stat(dir); statErr == nil && os.IsNotExist(err) {
 			return "", nil
 		}
 		return "", fmt.Errorf("read %s of %s: %w", file, g.path, err)

@@ -8,19 +8,19 @@ import (
 
 func TestLimitsAreReadBack(t *testing.T) {
 	want := cgroup.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 100}
-	if got, err := group(t, want).Limits(); err != nil || got != want {
+	if got, err := newGroup(t, want).Limits(); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
 
-func TestLimitsOfUnlimitedGroup(t *testing.T) {
-	if got, err := group(t, cgroup.Limits{}).Limits(); err != nil || got != (cgroup.Limits{}) {
+func TestUnlimitedGroupHasNoLimits(t *testing.T) {
+	if got, err := newGroup(t, cgroup.Limits{}).Limits(); err != nil || got != (cgroup.Limits{}) {
 		t.Errorf("%+v, %v; want no limit", got, err)
 	}
 }
 
-func TestLimitsWithoutGroup(t *testing.T) {
-	g := group(t, cgroup.Limits{})
+func TestLimitsOfDestroyedGroupFails(t *testing.T) {
+	g := newGroup(t, cgroup.Limits{})
 	if err := g.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}

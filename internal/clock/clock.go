@@ -130,9 +130,9 @@ func (c *Clock) advanceLocked() time.Time {
 // logs only the first.
 func (c *Clock) Save() error {
 	c.mu.Lock()
-	at := c.at
+	start := c.at
 	c.mu.Unlock()
-	return c.save(at, 0)
+	return c.save(start, 0)
 }
 
 // save stores the time, unless the stored time is not before end or the last write failed less

@@ -41,19 +41,19 @@ func TestTimeNeverMovesBack(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	c, log := open(t, filepath.Join(t.TempDir(), "clock"), m)
-	at := func(want time.Duration) {
+	wantTime := func(want time.Duration) {
 		t.Helper()
 		if got := c.Now().Sub(begin); got != want {
 			t.Errorf("it is %v after the beginning, want %v", got, want)
 		}
 	}
-	at(0)
+	wantTime(0)
 	m.pass(time.Hour)
-	at(time.Hour)
+	wantTime(time.Hour)
 	m.wall = begin // set back
-	at(time.Hour)
+	wantTime(time.Hour)
 	m.pass(time.Minute)
-	at(time.Hour + time.Minute)
+	wantTime(time.Hour + time.Minute)
 	if c.Ended(begin.Add(time.Hour+time.Minute+1)) || !c.Ended(begin.Add(time.Hour+time.Minute)) || c.Ended(time.Time{}) {
 		t.Error("an end is compared with another time")
 	}
@@ -61,9 +61,9 @@ func TestTimeNeverMovesBack(t *testing.T) {
 		t.Errorf("it is logged %d times: %s", n, log)
 	}
 	m.wall = begin.Add(2 * time.Hour)
-	at(2 * time.Hour)
+	wantTime(2 * time.Hour)
 	m.elapsed += time.Minute // the system's clock stands still
-	at(2*time.Hour + time.Minute)
+	wantTime(2*time.Hour + time.Minute)
 }
 
 // A time that has passed has also passed for the next process, even after a crash and with an
@@ -117,16 +117,16 @@ func TestWriteDoesNotBlockReaders(t *testing.T) {
 	}
 	met := make(chan bool)
 	go func() { met <- c.Ended(begin.Add(time.Hour)) }()
-	others := make(chan bool)
+	done := make(chan bool)
 	go func() {
 		for range 1000 {
-			others <- c.Now().Equal(begin.Add(time.Hour)) && !c.Ended(begin.Add(2*time.Hour)) && c.Ended(begin)
+			done <- c.Now().Equal(begin.Add(time.Hour)) && !c.Ended(begin.Add(2*time.Hour)) && c.Ended(begin)
 		}
-		close(others)
+		close(done)
 	}()
 	for n := 0; ; n++ {
 		select {
-		case right, more := <-others:
+		case right, more := <-done:
 			if !more {
 				reader, err := os.Open(file + ".new")
 				if err != nil {
@@ -151,7 +151,7 @@ func TestWriteDoesNotBlockReaders(t *testing.T) {
 
 // If the file cannot be written, the clock still opens and advances, and it logs which expiries
 // a restart may forget. It stores the time when writing is possible again.
-func TestUnwritableFile(t *testing.T) {
+func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Unmarshal is like json.Unmarshal but rejects a document in which an object
-// repeats a name, or in which a name differs from a field's only in case. It
-// ignores names that match no field.
+// Unmarshal is like json.Unmarshal, but rejects repeated names in an object,
+// and names that differ from a field's name only in case. It ignores names that
+// match no field.
 func Unmarshal(data []byte, v any) error {
 	if json.Valid(data) {
 		d := json.NewDecoder(bytes.NewReader(data))

@@ -21,7 +21,7 @@ type outer struct {
 	Ptr   *inner           `json:"ptr"`
 }
 
-func TestUnmarshal(t *testing.T) {
+func TestUnmarshalRejectsInexactNames(t *testing.T) {
 	for doc, ok := range map[string]bool{
 		`{"iss":"a","Plain":1,"kind":"x","list":[{"kind":"y"}],"map":{"K":{"kind":"z"},"k":{}},"raw":{"Iss":1},"ptr":{"kind":"p"}}`: true,
 		`{"other":{"iss":1,"ISS":2}}`: true,

@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// TestWithoutTag checks that the package ignores the environment if it is built
+// TestEnvironmentIsIgnoredWithoutTag checks that the package ignores the environment if it is built
 // without the tag.
-func TestWithoutTag(t *testing.T) {
+func TestEnvironmentIsIgnoredWithoutTag(t *testing.T) {
 	t.Setenv("BRIG_FAILPOINTS", "a=error")
 	if failpoint.Enabled || failpoint.Fail("a") != nil || failpoint.Environment() != nil {
 		t.Error("a binary for production has failpoints")

@@ -31,7 +31,7 @@ func Hit(name string) { _ = Fail(name) }
 
 // Fail marks a point at which the current operation may fail.
 func Fail(name string) error {
-	for _, rule := range strings.FieldsFunc(spec(), func(r rune) bool { return r == ';' || r == '\n' }) {
+	for _, rule := range strings.FieldsFunc(readSpec(), func(r rune) bool { return r == ';' || r == '\n' }) {
 		if to, what, ok := strings.Cut(strings.TrimSpace(rule), "="); ok && to == name {
 			return perform(name, what)
 		}
@@ -39,7 +39,7 @@ func Fail(name string) error {
 	return nil
 }
 
-func spec() string {
+func readSpec() string {
 	s := os.Getenv(specVariable)
 	if file, ok := strings.CutPrefix(s, "@"); ok {
 		b, _ := os.ReadFile(file) // if the file is missing, no point is active
@@ -65,7 +65,7 @@ func perform(name, what string) error {
 			return nil
 		}
 	}
-	if !mayAct(name) {
+	if !canAct(name) {
 		return nil
 	}
 	switch what {
@@ -82,9 +82,9 @@ func perform(name, what string) error {
 	return fmt.Errorf("failpoint %s: no action %q", name, what)
 }
 
-// mayAct reports whether the point may act. Without a directory for marks, a point may always
+// canAct reports whether the point may act. Without a directory for marks, a point may always
 // act, and otherwise only once.
-func mayAct(name string) bool {
+func canAct(name string) bool {
 	dir := os.Getenv(marksVariable)
 	if dir == "" {
 		return true

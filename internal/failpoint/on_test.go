@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// TestRules checks that a point performs the configured action at the
+// TestRulesSelectWhenToAct checks that a point performs the configured action at the
 // configured time.
-func TestRules(t *testing.T) {
+func TestRulesSelectWhenToAct(t *testing.T) {
 	t.Setenv("BRIG_FAILPOINTS", "a=error; b=error(2);c=sleep(20ms);d=nonsense")
 	if failpoint.Fail("a") == nil || failpoint.Fail("a") == nil || failpoint.Fail("none") != nil {
 		t.Error("error: not at the point, or elsewhere")

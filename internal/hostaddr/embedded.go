@@ -15,9 +15,9 @@ var (
 	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48")  // RFC 8215
 )
 
-// Embedded returns the IPv4 addresses to which a translator or a tunnel may
+// EmbeddedIPv4 returns the IPv4 addresses to which a translator or a tunnel may
 // forward packets for an IPv6 address.
-func Embedded(a netip.Addr) []netip.Addr {
+func EmbeddedIPv4(a netip.Addr) []netip.Addr {
 	if a.Is4In6() {
 		return []netip.Addr{a.Unmap()}
 	}

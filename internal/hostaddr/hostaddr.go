@@ -24,18 +24,18 @@ func Declare(more []netip.Prefix) { declared.Store(&more) }
 // the query fails.
 func Has(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if !a.IsValid() || has(a) {
+	if !a.IsValid() || isOwn(a) {
 		return true
 	}
-	for _, e := range Embedded(a) {
-		if has(e) {
+	for _, e := range EmbeddedIPv4(a) {
+		if isOwn(e) {
 			return true
 		}
 	}
 	return false
 }
 
-func has(a netip.Addr) bool {
+func isOwn(a netip.Addr) bool {
 	if a.IsUnspecified() || a.IsLoopback() {
 		return true
 	}
@@ -46,13 +46,13 @@ func has(a netip.Addr) bool {
 			}
 		}
 	}
-	local, ok := routed(a)
-	return local || !ok || onInterface(a)
+	local, ok := isRoutedLocally(a)
+	return local || !ok || isOnInterface(a)
 }
 
-// routed reports whether the kernel's route to an address is local. The host is also reachable
-// at addresses that have a local route but no interface.
-func routed(a netip.Addr) (local, ok bool) {
+// isRoutedLocally reports whether the kernel's route to an address is local. The host is also
+// reachable at addresses that have a local route but no interface.
+func isRoutedLocally(a netip.Addr) (local, ok bool) {
 	routes, err := netlink.RouteGet(net.IP(a.AsSlice()))
 	if err != nil {
 		// If the kernel returns an error, the address has no local route: the kernel has no
@@ -70,7 +70,7 @@ func routed(a netip.Addr) (local, ok bool) {
 	return false, true
 }
 
-func onInterface(a netip.Addr) bool {
+func isOnInterface(a netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return true

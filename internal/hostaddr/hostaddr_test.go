@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEmbedded(t *testing.T) {
+func TestEmbeddedReturnsIPv4Addresses(t *testing.T) {
 	for in, want := range map[string][]string{
 		"203.0.113.7":                      nil,
 		"2001:db8::203.0.113.7":            nil,
@@ -23,7 +23,7 @@ func TestEmbedded(t *testing.T) {
 		"2001:db8:0:0:200:5efe:cb00:7107":  {"203.0.113.7"},
 		"2001:db8:0:0:8200:5efe:cb00:7107": nil,
 	} {
-		got := Embedded(netip.MustParseAddr(in))
+		got := EmbeddedIPv4(netip.MustParseAddr(in))
 		for _, w := range want {
 			if !slices.Contains(got, netip.MustParseAddr(w)) {
 				t.Errorf("%s: %v, without %s", in, got, w)
@@ -35,7 +35,7 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
+func TestHasReportsHostAddresses(t *testing.T) {
 	Declare([]netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8:7::/64")})
 	defer Declare(nil)
 	for _, own := range []string{

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// TestFollow verifies that a Follower returns all data exactly once: data from before it was
-// opened, data from after it reached the end, data in several files, and data from a writer
-// that still has the old file open.
-func TestFollow(t *testing.T) {
+// TestFollowerReturnsDataOnce verifies that a Follower returns all data exactly once: data from
+// before it was opened, data from after it reached the end, data in several files, and data from a
+// writer that still has the old file open.
+func TestFollowerReturnsDataOnce(t *testing.T) {
 	for _, times := range []bool{false, true} {
 		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), logFile)
 			var format func(time.Time) string
 			if times {
-				format = stamp
+				format = formatStamp
 			}
 			f, err := Follow(name, format)
 			if err != nil {
@@ -34,7 +34,7 @@ func TestFollow(t *testing.T) {
 				if times {
 					got = ""
 					for line := range strings.Lines(string(b)) {
-						at, rest, ok := cut(line)
+						at, rest, ok := cutStamp(line)
 						if ok && time.Since(at).Abs() > time.Minute {
 							t.Errorf("a line of %v", at)
 						}
@@ -87,8 +87,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowLineInTwoFiles verifies that a line that continues in a new file gets only one time
-// stamp.
+// TestFollowLineInTwoFiles verifies that a line in two files gets only one time stamp.
 func TestFollowLineInTwoFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	w, err := Open(name)
@@ -96,7 +95,7 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	f, err := Follow(name, stamp)
+	f, err := Follow(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +112,7 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 	}
 	var lines []string
 	for line := range strings.Lines(got.String()) {
-		_, rest, _ := cut(line)
+		_, rest, _ := cutStamp(line)
 		lines = append(lines, rest)
 	}
 	if strings.Join(lines, "") != "beginend\nnext\n" {
@@ -121,8 +120,8 @@ func TestFollowLineInTwoFiles(t *testing.T) {
 	}
 }
 
-// TestFollowReadsMarksInOrder verifies that marks that several processes appended out of order
-// have the same effect as in a log that is read in one pass.
+// TestFollowReadsMarksInOrder appends the marks of several processes out of order. They have
+// the same effect as in a log that is read in one pass.
 func TestFollowReadsMarksInOrder(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)
 	if err := os.WriteFile(name, []byte("one\ntwo\n"), 0o600); err != nil {
@@ -136,12 +135,12 @@ func TestFollowReadsMarksInOrder(t *testing.T) {
 	if err := os.WriteFile(name+timesSuffix, marks, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Follow(name, stamp)
+	f, err := Follow(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	once, err := ReadTimed(name, stamp)
+	once, err := ReadTimed(name, formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +150,7 @@ func TestFollowReadsMarksInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := io.ReadAll(once)
-	if err != nil || string(got) != string(want) || !strings.HasPrefix(string(got), stamp(time.Unix(1000, 0))) {
+	if err != nil || string(got) != string(want) || !strings.HasPrefix(string(got), formatStamp(time.Unix(1000, 0))) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }

@@ -50,7 +50,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	w.size += int64(n)
 	// The current offset is the end of our write, even if other writers append.
 	if end, err := w.f.Seek(0, io.SeekCurrent); err == nil && n > 0 {
-		w.wrote(end - int64(n))
+		w.recordWrite(end - int64(n))
 	}
 	return n, err
 }
@@ -103,7 +103,7 @@ func (w *Writer) next() (*Writer, error) {
 
 // Close implements io.Closer.
 func (w *Writer) Close() error {
-	w.marks.close()
+	w.marks.closeFile()
 	return w.f.Close()
 }
 

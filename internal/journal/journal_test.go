@@ -12,11 +12,11 @@ import (
 
 const logFile = "log"
 
-// stamp formats a time as a line prefix.
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) + " " }
+// formatStamp formats a time as a line prefix.
+func formatStamp(at time.Time) string { return at.UTC().Format(time.RFC3339) + " " }
 
-// cut removes the time from a line.
-func cut(line string) (at time.Time, rest string, ok bool) {
+// cutStamp removes the time from a line.
+func cutStamp(line string) (at time.Time, rest string, ok bool) {
 	before, rest, ok := strings.Cut(line, " ")
 	at, err := time.Parse(time.RFC3339, before)
 	return at, rest, ok && err == nil
@@ -25,7 +25,7 @@ func cut(line string) (at time.Time, rest string, ok bool) {
 // timed returns the content of a directory's journal with time stamps.
 func timed(t *testing.T, dir string) string {
 	t.Helper()
-	r, err := ReadTimed(filepath.Join(dir, logFile), stamp)
+	r, err := ReadTimed(filepath.Join(dir, logFile), formatStamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func timed(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// TestLogTimesRotate checks that the times are rotated with the log, even in
+// TestLogTimesRotateWithLog checks that the times are rotated with the log, even in
 // the middle of a line. The times must never use more space than the log, even
 // for very short writes.
-func TestLogTimesRotate(t *testing.T) {
+func TestLogTimesRotateWithLog(t *testing.T) {
 	dir := t.TempDir()
 	if got := timed(t, dir); got != "" {
 		t.Errorf("without a log: %q", got)
@@ -84,19 +84,19 @@ func TestLogTimesRotate(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for i, l := range lines {
-		at, rest, ok := cut(l)
+		at, rest, ok := cutStamp(l)
 		if !ok || time.Since(at) > time.Hour || strings.Contains(rest, "Z") {
 			t.Errorf("line %d is of %v: %.40q", i, at, rest)
 		}
 	}
-	if _, rest, _ := cut(lines[9]); rest != "begun "+strings.Repeat(".", 50_000) {
+	if _, rest, _ := cutStamp(lines[9]); rest != "begun "+strings.Repeat(".", 50_000) {
 		t.Errorf("the line that went on has %d bytes", len(rest))
 	}
 }
 
-// TestLogTimesDamaged checks that a log remains readable when its times are
+// TestLogWithDamagedTimesIsReadable checks that a log remains readable when its times are
 // missing or damaged.
-func TestLogTimesDamaged(t *testing.T) {
+func TestLogWithDamagedTimesIsReadable(t *testing.T) {
 	for name, times := range map[string][]byte{
 		"none": nil, "cut": []byte("short"), "wild": bytes.Repeat([]byte{0xff}, 40),
 		"backwards": append(bytes.Repeat([]byte{1}, 16), make([]byte, 16)...),

@@ -52,8 +52,8 @@ func openMarks(logFile string) marks {
 	return m
 }
 
-// wrote records that the data from an offset on was written now.
-func (m *marks) wrote(from int64) {
+// recordWrite records that the data from an offset on was written now.
+func (m *marks) recordWrite(from int64) {
 	now := time.Now()
 	since := now.Sub(m.last.at)
 	if m.f == nil || since < markLate && (since < markInterval || from-m.last.from < markSize) {
@@ -66,7 +66,7 @@ func (m *marks) wrote(from int64) {
 	_, _ = m.f.Write(b[:])
 }
 
-func (m *marks) close() {
+func (m *marks) closeFile() {
 	if m.f != nil {
 		m.f.Close()
 	}

@@ -80,14 +80,14 @@ func Parse(list []byte, root, dir string) ([]Mutant, error) {
 			return nil, err
 		}
 		for _, m := range f.Mutations {
-			at, err := offset(src, m.Line, m.Column)
+			position, err := offset(src, m.Line, m.Column)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			x := Mutant{File: file, Line: m.Line, Column: m.Column, Source: line(src, m.Line)}
 			// Use the longest matching token: "<=" before "<".
 			for from, to := range changes[m.Type] {
-				if bytes.HasPrefix(src[at:], []byte(from)) && len(from) > len(x.From) {
+				if bytes.HasPrefix(src[position:], []byte(from)) && len(from) > len(x.From) {
 					x.From, x.To = from, to
 				}
 			}
@@ -127,18 +127,18 @@ func line(src []byte, n int) string {
 
 // offset returns the byte offset of a line and a column in a source.
 func offset(src []byte, line, column int) (int, error) {
-	at := 0
+	position := 0
 	for range line - 1 {
-		i := bytes.IndexByte(src[at:], '\n')
+		i := bytes.IndexByte(src[position:], '\n')
 		if i < 0 {
 			return 0, fmt.Errorf("there is no line %d", line)
 		}
-		at += i + 1
+		position += i + 1
 	}
-	if at += column - 1; at >= len(src) {
+	if position += column - 1; position >= len(src) {
 		return 0, fmt.Errorf("there is no column %d in line %d", column, line)
 	}
-	return at, nil
+	return position, nil
 }
 
 // Sample selects n mutants, deterministically for a seed. Changes elsewhere in
@@ -161,14 +161,14 @@ func apply(src []byte, list []Mutant) ([]byte, error) {
 	slices.SortFunc(list, func(a, b Mutant) int { return compare(b, a) })
 	original := src
 	for _, m := range list {
-		at, err := offset(src, m.Line, m.Column)
+		position, err := offset(src, m.Line, m.Column)
 		if err != nil {
 			return nil, err
 		}
-		if line(original, m.Line) != m.Source || !bytes.HasPrefix(src[at:], []byte(m.From)) {
+		if line(original, m.Line) != m.Source || !bytes.HasPrefix(src[position:], []byte(m.From)) {
 			return nil, fmt.Errorf("%s: the source has changed: the line is no longer %q", m.String(), m.Source)
 		}
-		src = slices.Concat(src[:at], []byte(m.To), src[at+len(m.From):])
+		src = slices.Concat(src[:position], []byte(m.To), src[position+len(m.From):])
 	}
 	return src, nil
 }

@@ -11,7 +11,7 @@ import (
 
 const source = "package p\n\nfunc f(a, b int) bool {\n\treturn a <= b && a+1 < b\n}\n"
 
-func TestParse(t *testing.T) {
+func TestParseReadsMutations(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "p"), 0o755); err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestApplyToAnotherSource checks that apply rejects a source that has changed
+// TestApplyRejectsChangedSource checks that apply rejects a source that has changed
 // in the meantime.
-func TestApplyToAnotherSource(t *testing.T) {
+func TestApplyRejectsChangedSource(t *testing.T) {
 	m := Mutant{File: "p/f.go", Line: 4, Column: 11, Source: "\treturn a <= b && a+1 < b", From: "<=", To: "<"}
 	if _, err := apply([]byte(source), []Mutant{m}); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestApplyToAnotherSource(t *testing.T) {
 	}
 }
 
-func TestSample(t *testing.T) {
+func TestSampleIsDeterministic(t *testing.T) {
 	var all []Mutant
 	for i := range 100 {
 		all = append(all, Mutant{File: "p/f.go", Line: i + 1, Column: 1, Source: strings.Repeat("x", i)})

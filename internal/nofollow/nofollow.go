@@ -103,8 +103,9 @@ func checkElement(name string) error {
 // Close closes the directory.
 func (d *Dir) Close() error { return syscall.Close(d.fd) }
 
-// Open opens the named file in the directory. It does not follow a link or wait
-// for the other end of a pipe. The flag O_DIRECTORY is an error.
+// Open opens the named file in the directory. It does not follow a link, and
+// does not wait for another process to open a pipe. The flag O_DIRECTORY is an
+// error.
 func (d *Dir) Open(name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := d.open(name, flags, mode)
 	if err != nil {
@@ -151,19 +152,19 @@ func (d *Dir) Walk(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := &Dir{fd: fd}
+	current := &Dir{fd: fd}
 	if name == "." || name == "" {
-		return at, nil
+		return current, nil
 	}
 	for step := range strings.SplitSeq(name, "/") {
-		next, err := at.Dir(step)
-		_ = at.Close() // opened only for the walk
+		next, err := current.Dir(step)
+		_ = current.Close() // opened only for the walk
 		if err != nil {
 			return nil, err
 		}
-		at = next
+		current = next
 	}
-	return at, nil
+	return current, nil
 }
 
 // Stat is the metadata of a file.

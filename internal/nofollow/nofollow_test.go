@@ -21,9 +21,9 @@ func open(t *testing.T, dir string) *Dir {
 	return d
 }
 
-// tree creates a directory with a file, a directory, and links to files
+// createTree creates a directory with a file, a directory, and links to files
 // outside.
-func tree(t *testing.T) (root, outside string) {
+func createTree(t *testing.T) (root, outside string) {
 	t.Helper()
 	root, outside = t.TempDir(), t.TempDir()
 	for _, err := range []error{
@@ -43,7 +43,7 @@ func tree(t *testing.T) (root, outside string) {
 }
 
 func TestSymlinksAreNotFollowed(t *testing.T) {
-	root, outside := tree(t)
+	root, outside := createTree(t)
 	d := open(t, root)
 	for name, want := range map[string]error{
 		"dir": nil, "file": syscall.ENOTDIR, "link": syscall.ELOOP, "filelink": syscall.ELOOP, "pipe": syscall.ENOTDIR, "none": syscall.ENOENT,
@@ -91,7 +91,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestNamesInBatches(t *testing.T) {
+func TestNamesReturnsAllBatches(t *testing.T) {
 	root := t.TempDir()
 	var want []string
 	for i := range 2000 {
@@ -131,7 +131,7 @@ func TestNamesInBatches(t *testing.T) {
 // because they refer to descriptors of this process regardless of path
 // permissions.
 func TestMagicLinksAreNotFollowed(t *testing.T) {
-	root, _ := tree(t)
+	root, _ := createTree(t)
 	d := open(t, root)
 	if _, err := OpenFile(d.Proc("file"), os.O_RDONLY, 0); err != syscall.ELOOP {
 		t.Errorf("through a descriptor: %v", err)
@@ -144,12 +144,12 @@ func TestMagicLinksAreNotFollowed(t *testing.T) {
 	if b, err := io.ReadAll(f); err != nil || string(b) != "secret" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	made, err := OpenFile(filepath.Join(root, "made"), os.O_WRONLY|os.O_CREATE, 0o600)
+	created, err := OpenFile(filepath.Join(root, "made"), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer made.Close()
-	if st, err := made.Stat(); err != nil || st.Mode() != 0o600 {
+	defer created.Close()
+	if st, err := created.Stat(); err != nil || st.Mode() != 0o600 {
 		t.Errorf("made with %v, %v", st.Mode(), err)
 	}
 }

@@ -13,7 +13,7 @@ func Listxattr(name string, b []byte) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return answer(syscall.Syscall(syscall.SYS_LLISTXATTR, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))))
+	return syscallResult(syscall.Syscall(syscall.SYS_LLISTXATTR, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))))
 }
 
 // Getxattr reads an extended attribute of the file at a path. It does not
@@ -27,14 +27,14 @@ func Getxattr(name, attribute string, b []byte) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return answer(syscall.Syscall6(syscall.SYS_LGETXATTR, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(a)),
+	return syscallResult(syscall.Syscall6(syscall.SYS_LGETXATTR, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(a)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0))
 }
 
 // Flistxattr lists the extended attributes of an open file.
 func Flistxattr(f *os.File, b []byte) (n int, err error) {
 	return control(f, func(fd uintptr) (int, error) {
-		return answer(syscall.Syscall(syscall.SYS_FLISTXATTR, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))))
+		return syscallResult(syscall.Syscall(syscall.SYS_FLISTXATTR, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))))
 	})
 }
 
@@ -45,7 +45,7 @@ func Fgetxattr(f *os.File, attribute string, b []byte) (int, error) {
 		return -1, err
 	}
 	return control(f, func(fd uintptr) (int, error) {
-		return answer(syscall.Syscall6(syscall.SYS_FGETXATTR, fd, uintptr(unsafe.Pointer(a)),
+		return syscallResult(syscall.Syscall6(syscall.SYS_FGETXATTR, fd, uintptr(unsafe.Pointer(a)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0))
 	})
 }
@@ -57,7 +57,7 @@ func Fsetxattr(f *os.File, attribute string, value []byte) error {
 		return err
 	}
 	_, err = control(f, func(fd uintptr) (int, error) {
-		return answer(syscall.Syscall6(syscall.SYS_FSETXATTR, fd, uintptr(unsafe.Pointer(a)),
+		return syscallResult(syscall.Syscall6(syscall.SYS_FSETXATTR, fd, uintptr(unsafe.Pointer(a)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(len(value)), 0, 0))
 	})
 	return err
@@ -70,7 +70,7 @@ func Fremovexattr(f *os.File, attribute string) error {
 		return err
 	}
 	_, err = control(f, func(fd uintptr) (int, error) {
-		return answer(syscall.Syscall(syscall.SYS_FREMOVEXATTR, fd, uintptr(unsafe.Pointer(a)), 0))
+		return syscallResult(syscall.Syscall(syscall.SYS_FREMOVEXATTR, fd, uintptr(unsafe.Pointer(a)), 0))
 	})
 	return err
 }
@@ -86,7 +86,7 @@ func control(f *os.File, call func(fd uintptr) (int, error)) (n int, err error) 
 	return n, err
 }
 
-func answer(n, _ uintptr, errno syscall.Errno) (int, error) {
+func syscallResult(n, _ uintptr, errno syscall.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno
 	}

@@ -69,8 +69,8 @@ type Transport struct {
 	direct, proxied *http.Transport
 }
 
-// Default returns a transport for calls with small responses.
-func Default(check CheckFunc) *Transport {
+// NewDefaultTransport returns a transport for calls with small responses.
+func NewDefaultTransport(check CheckFunc) *Transport {
 	return NewTransport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,

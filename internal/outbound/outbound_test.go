@@ -15,9 +15,9 @@ import (
 
 var errRefused = errors.New("refused")
 
-// TestTransport verifies that the check receives the resolved address of a name, and that a
-// refusal prevents the connection. Control: a check that accepts the address.
-func TestTransport(t *testing.T) {
+// TestTransportChecksResolvedAddress verifies that the check receives the resolved address of a
+// name, and that a refusal prevents the connection. Control: a check that accepts the address.
+func TestTransportChecksResolvedAddress(t *testing.T) {
 	served := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	defer srv.Close()

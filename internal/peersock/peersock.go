@@ -49,7 +49,7 @@ func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 			return nil, err
 		}
 	}
-	at, done, err := address(dir, name)
+	path, done, err := prepareAddress(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 		}
 		return chmodErr
 	}}
-	ln, err := c.Listen(ctx, "unix", at)
+	ln, err := c.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +75,12 @@ func Listen(ctx context.Context, dir, name string) (*net.UnixListener, error) {
 // Dial connects to a socket. It returns a PeerError unless the process that
 // listens belongs to the user uid or to root.
 func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
-	at, done, err := address(dir, name)
+	path, done, err := prepareAddress(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	c, err := new(net.Dialer).DialContext(ctx, "unix", at)
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +95,9 @@ func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
 	return c, nil
 }
 
-// address returns a path for a socket address. A path that is too long is replaced by one
+// prepareAddress returns a path for a socket address. A path that is too long is replaced by one
 // through a descriptor of the directory. The function done closes the descriptor.
-func address(dir, name string) (path string, done func(), err error) {
+func prepareAddress(dir, name string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, name); len(path) <= maxPath {
 		return path, func() {}, nil
 	}

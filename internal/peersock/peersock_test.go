@@ -71,9 +71,9 @@ func connectTo(t *testing.T, dir string) {
 	c.Close()
 }
 
-// TestLongDirectoryPath verifies that the directory's path may be longer than a socket address.
-// Control: a plain listener fails there.
-func TestLongDirectoryPath(t *testing.T) {
+// TestListenAcceptsLongDirectoryPath verifies that the directory's path may be longer than a socket
+// address. Control: a plain listener fails there.
+func TestListenAcceptsLongDirectoryPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -104,9 +104,9 @@ func TestLongDirectoryPath(t *testing.T) {
 	}
 }
 
-// TestStaleSocket verifies that Listen replaces the socket of a process that has exited, but no
-// other kind of file.
-func TestStaleSocket(t *testing.T) {
+// TestListenReplacesStaleSocket verifies that Listen replaces the socket of a process that has
+// exited, but no other kind of file.
+func TestListenReplacesStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	listen(t, dir).Close()
 	if _, err := Dial(t.Context(), dir, name, os.Geteuid()); !errors.Is(err, unix.ECONNREFUSED) {
@@ -152,9 +152,9 @@ func TestListenerOfOtherUserIsRejected(t *testing.T) {
 	connectTo(t, dir)
 }
 
-// TestTrusted verifies which peers are trusted. The overflow ID is never trusted, even if it is
-// the process's own ID, because it stands for every user of other user namespaces.
-func TestTrusted(t *testing.T) {
+// TestOverflowIDIsNotTrusted verifies which peers are trusted. The overflow ID is never trusted,
+// even if it is the process's own ID, because it stands for every user of other user namespaces.
+func TestOverflowIDIsNotTrusted(t *testing.T) {
 	for _, c := range []struct {
 		peer, uid int
 		want      bool

@@ -50,12 +50,12 @@ func Use() {
 	if err != nil || all.version != version() {
 		return
 	}
-	fill(all)
+	copyPrograms(all)
 }
 
-// fill copies the programs into gVisor's maps. gVisor creates the maps in its
+// copyPrograms copies the programs into gVisor's maps. gVisor creates the maps in its
 // first lookup.
-func fill(s set) {
+func copyPrograms(s set) {
 	sentry.GetPrecompiled("")
 	gofer.GetPrecompiled("")
 	maps.Copy(sentryPrograms, s.kinds[kindSentry])

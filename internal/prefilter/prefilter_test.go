@@ -27,10 +27,10 @@ import (
 // CGO_ENABLED=0 go test -tags grpcnotrace.
 const file = "programs_amd64.bin"
 
-// plain reports whether this test binary is built like gVisor's processes. The race detector
-// and cgo allow additional system calls. If the binary is built differently, plain runs a test
-// binary that is built like them.
-func plain(t *testing.T) bool {
+// runWithPlainBinary reports whether this test binary is built like gVisor's processes. The race
+// detector and cgo allow additional system calls. If the binary is built differently, plain runs a
+// test binary that is built like them.
+func runWithPlainBinary(t *testing.T) bool {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("there are no programs for " + runtime.GOARCH)
@@ -93,7 +93,7 @@ func program(rules, deny seccomp.SyscallRules, o seccomp.ProgramOptions) *seccom
 // functions.
 func compile(t *testing.T) set {
 	t.Helper()
-	s := set{version: linked(t), kinds: map[string]map[string]precompiledseccomp.Program{kindSentry: {}, kindGofer: {}}}
+	s := set{version: linkedVersion(t), kinds: map[string]map[string]precompiledseccomp.Program{kindSentry: {}, kindGofer: {}}}
 	o := sentryOptions(t)
 	p, err := precompiledseccomp.Precompile(o.ConfigKey(), slices.Collect(maps.Keys(o.Vars())), func(vars precompiledseccomp.Values) *seccomp.Program {
 		o := sentryOptions(t)
@@ -119,9 +119,9 @@ func compile(t *testing.T) set {
 	return s
 }
 
-// linked returns the gVisor version in go.mod, because a test binary has no
+// linkedVersion returns the gVisor version in go.mod, because a test binary has no
 // build information about it.
-func linked(t *testing.T) string {
+func linkedVersion(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -134,10 +134,10 @@ func linked(t *testing.T) string {
 	return string(m[1])
 }
 
-// TestProgramsAreCurrent checks that the file matches the programs that gVisor
-// compiles from its current rules.
+// TestProgramsAreCurrent compiles gVisor's current rules and compares the
+// programs with the file.
 func TestProgramsAreCurrent(t *testing.T) {
-	if !plain(t) {
+	if !runWithPlainBinary(t) {
 		return
 	}
 	want := compile(t).encode()
@@ -155,15 +155,15 @@ func TestProgramsAreCurrent(t *testing.T) {
 // TestProgramsMatchGVisor checks that a program, with its values filled in,
 // is identical to the program that gVisor would compile in this process.
 func TestProgramsMatchGVisor(t *testing.T) {
-	if !plain(t) {
+	if !runWithPlainBinary(t) {
 		return
 	}
 	s, err := decode(programs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.version != linked(t) {
-		t.Errorf("the programs are for gVisor %s, linked is %s", s.version, linked(t))
+	if s.version != linkedVersion(t) {
+		t.Errorf("the programs are for gVisor %s, linked is %s", s.version, linkedVersion(t))
 	}
 	check := func(p precompiledseccomp.Program, found bool, vars precompiledseccomp.Values, own *seccomp.Program) {
 		t.Helper()
@@ -207,13 +207,13 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-// TestFill checks that gVisor's lookups find the installed programs.
-func TestFill(t *testing.T) {
+// TestFillInstallsPrograms checks that gVisor's lookups find the installed programs.
+func TestFillInstallsPrograms(t *testing.T) {
 	s, err := decode(programs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill(s)
+	copyPrograms(s)
 	for key := range s.kinds[kindSentry] {
 		if _, ok := sentry.GetPrecompiled(key); !ok {
 			t.Errorf("the sentry does not find %q", key)

@@ -5,8 +5,8 @@ package race
 // Enabled reports whether this build has the race detector.
 const Enabled = false
 
-// Halt is a no-op, because this build has no race detector.
-func Halt(bool) {}
+// ExitOnRace is a no-op, because this build has no race detector.
+func ExitOnRace(bool) {}
 
-// Watch is a no-op, because this build has no race detector.
-func Watch() {}
+// StartRaceOnFile is a no-op, because this build has no race detector.
+func StartRaceOnFile() {}

@@ -13,15 +13,15 @@ import (
 // Enabled reports whether this build has the race detector.
 const Enabled = true
 
-// Halt makes this program exit on a data race. The agent and the shim start
+// ExitOnRace makes this program exit on a data race. The agent and the shim start
 // without an environment, and tests cannot read their standard error, so a test
 // can only detect that they exit. If log is set, the detector writes the report
 // to a file on the host. The detector reads its options at program start, so
 // the program re-executes itself.
-func Halt(log bool) {
+func ExitOnRace(log bool) {
 	const name = "GORACE"
 	if os.Getenv(name) != "" { //nolint:forbidigo // for main programs
-		Watch()
+		StartRaceOnFile()
 		return
 	}
 	options := name + "=halt_on_error=1 " + Options
@@ -32,20 +32,20 @@ func Halt(log bool) {
 	fmt.Fprintln(os.Stderr, "start again with "+options+":", err)
 }
 
-// Watch causes a data race when the file Plant appears.
-func Watch() {
+// StartRaceOnFile causes a data race when the file Plant appears.
+func StartRaceOnFile() {
 	go func() {
 		for range time.Tick(50 * time.Millisecond) {
 			if _, err := os.Stat(Plant); err == nil {
-				planted()
+				causeRace()
 				return
 			}
 		}
 	}()
 }
 
-// planted writes a variable from two goroutines without synchronization.
-func planted() {
+// causeRace writes a variable from two goroutines without synchronization.
+func causeRace() {
 	var wg sync.WaitGroup
 	n := 0
 	for range 2 {

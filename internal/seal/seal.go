@@ -157,8 +157,8 @@ func (k *Keyring) Rotate(ctx context.Context, move func() error) error {
 	return k.set(all[:1])
 }
 
-// Has reports whether a key is on the ring.
-func (k *Keyring) Has(key string) bool {
+// HasKey reports whether a key is on the ring.
+func (k *Keyring) HasKey(key string) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.ciphers[key] != nil

@@ -21,7 +21,7 @@ func open(t *testing.T, s seal.Source) *seal.Keyring {
 	return k
 }
 
-func TestLocationEncoding(t *testing.T) {
+func TestLocationsAreUnambiguous(t *testing.T) {
 	k := open(t, seal.File{Path: filepath.Join(t.TempDir(), "keys")})
 	value := []byte("the value")
 	key, sealed := k.Seal(value, "secrets", "acme", "token", "1")
@@ -51,7 +51,7 @@ func TestLocationEncoding(t *testing.T) {
 	}
 }
 
-func TestWrongKey(t *testing.T) {
+func TestWrongKeyCannotOpen(t *testing.T) {
 	k, other := open(t, seal.FixedKeys{bytes.Repeat([]byte{1}, 32)}), open(t, seal.FixedKeys{bytes.Repeat([]byte{2}, 32)})
 	key, sealed := k.Seal([]byte("x"), "a")
 	if _, err := other.Open(key, sealed, "a"); !errors.Is(err, seal.ErrUnknownKey) {
@@ -65,7 +65,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-func TestRotate(t *testing.T) {
+func TestInterruptedRotationKeepsOldKey(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
 	k := open(t, file)
 	old, sealed := k.Seal([]byte("x"), "a")
@@ -104,7 +104,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseRejectsInvalidKeys(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	for s, ok := range map[string]bool{
 		hex.EncodeToString(key): true, "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=": true, "": false, "abcd": false,
@@ -116,8 +116,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestKMS uses a script that wraps keys as the KMS.
-func TestKMS(t *testing.T) {
+// TestKMSUnwrapsKeys uses a script that wraps keys as the KMS.
+func TestKMSUnwrapsKeys(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "kms")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\ncase $1 in wrap) base64;; unwrap) base64 -d;; esac\n"), 0o755); err != nil {

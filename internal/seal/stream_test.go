@@ -53,9 +53,9 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// TestStream verifies that a stream of any length opens with its key at its location, and does
-// not open at another location.
-func TestStream(t *testing.T) {
+// TestStreamOpensOnlyAtItsLocation verifies that a stream of any length opens with its key at its
+// location, and does not open at another location.
+func TestStreamOpensOnlyAtItsLocation(t *testing.T) {
 	key := seal.NewKey()
 	for _, n := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000, 3 * 64 << 10} {
 		plain := randomBytes(n)
@@ -81,10 +81,10 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestDamagedStream verifies that every modification of a stream is detected: changed bytes,
-// and chunks that are reordered, repeated, omitted, truncated, or taken from another stream
+// TestDamagedStreamIsDetected verifies that every modification of a stream is detected: changed
+// bytes, and chunks that are reordered, repeated, omitted, truncated, or taken from another stream
 // with the same key and location. Control: the unchanged stream opens.
-func TestDamagedStream(t *testing.T) {
+func TestDamagedStreamIsDetected(t *testing.T) {
 	key, plain := seal.NewKey(), randomBytes(4*64<<10+100)
 	sealed, other := sealStream(t, key, plain, "a"), sealStream(t, key, plain, "a")
 	chunk := func(b []byte, i int) []byte {
@@ -122,11 +122,11 @@ func TestDamagedStream(t *testing.T) {
 			t.Errorf("%s: it returned data that was never sealed", name)
 		}
 	}
-	for _, at := range []int{0, 9, 10, headerSize - 1, headerSize, headerSize + 70_000, len(sealed) - 1} {
+	for _, offset := range []int{0, 9, 10, headerSize - 1, headerSize, headerSize + 70_000, len(sealed) - 1} {
 		forged := bytes.Clone(sealed)
-		forged[at] ^= 1
+		forged[offset] ^= 1
 		if _, err := openStream(key, forged, "a"); !errors.Is(err, seal.ErrForged) {
-			t.Errorf("with byte %d changed: %v", at, err)
+			t.Errorf("with byte %d changed: %v", offset, err)
 		}
 	}
 	broken := errors.New("broken")

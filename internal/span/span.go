@@ -17,7 +17,7 @@ import (
 // Library is the instrumentation name of Brig's spans.
 const Library = "github.com/brig-run/brig"
 
-// Span is one step. The zero value records nothing.
+// Span is one step. The zero value does not record spans.
 type Span struct{ s trace.Span }
 
 // Start starts a child of the step in ctx. The parent step may already have ended. Start

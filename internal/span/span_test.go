@@ -28,7 +28,7 @@ func TestDisabledAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestSteps(t *testing.T) {
+func TestStepsAreRecordedWhenSampled(t *testing.T) {
 	for _, c := range []struct {
 		sampler sdk.Sampler
 		want    []string

@@ -45,10 +45,10 @@ func (s *suspect) name() string {
 	return strings.TrimSpace(s.pkg + " " + s.test)
 }
 
-// SecondLook runs each failed test again, alone, up to twice. A test that passes becomes
-// unsteady and counts as passed. SecondLook does not rerun failures that cannot be due to
+// RerunFailures runs each failed test again, alone, up to twice. A test that passes becomes
+// unsteady and counts as passed. RerunFailures does not rerun failures that cannot be due to
 // chance, and runs no test again if more than five tests failed.
-func (r *Runner) SecondLook(ctx context.Context) {
+func (r *Runner) RerunFailures(ctx context.Context) {
 	suspects := groupFailures(r.Failures())
 	if len(suspects) == 0 || ctx.Err() != nil || r.FailFast {
 		return
@@ -93,7 +93,7 @@ func (s *suspect) whyNoRerun(book string, failures []Failure) string {
 	if s.job.Raced {
 		return "a data race in the agent ends its sandbox and leaves no report"
 	}
-	attacks, err := readBook(book)
+	attacks, err := readLedger(book)
 	if err != nil {
 		return err.Error()
 	}
@@ -123,7 +123,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 		if ctx.Err() != nil {
 			return
 		}
-		if r.passes(&of, s) {
+		if r.hasPassed(&of, s) {
 			r.markPassed(s)
 			r.unsteady = append(r.unsteady, Unsteady{s.name(), try, s.first})
 			r.passedOnRerun[s.job.book] = append(r.passedOnRerun[s.job.book], j.book)
@@ -141,9 +141,9 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	r.verdicts = append(r.verdicts, fmt.Sprintf("%s did not pass when it ran alone.", s.name()))
 }
 
-// passes reports whether a rerun passed: each previously failed test passes, and every skipped
+// hasPassed reports whether a rerun passed: each previously failed test passes, and every skipped
 // test was also skipped before.
-func (r *Runner) passes(of *Results, s *suspect) bool {
+func (r *Runner) hasPassed(of *Results, s *suspect) bool {
 	for _, f := range s.first {
 		if f.Test != "" && !of.passedTests[f.Package+" "+f.Test] {
 			return false
@@ -172,7 +172,7 @@ func (r *Runner) markPassed(s *suspect) {
 	for i := range r.finished {
 		for k := range r.finished[i].Parts {
 			if p := &r.finished[i].Parts[k]; p.Name == s.job.Part && p.failed >= n {
-				p.Tally = p.plus(passed)
+				p.Tally = p.add(passed)
 				break
 			}
 		}
@@ -196,12 +196,12 @@ func (r *Runner) newLedgerPath() string {
 func (r *Runner) Ledger() (*attack.Ledger, error) {
 	all := attack.NewLedger()
 	for _, name := range r.ledgers {
-		b, err := readBook(name)
+		b, err := readLedger(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, later := range r.passedOnRerun[name] {
-			l, err := readBook(later)
+			l, err := readLedger(later)
 			if err != nil {
 				return nil, err
 			}
@@ -212,8 +212,8 @@ func (r *Runner) Ledger() (*attack.Ledger, error) {
 	return all, nil
 }
 
-// readBook reads the attack record of a job. A job without attacks has no file.
-func readBook(name string) (*attack.Ledger, error) {
+// readLedger reads the attack record of a job. A job without attacks has no file.
+func readLedger(name string) (*attack.Ledger, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return attack.NewLedger(), nil
@@ -230,7 +230,7 @@ func (r *Runner) printUnsteady(w io.Writer) {
 	for _, u := range r.unsteady {
 		fmt.Fprintf(w, "\n--- UNSTEADY: %s: its first failure:\n", u.Test)
 		for _, f := range u.Failures {
-			if !onlyFailedBySubtest(f, u.Failures) {
+			if !isFailedBySubtest(f, u.Failures) {
 				fmt.Fprintf(w, "%s    repeat: %s\n", f.Output, f.Repeat)
 			}
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestRerunFailures runs real tests that fail in known ways. A flaky failure counts as passed and
-// is listed as unsteady. Every other failure fails the run.
-func TestRerunFailures(t *testing.T) {
+// TestRerunAcceptsOnlyFlakyFailures runs real tests that fail in known ways. A flaky failure counts
+// as passed and is listed as unsteady. Every other failure fails the run.
+func TestRerunAcceptsOnlyFlakyFailures(t *testing.T) {
 	for _, c := range []struct {
 		test  string
 		raced bool
@@ -42,13 +42,13 @@ func TestRerunFailures(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			tree := &Tree{Root: "testdata/planted", Module: "planted.test"}
-			j := tree.goTest("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, slices.Repeat([]string{"."}, 40))
+			j := tree.goTestJob("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, slices.Repeat([]string{"."}, 40))
 			j.Argv[slices.Index(j.Argv, "-timeout")+1] = "3s"
 			j.Env = append(j.Env, "PLANTED="+dir, "GOFLAGS=-mod=mod")
 			var out bytes.Buffer
 			r := &Runner{Out: &out, Slots: 1, Times: newTimes(), LedgerDir: t.TempDir()}
 			r.Run(t.Context(), Plan{"plan", []Job{j}})
-			r.SecondLook(t.Context())
+			r.RerunFailures(t.Context())
 			if ok := r.Report(&out); ok != c.ok || strings.Contains(out.String(), "--- FAIL: packages") == ok || len(r.Failures()) > 0 == ok {
 				t.Errorf("ok %v, want %v:\n%s", ok, c.ok, &out)
 			}
@@ -73,8 +73,8 @@ func TestRerunFailures(t *testing.T) {
 	}
 }
 
-// TestRerunLimit verifies that tests do not run again if many tests fail.
-func TestRerunLimit(t *testing.T) {
+// TestManyFailuresPreventRerun verifies that tests do not run again if many tests fail.
+func TestManyFailuresPreventRerun(t *testing.T) {
 	for n, want := range map[int]bool{maxAgain: true, maxAgain + 1: false} {
 		dir := t.TempDir()
 		var jobs []Job
@@ -87,7 +87,7 @@ func TestRerunLimit(t *testing.T) {
 		var out bytes.Buffer
 		r := &Runner{Out: &out, Slots: 2, Times: newTimes()}
 		r.Run(t.Context(), Plan{"plan", jobs})
-		r.SecondLook(t.Context())
+		r.RerunFailures(t.Context())
 		if ok := r.Report(&out); ok != want || want != strings.Contains(out.String(), fmt.Sprintf("Unsteady: %d.", n)) {
 			t.Errorf("%d failures: ok %v, want %v:\n%s", n, ok, want, &out)
 		}
@@ -97,7 +97,7 @@ func TestRerunLimit(t *testing.T) {
 // TestRerunRunsOnlyFailedTest verifies that only the failed test of a group runs again.
 func TestRerunRunsOnlyFailedTest(t *testing.T) {
 	tree := &Tree{Root: "/root", TestJSON: "test2json", Bin: "/bin"}
-	jobs := tree.endToEnd("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
+	jobs := tree.endToEndJobs("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs", len(jobs))
 	}

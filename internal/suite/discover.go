@@ -65,7 +65,7 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 	var wrong []error
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if !ok || !runs(fn) {
+		if !ok || !isTest(fn) {
 			continue
 		}
 		t := Test{Name: fn.Name.Name, File: name}
@@ -78,8 +78,8 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 	return tests, errors.Join(wrong...)
 }
 
-// runs reports whether go test runs the function as a test.
-func runs(fn *ast.FuncDecl) bool {
+// isTest reports whether go test runs the function as a test.
+func isTest(fn *ast.FuncDecl) bool {
 	if fn.Recv != nil || fn.Name.Name == "TestMain" {
 		return false
 	}

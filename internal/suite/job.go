@@ -33,7 +33,7 @@ type Job struct {
 	Again string
 	// packages is the number of packages that the job tests. If it is not zero, the jobs of the
 	// next stage may start before the last packages have ended. If it is zero and Alone is set,
-	// nothing runs concurrently with the job.
+	// no other job runs concurrently.
 	packages int
 	// one returns the arguments of a job that runs one test, or a package if test is empty. If
 	// one is nil or returns nil, failures are not rerun.
@@ -47,11 +47,11 @@ type Job struct {
 // cleanupTimeout is the time for an interrupted job to clean up after its test.
 const cleanupTimeout = 30 * time.Second
 
-// runsAlone reports whether nothing may run concurrently with the job.
+// runsAlone reports whether no other job may run concurrently.
 func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
 
-// repeat returns the command that runs one test again, or the whole job.
-func (j *Job) repeat(test string) string {
+// repeatCommand returns the command that runs one test again, or the whole job.
+func (j *Job) repeatCommand(test string) string {
 	if test == "" {
 		return j.Again
 	}
@@ -140,7 +140,7 @@ type Tree struct {
 	Root      string
 	Module    string // the module's path
 	TestJSON  string // the program that turns test output into events
-	Bin, Race string // the directories of the programs; Race has those with the race detector
+	Bin, Race string // the directories of the programs; Race has the programs with the race detector
 }
 
 // OpenTree opens the checkout at root.
@@ -201,11 +201,11 @@ func (o Options) env() (env []string) {
 	return env
 }
 
-// againTest is the command that repeats a failure of `make test`. againAll returns the command
-// that repeats a failure of a part.
+// againTest is the command that repeats a failure of `make test`. repeatAllCommand returns the
+// command that repeats a failure of a part.
 const againTest = "make test"
 
-func againAll(part string) string { return "make test-all PART=" + part }
+func repeatAllCommand(part string) string { return "make test-all PART=" + part }
 
 // packagesLimit is the time limit of each package that runs concurrently with others.
 // onePackageLimit is the time limit of a package that runs alone.
@@ -214,8 +214,8 @@ const (
 	onePackageLimit = "10m"
 )
 
-// goTest returns a job that runs the tests of packages.
-func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
+// goTestJob returns a job that runs the tests of packages.
+func (t *Tree) goTestJob(name, part string, raced bool, o Options, packages []string) Job {
 	// Run two more packages than there are CPUs, because some long tests mostly wait: a
 	// conformance test of provider/local uses a third of a CPU. `make lint` has already vetted
 	// all packages.
@@ -246,7 +246,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	})
 	again := againTest
 	if o.Full {
-		again = againAll(part)
+		again = repeatAllCommand(part)
 	}
 	one := func(argv []string, pkg, test string) []string {
 		if pkg == "" {
@@ -257,7 +257,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 			argv[i] = onePackageLimit
 		}
 		if test != "" {
-			argv = append(argv, "-run", pattern(test))
+			argv = append(argv, "-run", testPattern(test))
 		}
 		return append(argv, pkg)
 	}
@@ -271,8 +271,8 @@ const (
 	jobLimitFull = 20 * time.Minute
 )
 
-// endToEnd returns one job for each group of end-to-end tests.
-func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs []Job) {
+// endToEndJobs returns one job for each group of end-to-end tests.
+func (t *Tree) endToEndJobs(part string, raced bool, o Options, tests []Test) (jobs []Job) {
 	bin := t.Bin
 	if raced {
 		bin = t.Race
@@ -294,11 +294,11 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 			groups[group] = i
 			again := againTest
 			if o.Full {
-				again = againAll(test.Part)
+				again = repeatAllCommand(test.Part)
 			} else if raced {
-				again = againAll("race")
+				again = repeatAllCommand("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: oneOfBinary})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: singleTestArgs})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)
@@ -322,11 +322,11 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 	return jobs
 }
 
-// oneOfBinary returns the arguments that run one test of a test binary.
-func oneOfBinary(argv []string, _, test string) []string {
+// singleTestArgs returns the arguments that run one test of a test binary.
+func singleTestArgs(argv []string, _, test string) []string {
 	argv = slices.Clone(argv)
 	if i := slices.Index(argv, "-test.run"); i >= 0 && test != "" {
-		argv[i+1] = pattern(test)
+		argv[i+1] = testPattern(test)
 	}
 	return argv
 }

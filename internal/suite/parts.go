@@ -21,7 +21,7 @@ type Part struct {
 	Packages, Race bool
 }
 
-// Parts lists the parts, in the order in which they run.
+// Parts lists the parts in their execution order.
 func Parts() []Part {
 	return []Part{
 		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Packages: true},
@@ -51,8 +51,8 @@ func PartNamed(name string) (Part, error) {
 	return Part{}, fmt.Errorf("no part is named %q; the parts are %s", name, strings.Join(names, ", "))
 }
 
-// allParts returns the names of all parts.
-func allParts() (names []string) {
+// partNames returns the names of all parts.
+func partNames() (names []string) {
 	for _, p := range Parts() {
 		names = append(names, p.Name)
 	}
@@ -82,7 +82,7 @@ type Area struct {
 // applies. A test checks the table against the tree: each file has a row, and
 // each row matches a file.
 func Areas() []Area {
-	all := allParts()
+	all := partNames()
 	return []Area{
 		{".ci", nil}, // .ci/run executes these files itself
 		{".ci/debian", []string{"install"}},
@@ -229,7 +229,7 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 	for _, file := range files {
 		area, ok := AreaOf(file, Areas())
 		if !ok {
-			ask(file, allParts()...)
+			ask(file, partNames()...)
 			continue
 		}
 		ask(file, area.Parts...)
@@ -240,7 +240,7 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 		}
 	}
 	var names []string
-	for _, name := range allParts() {
+	for _, name := range partNames() {
 		if why[name] != "" {
 			names = append(names, name)
 		}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPlainTestsIn verifies that a test counts as plain if it, or a function that it uses,
-// checks less with the race detector.
-func TestPlainTestsIn(t *testing.T) {
+// TestPlainTestsInDetectsRaceChecks verifies that a test counts as plain if it, or a function that
+// it uses, checks less with the race detector.
+func TestPlainTestsInDetectsRaceChecks(t *testing.T) {
 	dir := t.TempDir()
 	for name, src := range map[string]string{
 		"a_test.go": `package a

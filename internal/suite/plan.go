@@ -42,7 +42,7 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	// With the detector, these packages skip or reduce only a few tests.
 	both := slices.DeleteFunc(measured, func(p string) bool { return !slices.Contains(shared, p) })
 	all = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(shared, p) })
-	jobs := append([]Job{t.goTest("packages", "packages", false, o, all)}, t.extra(o)...)
+	jobs := append([]Job{t.goTestJob("packages", "packages", false, o, all)}, t.extraJobs(o)...)
 	if len(both) > 0 {
 		names, err := t.plainTests(both)
 		if err != nil {
@@ -50,16 +50,16 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 		}
 		only := o
 		only.Tests = "^(" + strings.Join(names, "|") + ")$"
-		jobs = append(jobs, t.goTest("measurements", "packages", false, only, both))
+		jobs = append(jobs, t.goTestJob("measurements", "packages", false, only, both))
 	}
-	jobs = append(jobs, t.goTest("packages, race detector", detectorPart, true, o, shared))
-	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
+	jobs = append(jobs, t.goTestJob("packages, race detector", detectorPart, true, o, shared))
+	return Plan{"test", append(jobs, t.endToEndJobs(endToEndPart, false, o, filterSmall(tests))...)}, nil
 }
 
-// inSmall returns the end-to-end tests of `make test`, which are the tests that are not
-// marked as full. Tests of the part "race" run only there, because they need
-// programs with the race detector.
-func inSmall(tests []Test) (out []Test) {
+// filterSmall returns the end-to-end tests of `make test`: the tests without the mark
+// "full". Tests of the part "race" run only there, because they need programs with the race
+// detector.
+func filterSmall(tests []Test) (out []Test) {
 	for _, test := range tests {
 		if !test.Full {
 			out = append(out, test)
@@ -74,7 +74,7 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 	if one != "" {
 		top, _, _ := strings.Cut(one, "/")
 		tests = slices.DeleteFunc(slices.Clone(tests), func(test Test) bool { return test.Name != top })
-		o.Tests = pattern(one)
+		o.Tests = testPattern(one)
 	}
 	switch {
 	case p.Packages:
@@ -87,29 +87,29 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		if err != nil {
 			return Plan{}, err
 		}
-		alone := t.goTest("packages without the detector", p.Name, false, o, measured)
+		alone := t.goTestJob("packages without the detector", p.Name, false, o, measured)
 		alone.packages = 0 // its tests measure time and memory
-		jobs := []Job{t.goTest(p.Name, p.Name, true, o, all), alone}
-		return Plan{p.Name, append(jobs, t.extra(o)...)}, nil
+		jobs := []Job{t.goTestJob(p.Name, p.Name, true, o, all), alone}
+		return Plan{p.Name, append(jobs, t.extraJobs(o)...)}, nil
 	case p.Race:
 		o.Full = false // the detector slows the tests down by a factor of several
-		return Plan{p.Name, t.endToEnd(p.Name, true, o, append(inSmall(tests), inPart(tests, p)...))}, nil
+		return Plan{p.Name, t.endToEndJobs(p.Name, true, o, append(filterSmall(tests), filterPart(tests, p)...))}, nil
 	}
 	o.Full = true
-	return Plan{p.Name, t.endToEnd(p.Name, false, o, inPart(tests, p))}, nil
+	return Plan{p.Name, t.endToEndJobs(p.Name, false, o, filterPart(tests, p))}, nil
 }
 
 // EndToEnd returns a plan of end-to-end tests only, at the size in o. At small
 // size it excludes the tests that make test excludes.
 func (t *Tree) EndToEnd(tests []Test, o Options) Plan {
 	if !o.Full {
-		tests = inSmall(tests)
+		tests = filterSmall(tests)
 	}
-	return Plan{endToEndPart, t.endToEnd(endToEndPart, false, o, tests)}
+	return Plan{endToEndPart, t.endToEndJobs(endToEndPart, false, o, tests)}
 }
 
-// inPart returns the end-to-end tests of a part.
-func inPart(tests []Test, p Part) (out []Test) {
+// filterPart returns the end-to-end tests of a part.
+func filterPart(tests []Test, p Part) (out []Test) {
 	for _, test := range tests {
 		if test.Part == p.Name {
 			out = append(out, test)
@@ -121,25 +121,25 @@ func inPart(tests []Test, p Part) (out []Test) {
 // Quarantine returns the plan that repeats the quarantined tests.
 func (t *Tree) Quarantine(tests []Test, o Options) Plan {
 	o.Full, o.Count = true, quarantineRuns
-	return Plan{"quarantine", t.endToEnd("quarantine", false, o, tests)}
+	return Plan{"quarantine", t.endToEndJobs("quarantine", false, o, tests)}
 }
 
 // tagged maps the packages whose tests need a build tag to that tag.
 var tagged = map[string]string{"./internal/failpoint": "failpoints"}
 
-// extra returns the jobs of packages that `go test ./...` does not run: those
+// extraJobs returns the jobs of packages that `go test ./...` does not run: those
 // that need a build tag, and the modules of examples, which may use only local
 // dependencies.
-func (t *Tree) extra(o Options) (jobs []Job) {
+func (t *Tree) extraJobs(o Options) (jobs []Job) {
 	for dir, tag := range tagged {
-		j := t.goTest(dir+" with "+tag, "packages", false, o, []string{dir})
+		j := t.goTestJob(dir+" with "+tag, "packages", false, o, []string{dir})
 		j.Argv[slices.Index(j.Argv, "grpcnotrace")] += "," + tag
 		j.Alone, j.packages = false, 0
 		jobs = append(jobs, j)
 	}
 	modules, _ := filepath.Glob(filepath.Join(t.Root, "examples", "*", "go.mod"))
 	for _, m := range modules {
-		j := t.goTest("examples/"+filepath.Base(filepath.Dir(m)), "packages", false, o, []string{"./..."})
+		j := t.goTestJob("examples/"+filepath.Base(filepath.Dir(m)), "packages", false, o, []string{"./..."})
 		j.Dir, j.Alone, j.packages = filepath.Dir(m), false, 0
 		j.Env = append(j.Env, "GOPROXY=off", "GOFLAGS=-mod=readonly")
 		jobs = append(jobs, j)
@@ -152,7 +152,7 @@ func (t *Tree) extra(o Options) (jobs []Job) {
 // subtests, as in TestA/case.
 func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 	top, _, _ := strings.Cut(name, "/")
-	o.Tests, o.Count = pattern(name), max(1, o.Count)
+	o.Tests, o.Count = testPattern(name), max(1, o.Count)
 	for _, test := range tests {
 		if test.Name == top {
 			if p, err := PartNamed(test.Part); err == nil && p.Race {
@@ -163,7 +163,7 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 			if o.Full {
 				part = test.Part
 			}
-			return Plan{name, t.endToEnd(part, false, o, []Test{test})}, nil
+			return Plan{name, t.endToEndJobs(part, false, o, []Test{test})}, nil
 		}
 	}
 	dirs, err := t.foldersOf(top)
@@ -173,7 +173,7 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 	if len(dirs) == 0 {
 		return Plan{}, fmt.Errorf("no test is named %s; RUN takes the whole name of a test, or TestName/subtest", top)
 	}
-	plan := Plan{name, []Job{t.goTest("packages", "packages", false, o, dirs)}}
+	plan := Plan{name, []Job{t.goTestJob("packages", "packages", false, o, dirs)}}
 	shared, err := t.packages(raced...)
 	if err != nil {
 		return Plan{}, err
@@ -182,13 +182,13 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 		return !slices.Contains(shared, path.Join(t.Module, dir))
 	})
 	if len(dirs) > 0 {
-		plan.Jobs = append(plan.Jobs, t.goTest("packages, race detector", detectorPart, true, o, dirs))
+		plan.Jobs = append(plan.Jobs, t.goTestJob("packages, race detector", detectorPart, true, o, dirs))
 	}
 	return plan, nil
 }
 
-// pattern converts a test's name to a -run pattern that matches no other test.
-func pattern(name string) string {
+// testPattern converts a test's name to a -run pattern that matches no other test.
+func testPattern(name string) string {
 	words := strings.Split(name, "/")
 	for i, w := range words {
 		words[i] = "^" + regexp.QuoteMeta(w) + "$"

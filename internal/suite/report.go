@@ -19,7 +19,7 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	for _, f := range r.finished {
 		total += f.Duration
 		for _, p := range f.Parts {
-			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, clock(p.Duration))
+			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, formatDuration(p.Duration))
 		}
 	}
 	res := &r.results
@@ -40,7 +40,7 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 			fmt.Fprintf(w, "%5d  %s: failed before it passed\n", u.Failed, u.Test)
 		}
 	}
-	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(total), res.all.passed, res.all.failed, res.all.skipped)
+	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", formatDuration(total), res.all.passed, res.all.failed, res.all.skipped)
 	return res.all.failed == 0 && res.all.passed > 0
 }
 
@@ -49,28 +49,28 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 // no output itself.
 func (r *Runner) printFailures(w io.Writer) {
 	for _, f := range r.results.failures {
-		if onlyFailedBySubtest(f, r.results.failures) {
+		if isFailedBySubtest(f, r.results.failures) {
 			continue
 		}
-		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), shortened(f.Output))
+		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), shorten(f.Output))
 		fmt.Fprintf(w, "    repeat: %s\n", f.Repeat)
 	}
 }
 
-// onlyFailedBySubtest reports whether a test failed because of a subtest, and printed no
+// isFailedBySubtest reports whether a test failed because of a subtest, and printed no
 // output itself.
-func onlyFailedBySubtest(f Failure, failures []Failure) bool {
+func isFailedBySubtest(f Failure, failures []Failure) bool {
 	return f.Test != "" && slices.ContainsFunc(failures, func(g Failure) bool {
 		return g.Job == f.Job && strings.HasPrefix(g.Test, f.Test+"/")
-	}) && !ownOutput(f)
+	}) && !hasOwnOutput(f)
 }
 
 // longest is the maximum number of output lines to print per failure. The
 // goroutines of a test that hangs need most of them.
 const longest = 2000
 
-// shortened removes the middle of a long output.
-func shortened(output string) string {
+// shorten removes the middle of a long output.
+func shorten(output string) string {
 	lines := strings.SplitAfter(output, "\n")
 	if len(lines) <= longest {
 		return output
@@ -79,9 +79,9 @@ func shortened(output string) string {
 	return strings.Join(lines[:longest/2], "") + gap + strings.Join(lines[len(lines)-longest/2:], "")
 }
 
-// ownOutput reports whether a failed test printed more than the lines of the
+// hasOwnOutput reports whether a failed test printed more than the lines of the
 // testing package.
-func ownOutput(f Failure) bool {
+func hasOwnOutput(f Failure) bool {
 	for l := range strings.Lines(f.Output) {
 		l = strings.TrimSpace(l)
 		if l != "" && !strings.HasPrefix(l, "=== ") && !strings.HasPrefix(l, "--- ") {

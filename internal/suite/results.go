@@ -46,12 +46,12 @@ type TestDuration struct {
 // Tally counts tests by their result.
 type Tally struct{ passed, failed, skipped int }
 
-func (t Tally) plus(u Tally) Tally {
+func (t Tally) add(u Tally) Tally {
 	return Tally{t.passed + u.passed, t.failed + u.failed, t.skipped + u.skipped}
 }
 
-// minus returns the tests of t that are not in u.
-func (t Tally) minus(u Tally) Tally {
+// subtract returns the tests of t that are not in u.
+func (t Tally) subtract(u Tally) Tally {
 	return Tally{t.passed - u.passed, t.failed - u.failed, t.skipped - u.skipped}
 }
 
@@ -71,7 +71,7 @@ func (r *Results) count(part string, n Tally) {
 	if r.parts == nil {
 		r.parts = map[string]Tally{}
 	}
-	r.all, r.parts[part] = r.all.plus(n), r.parts[part].plus(n)
+	r.all, r.parts[part] = r.all.add(n), r.parts[part].add(n)
 }
 
 // maxLine bounds a line of `go test -json`.
@@ -87,8 +87,9 @@ var (
 	panicked = regexp.MustCompile(`handler panicked|panic serving|(the server|a shim) panicked`)
 )
 
-// neverChance returns why a line of output shows a fault that is never due to chance, or "".
-func neverChance(line string) string {
+// findDeterministicFault returns why a line of output shows a fault that is never due to chance, or
+// "".
+func findDeterministicFault(line string) string {
 	switch {
 	case raceSeen.MatchString(line):
 		return "a data race"
@@ -139,7 +140,7 @@ func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bo
 			}
 		case "output", "build-output":
 			output[key].WriteString(e.Output)
-			p.never = cmp.Or(p.never, neverChance(e.Output))
+			p.never = cmp.Or(p.never, findDeterministicFault(e.Output))
 		case "pass", "skip", "fail", "build-fail":
 			delete(p.running, e.Test)
 			explained = r.end(job, e, p, output) || explained
@@ -166,7 +167,7 @@ func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strin
 	text := output[e.Package+" "+e.Test].String()
 	fail := func(f Failure) {
 		r.count(job.Part, Tally{failed: 1})
-		f.Part, f.Package, f.Output, f.job, f.Repeat = job.Part, e.Package, text, job, job.repeat(e.Test)
+		f.Part, f.Package, f.Output, f.job, f.Repeat = job.Part, e.Package, text, job, job.repeatCommand(e.Test)
 		r.failures = append(r.failures, f)
 	}
 	switch {
@@ -178,7 +179,7 @@ func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strin
 		r.passedTests[e.Package+" "+e.Test] = true
 	case e.Action == "skip" && e.Test != "":
 		r.count(job.Part, Tally{skipped: 1})
-		r.skips = append(r.skips, Skip{e.Package + " " + e.Test, reason(text)})
+		r.skips = append(r.skips, Skip{e.Package + " " + e.Test, skipReason(text)})
 	case e.Action == "fail" && e.Test != "":
 		p.failed = true
 		fail(Failure{Job: job.Name, Test: e.Test})
@@ -216,9 +217,9 @@ func (r *Results) countUnexplained(job *Job, output string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(job.Part, Tally{failed: 1})
-	f := Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeat(""), job: job}
+	f := Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeatCommand(""), job: job}
 	for line := range strings.Lines(output) {
-		f.never = cmp.Or(f.never, neverChance(line))
+		f.never = cmp.Or(f.never, findDeterministicFault(line))
 	}
 	r.failures = append(r.failures, f)
 }
@@ -234,8 +235,8 @@ func (r *Results) tally(part string) Tally {
 	return r.parts[part]
 }
 
-// reason extracts the reason from the output of a skipped test.
-func reason(output string) string {
+// skipReason extracts the reason from the output of a skipped test.
+func skipReason(output string) string {
 	for l := range strings.Lines(output) {
 		l = strings.TrimSpace(l)
 		if l != "" && !strings.HasPrefix(l, "=== ") && !strings.HasPrefix(l, "--- ") {
@@ -257,7 +258,7 @@ func (r *Runner) Failures() []Failure {
 	return slices.Clone(r.results.failures)
 }
 
-// Idle reports whether no test has run.
-func (r *Runner) Idle() bool {
+// HasNoTests reports whether no test has run.
+func (r *Runner) HasNoTests() bool {
 	return r.results.tally("") == Tally{}
 }

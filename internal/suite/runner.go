@@ -84,11 +84,11 @@ func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 	r.mu.Unlock()
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
-	stop := r.report(plan.Name)
+	stopReport := r.report(plan.Name)
 	out := PlanResult{Plan: plan.Name}
 	before := r.results.tally("")
 	var started []*stage
-	for _, jobs := range stages(plan.Jobs) {
+	for _, jobs := range groupStages(plan.Jobs) {
 		s := &stage{part: jobs[0].Part, before: r.results.tally(jobs[0].Part), room: make(chan struct{}), ended: make(chan struct{})}
 		for _, earlier := range started {
 			if jobs[0].runsAlone() {
@@ -102,18 +102,18 @@ func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 		go func() {
 			defer close(s.ended)
 			defer s.makeRoom()
-			r.stage(ctx, jobs, s)
+			r.runStage(ctx, jobs, s)
 			s.end = time.Now()
 		}()
 	}
 	for _, s := range started {
 		<-s.ended
 	}
-	stop()
+	stopReport()
 	for _, s := range started {
-		out.add(s, r.results.tally(s.part))
+		out.addStage(s, r.results.tally(s.part))
 	}
-	out.Duration, out.Tally = time.Since(r.began), r.results.tally("").minus(before)
+	out.Duration, out.Tally = time.Since(r.began), r.results.tally("").subtract(before)
 	if ctx.Err() == nil {
 		r.Times.Plans[plan.Name] = out.Duration.Seconds()
 	}
@@ -133,21 +133,21 @@ type stage struct {
 
 func (s *stage) makeRoom() { s.once.Do(func() { close(s.room) }) }
 
-// add adds a stage to the results of its part.
-func (f *PlanResult) add(s *stage, now Tally) {
+// addStage adds a stage to the results of its part.
+func (f *PlanResult) addStage(s *stage, now Tally) {
 	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == s.part })
 	if i < 0 {
-		f.Parts = append(f.Parts, PartResult{Name: s.part, begin: s.begin, Tally: now.minus(s.before)})
+		f.Parts = append(f.Parts, PartResult{Name: s.part, begin: s.begin, Tally: now.subtract(s.before)})
 		i = len(f.Parts) - 1
 	}
 	p := &f.Parts[i]
 	p.Duration = max(p.Duration, s.end.Sub(p.begin))
 }
 
-// stages groups the jobs that run concurrently. A group consists of adjacent jobs of one part
+// groupStages groups the jobs that run concurrently. A group consists of adjacent jobs of one part
 // that do not need their own stage. Within a part, the jobs that need their own stage come
 // last.
-func stages(jobs []Job) (out [][]Job) {
+func groupStages(jobs []Job) (out [][]Job) {
 	var parts []string
 	for _, j := range jobs {
 		if !slices.Contains(parts, j.Part) {
@@ -174,8 +174,8 @@ func stages(jobs []Job) (out [][]Job) {
 	return out
 }
 
-// stage runs the jobs of a stage concurrently, longest first.
-func (r *Runner) stage(ctx context.Context, jobs []Job, s *stage) {
+// runStage runs the jobs of a stage concurrently, longest first.
+func (r *Runner) runStage(ctx context.Context, jobs []Job, s *stage) {
 	jobs = slices.Clone(jobs)
 	r.mu.Lock() // a job of an earlier stage may record its time
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(r.Times.Jobs[b.key()], r.Times.Jobs[a.key()]) })
@@ -189,20 +189,20 @@ func (r *Runner) stage(ctx context.Context, jobs []Job, s *stage) {
 		}
 	}
 	var work sync.WaitGroup
-	work.Go(func() { r.queue(ctx, waiting, waitingSlots, s) })
-	work.Go(func() { r.queue(ctx, busy, r.Slots, s) })
+	work.Go(func() { r.runJobs(ctx, waiting, waitingSlots, s) })
+	work.Go(func() { r.runJobs(ctx, busy, r.Slots, s) })
 	work.Wait()
 }
 
-// queue starts jobs in order, at most slots at the same time, and waits for all of them.
-func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int, s *stage) {
+// runJobs starts jobs in order, at most slots at the same time, and waits for all of them.
+func (r *Runner) runJobs(ctx context.Context, jobs []*Job, slots int, s *stage) {
 	next := make(chan *Job)
 	var work sync.WaitGroup
 	for range min(max(1, slots), len(jobs)) {
 		work.Go(func() {
 			for j := range next {
 				if ctx.Err() == nil {
-					r.job(ctx, j, s)
+					r.runJob(ctx, j, s)
 				}
 			}
 		})
@@ -216,8 +216,8 @@ func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int, s *stage) {
 	work.Wait()
 }
 
-// job runs one job and records its duration.
-func (r *Runner) job(ctx context.Context, j *Job, s *stage) {
+// runJob runs one job and records its duration.
+func (r *Runner) runJob(ctx context.Context, j *Job, s *stage) {
 	p := &progress{since: time.Now()}
 	j.book = r.newLedgerPath()
 	r.mu.Lock()
@@ -243,7 +243,7 @@ func (r *Runner) job(ctx context.Context, j *Job, s *stage) {
 			}
 		}
 		if e.Action == "fail" && e.Test != "" {
-			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", clock(time.Since(r.began)), e.Package, e.Test)
+			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", formatDuration(time.Since(r.began)), e.Package, e.Test)
 			if r.FailFast && !strings.Contains(e.Test, "/") {
 				r.cancel()
 			}
@@ -264,9 +264,9 @@ func (r *Runner) job(ctx context.Context, j *Job, s *stage) {
 
 // report prints progress periodically until the caller calls stop.
 func (r *Runner) report(plan string) (stop func()) {
-	quit, gone := make(chan struct{}), make(chan struct{})
+	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(done)
 		tick := time.NewTicker(cmp.Or(r.Every, 15*time.Second))
 		defer tick.Stop()
 		for {
@@ -274,25 +274,25 @@ func (r *Runner) report(plan string) (stop func()) {
 			case <-quit:
 				return
 			case <-tick.C:
-				line := r.line(plan)
+				line := r.progressLine(plan)
 				r.mu.Lock()
 				fmt.Fprintln(r.Out, line)
 				r.mu.Unlock()
 			}
 		}
 	}()
-	return func() { close(quit); <-gone }
+	return func() { close(quit); <-done }
 }
 
-// line formats the progress of a plan.
-func (r *Runner) line(plan string) string {
+// progressLine formats the progress of a plan.
+func (r *Runner) progressLine(plan string) string {
 	so := r.results.tally("")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s", clock(time.Since(r.began)))
+	fmt.Fprintf(&b, "[%s", formatDuration(time.Since(r.began)))
 	if expected := r.Times.Plans[plan]; expected > 0 {
-		fmt.Fprintf(&b, " of about %s", clock(seconds(expected)))
+		fmt.Fprintf(&b, " of about %s", formatDuration(seconds(expected)))
 	}
 	fmt.Fprintf(&b, "] %s: %d of %d jobs, %d tests passed, %d failed", plan, r.done, r.total, so.passed, so.failed)
 	var names []string
@@ -306,7 +306,7 @@ func (r *Runner) line(plan string) string {
 			sep = "; running "
 		}
 		p := r.running[name]
-		fmt.Fprintf(&b, "%s%s %s", sep, name, clock(time.Since(p.since)))
+		fmt.Fprintf(&b, "%s%s %s", sep, name, formatDuration(time.Since(p.since)))
 		if p.packages > 0 {
 			fmt.Fprintf(&b, " (%d packages)", p.packages)
 		}
@@ -314,8 +314,8 @@ func (r *Runner) line(plan string) string {
 	return b.String()
 }
 
-// clock formats a duration as minutes and seconds.
-func clock(d time.Duration) string {
+// formatDuration formats a duration as minutes and seconds.
+func formatDuration(d time.Duration) string {
 	s := int(d.Round(time.Second).Seconds())
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }

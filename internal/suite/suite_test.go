@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestDiscoverFile(t *testing.T) {
+func TestDiscoverFileReadsDirectives(t *testing.T) {
 	for _, c := range []struct {
 		name, src string
 		want      Test
@@ -44,7 +44,7 @@ func TestDiscoverFile(t *testing.T) {
 	}
 }
 
-func TestPartsFor(t *testing.T) {
+func TestPartsForSelectsPartsOfFiles(t *testing.T) {
 	tests := []Test{{Name: "TestA", File: "e2e/a_test.go", Part: "docker"}, {Name: "TestB", File: "e2e/a_test.go", Part: "egress"}}
 	for file, want := range map[string]string{
 		"provider/docker/docker.go": "docker",
@@ -60,7 +60,7 @@ func TestPartsFor(t *testing.T) {
 		"quota.go":                  "core race",
 		"e2e/a_test.go":             "egress docker",
 		"e2e/harness_test.go":       "",
-		"new/thing.go":              strings.Join(allParts(), " "),
+		"new/thing.go":              strings.Join(partNames(), " "),
 	} {
 		names, why := PartsFor([]string{"SECURITY.md", file}, tests)
 		if got := strings.Join(names, " "); got != want {
@@ -74,11 +74,11 @@ func TestPartsFor(t *testing.T) {
 	}
 }
 
-// TestPartsToRun checks that parts are selected according to the files that
+// TestPartsToRunSelectsChangedParts checks that parts are selected according to the files that
 // changed since each part last passed.
-func TestPartsToRun(t *testing.T) {
+func TestPartsToRunSelectsChangedParts(t *testing.T) {
 	g := PassRecords{Parts: map[string]PassRecord{}}
-	for _, name := range allParts() {
+	for _, name := range partNames() {
 		g.Parts[name] = PassRecord{Commit: "new"}
 	}
 	g.Parts["egress"], g.Parts["docker"] = PassRecord{Commit: "old"}, PassRecord{Commit: "old"}
@@ -103,8 +103,8 @@ func TestPartsToRun(t *testing.T) {
 	}
 }
 
-// TestRotation checks that the rotation changes with the ISO week and with nothing else.
-func TestRotation(t *testing.T) {
+// TestRotationChangesWeekly checks that the rotation changes only with the ISO week.
+func TestRotationChangesWeekly(t *testing.T) {
 	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC) // week 53
 	last := ""
 	for day := range 21 {
@@ -119,7 +119,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-func TestQuarantine(t *testing.T) {
+func TestQuarantineRejectsInvalidLines(t *testing.T) {
 	list, err := ReadQuarantine("# a comment\n\nTestA 2026-11-23 the port is taken now and then\n")
 	if err != nil || len(list) != 1 || list[0].Test != "TestA" || list[0].Reason != "the port is taken now and then" {
 		t.Fatalf("%+v, %v", list, err)
@@ -138,14 +138,14 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-func TestPattern(t *testing.T) {
-	if got := pattern("TestA/b.c/d"); got != `^TestA$/^b\.c$/^d$` {
+func TestPatternQuotesNames(t *testing.T) {
+	if got := testPattern("TestA/b.c/d"); got != `^TestA$/^b\.c$/^d$` {
 		t.Errorf("pattern %s", got)
 	}
 }
 
-func TestStages(t *testing.T) {
-	stages := stages([]Job{{Name: "a1", Part: "a", Alone: true}, {Name: "a2", Part: "a"}, {Name: "b1", Part: "b"}, {Name: "a3", Part: "a"}, {Name: "b2", Part: "b", Alone: true}})
+func TestStagesSeparateExclusiveJobs(t *testing.T) {
+	stages := groupStages([]Job{{Name: "a1", Part: "a", Alone: true}, {Name: "a2", Part: "a"}, {Name: "b1", Part: "b"}, {Name: "a3", Part: "a"}, {Name: "b2", Part: "b", Alone: true}})
 	var got []string
 	for _, s := range stages {
 		var names []string
@@ -169,9 +169,9 @@ const (
 	failing = `printf '%s\n' '{"Action":"output","Package":"p","Test":"TestB/x","Output":"it is wrong\n"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB/x"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB"}'; printf '%s\n' '{"Action":"fail","Package":"p"}'; exit 1`
 )
 
-// TestRun checks that any kind of failed job makes the run fail, with the
+// TestFailedJobFailsRun checks that any kind of failed job makes the run fail, with the
 // reason and the command to repeat it.
-func TestRun(t *testing.T) {
+func TestFailedJobFailsRun(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		jobs   []Job
@@ -210,8 +210,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunEndsJobsThatHang verifies that a job that hangs is killed together with its child
-// processes, and counts as failed.
+// TestRunEndsJobsThatHang verifies that a hanging job is killed with its child processes,
+// and counts as failed.
 func TestRunEndsJobsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	j := shell("TestHang", "sleep 600 & echo $! > "+dir+"/child; wait")
@@ -237,9 +237,9 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
-// TestFailFast verifies that the first failure ends the concurrent jobs, and that the ended
-// jobs are not counted.
-func TestFailFast(t *testing.T) {
+// TestFirstFailureEndsConcurrentJobs verifies that the first failure ends the concurrent jobs, and
+// that the ended jobs are not counted.
+func TestFirstFailureEndsConcurrentJobs(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	r := &Runner{Out: &out, Slots: 2, FailFast: true, Times: newTimes()}
@@ -271,9 +271,9 @@ func TestRunStopsAfterInterrupt(t *testing.T) {
 	}
 }
 
-// TestRunSlots checks that jobs run concurrently up to the number of slots, and
+// TestSlotsLimitConcurrentJobs checks that jobs run concurrently up to the number of slots, and
 // that jobs marked as alone run alone.
-func TestRunSlots(t *testing.T) {
+func TestSlotsLimitConcurrentJobs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/now", 0o700); err != nil {
 		t.Fatal(err)
@@ -297,8 +297,8 @@ func TestRunSlots(t *testing.T) {
 	}
 }
 
-// TestStageStartsDuringLastPackages verifies that the next stage starts while the last packages of a
-// job still run, unless the next job must run alone. Each part counts its own tests.
+// TestStageStartsDuringLastPackages verifies that the next stage starts while the last packages of
+// a job still run, unless the next job must run alone. Each part counts its own tests.
 func TestStageStartsDuringLastPackages(t *testing.T) {
 	dir := t.TempDir()
 	packages := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/a"}'; until [ -e `+dir+`/beside ]; do sleep 0.01; done; sleep 0.2; touch `+dir+`/ended; `+passing)
@@ -319,8 +319,9 @@ func TestStageStartsDuringLastPackages(t *testing.T) {
 	}
 }
 
-// TestRunWaitingJobs verifies that a waiting job runs while other jobs occupy all slots.
-func TestRunWaitingJobs(t *testing.T) {
+// TestWaitingJobRunsBesideFullSlots verifies that a waiting job runs while other jobs occupy all
+// slots.
+func TestWaitingJobRunsBesideFullSlots(t *testing.T) {
 	dir := t.TempDir()
 	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
 	busy.Limit = 10 * time.Second
@@ -337,7 +338,7 @@ func TestRunWaitingJobs(t *testing.T) {
 func TestLongestPackagesRunFirst(t *testing.T) {
 	tree := &Tree{}
 	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
-	j := tree.goTest("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
+	j := tree.goTestJob("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
 	if got := strings.Join(j.Argv[len(j.Argv)-3:], " "); got != "m/c m/b m/a" {
 		t.Errorf("the packages run as %s", got)
 	}
@@ -345,11 +346,11 @@ func TestLongestPackagesRunFirst(t *testing.T) {
 	r := &Runner{Out: &out, Slots: 1, Times: newTimes()}
 	timed := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":4.5}' '{"Action":"pass","Package":"m/b","Elapsed":0.1}' '{"Action":"pass","Package":"e2e","Elapsed":30}'; `+passing)
 	r.Run(t.Context(), Plan{"plan", []Job{timed}})
-	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and that of the job
+	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and the duration of the job
 		t.Errorf("recorded: %v", took)
 	}
 	// A part that runs a package both with and without the detector records both times.
-	with, without := tree.goTest("packages", "packages", true, o, nil), tree.goTest("packages without the detector", "packages", false, o, nil)
+	with, without := tree.goTestJob("packages", "packages", true, o, nil), tree.goTestJob("packages without the detector", "packages", false, o, nil)
 	for j, took := range map[*Job]string{&with: "4.5", &without: "3.5"} {
 		j.Argv, j.Dir = []string{"sh", "-c", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":` + took + `}'; ` + passing}, ""
 	}
@@ -369,9 +370,9 @@ func TestRecordedTimesAreRead(t *testing.T) {
 	const module = "github.com/brig-run/brig"
 	tree := &Tree{}
 	jobs := []Job{
-		tree.goTest("", "packages", false, Options{}, nil),
-		tree.goTest("", "packages", true, Options{}, nil),
-		tree.goTest("", detectorPart, true, Options{}, nil),
+		tree.goTestJob("", "packages", false, Options{}, nil),
+		tree.goTestJob("", "packages", true, Options{}, nil),
+		tree.goTestJob("", detectorPart, true, Options{}, nil),
 	}
 	found := 0
 	for key := range g.Jobs {

@@ -38,7 +38,7 @@ type PassRecord struct {
 func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
 	why = map[string]string{}
 	files := map[string][]string{}
-	for _, name := range allParts() {
+	for _, name := range partNames() {
 		commit := g.Parts[name].Commit
 		if commit == "" {
 			names, why[name] = append(names, name), "no record of it in green.json"

@@ -166,9 +166,9 @@ func runs(t *testing.T, tree *suite.Tree, j suite.Job, file string) bool {
 	return fits || strings.HasSuffix(file, "cgo_test.go")
 }
 
-// TestAreas checks that the table of areas has a row for every file, and a file
+// TestEveryFileHasAnArea checks that the table of areas has a row for every file, and a file
 // for every row.
-func TestAreas(t *testing.T) {
+func TestEveryFileHasAnArea(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range tracked(t) {
 		area, ok := suite.AreaOf(file, suite.Areas())

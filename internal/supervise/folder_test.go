@@ -12,7 +12,7 @@ import (
 
 type record struct{ Code int }
 
-func TestRecord(t *testing.T) {
+func TestRecordRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "exit.json")
 	var r record
@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) {
 }
 
 // A failed write changes nothing and leaves no temporary file.
-func TestFailedWrite(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
@@ -60,14 +60,14 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-func TestSocketPath(t *testing.T) {
+func TestSocketPathSupportsLongDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"a", strings.Repeat("b", 150)} {
-		at := filepath.Join(dir, sub)
-		if err := os.Mkdir(at, 0o700); err != nil {
+		subdir := filepath.Join(dir, sub)
+		if err := os.Mkdir(subdir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		p, done, err := SocketPath(at, "socket")
+		p, done, err := SocketPath(subdir, "socket")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestSocketPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st, err := os.Stat(filepath.Join(at, "socket")); err != nil || st.Mode().Type() != fs.ModeSocket {
+		if st, err := os.Stat(filepath.Join(subdir, "socket")); err != nil || st.Mode().Type() != fs.ModeSocket {
 			t.Errorf("%s: %v, %v", p, st, err)
 		}
 		l.Close()

@@ -44,8 +44,8 @@ func (l *Lease) End() {
 	}
 }
 
-// Left returns the remaining time.
-func (l *Lease) Left() time.Duration {
+// Remaining returns the remaining time.
+func (l *Lease) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(time.Until(l.until), 0)

@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-func TestLease(t *testing.T) {
+func TestLeaseExpiresUnlessRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease
-		if l.Renew(time.Hour, false) || l.Tethered() || l.Left() != 0 {
+		if l.Renew(time.Hour, false) || l.Tethered() || l.Remaining() != 0 {
 			t.Error("a lease that has not begun can be renewed")
 		}
 		l.End()
 		expired := 0
 		l.Begin(time.Minute, true, func() { expired++ })
 		time.Sleep(50 * time.Second)
-		if !l.Renew(time.Minute, false) || !l.Tethered() || l.Left() != time.Minute {
-			t.Errorf("renewed: %v left, tethered %t", l.Left(), l.Tethered())
+		if !l.Renew(time.Minute, false) || !l.Tethered() || l.Remaining() != time.Minute {
+			t.Errorf("renewed: %v left, tethered %t", l.Remaining(), l.Tethered())
 		}
 		time.Sleep(50 * time.Second)
-		if expired != 0 || l.Left() != 10*time.Second {
-			t.Errorf("expired %d times, with %v left", expired, l.Left())
+		if expired != 0 || l.Remaining() != 10*time.Second {
+			t.Errorf("expired %d times, with %v left", expired, l.Remaining())
 		}
 		if !l.Renew(20*time.Second, true) || l.Tethered() {
 			t.Error("it is still tethered")
 		}
 		time.Sleep(30 * time.Second)
-		if synctest.Wait(); expired != 1 || l.Left() != 0 {
-			t.Errorf("expired %d times, with %v left", expired, l.Left())
+		if synctest.Wait(); expired != 1 || l.Remaining() != 0 {
+			t.Errorf("expired %d times, with %v left", expired, l.Remaining())
 		}
 	})
 }
 
 // A renewal after the end of the lease does not restart the timer.
-func TestEndedLease(t *testing.T) {
+func TestEndedLeaseCannotBeRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease
 		l.Begin(time.Minute, true, func() { t.Error("an ended lease expires") })

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLingeringMain(t *testing.T) {
+func TestLingeringMainRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Main
 		m.AwaitOutput() // does not wait for a program that was not started
@@ -31,7 +31,7 @@ func TestLingeringMain(t *testing.T) {
 
 // The end of a sandbox does not wait long for the output of the main program. If the sandbox
 // ends with the program, the channel of Over is not closed.
-func TestMainOutput(t *testing.T) {
+func TestEndDoesNotWaitForMainOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTimeout} {
 			var m Main

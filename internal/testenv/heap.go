@@ -43,9 +43,9 @@ func HeapPeak(f func()) uint64 {
 	return peak - min(before, peak)
 }
 
-// Endless writes first once and then writes repeated until a write fails or maxBytes bytes
+// WriteEndless writes first once and then writes repeated until a write fails or maxBytes bytes
 // have been written.
-func Endless(w io.Writer, first, repeated string, maxBytes int) {
+func WriteEndless(w io.Writer, first, repeated string, maxBytes int) {
 	n, err := io.WriteString(w, first)
 	for block := strings.Repeat(repeated, max(1, 32<<10/len(repeated))); err == nil && n < maxBytes; {
 		var more int

@@ -20,7 +20,7 @@ import (
 func Port(t testing.TB) int {
 	t.Helper()
 	low, high := 10_000, 65_000
-	if first, last := ephemeralPorts(); first > low+5_000 {
+	if first, last := readEphemeralPorts(); first > low+5_000 {
 		high = first
 	} else if last < high-2_000 {
 		low = last + 1
@@ -44,8 +44,8 @@ func Port(t testing.TB) int {
 	return 0
 }
 
-// ephemeralPorts returns the range from which the kernel chooses ports.
-func ephemeralPorts() (first, last int) {
+// readEphemeralPorts returns the range from which the kernel chooses ports.
+func readEphemeralPorts() (first, last int) {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err == nil {
 		_, err = fmt.Sscan(string(b), &first, &last)
@@ -69,9 +69,9 @@ func ClosedPort(t testing.TB) int {
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
-	at, err := syscall.Getsockname(fd)
+	address, err := syscall.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at.(*syscall.SockaddrInet4).Port
+	return address.(*syscall.SockaddrInet4).Port
 }

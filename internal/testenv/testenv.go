@@ -44,8 +44,8 @@ var binDir = sync.OnceValues(func() (string, error) {
 })
 
 // Bin returns the path of a program that `make test-programs` builds: "brig",
-// or "test/probe" for one that only tests need. The test fails if the program
-// does not exist: tests do not build programs.
+// or "test/probe" for a program that only tests need. The test fails if the
+// program does not exist: tests do not build programs.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := binDir()
@@ -59,14 +59,14 @@ func Bin(t testing.TB, name string) string {
 	return file
 }
 
-// Full reports whether tests run at full size, as in `make test-all`.
-func Full() bool {
+// IsFull reports whether tests run at full size, as in `make test-all`.
+func IsFull() bool {
 	return os.Getenv(FullSize) != "" //nolint:forbidigo // only in tests; no server runs this code
 }
 
 // Size returns small, or full if tests run at full size.
 func Size(small, full int) int {
-	if Full() {
+	if IsFull() {
 		return full
 	}
 	return small
@@ -82,7 +82,7 @@ const Rotation = "BRIG_ROTATION"
 func Share[T any](t testing.TB, all []T, limit int) []T {
 	t.Helper()
 	turns := (len(all) + limit - 1) / limit
-	if Full() || turns < 2 {
+	if IsFull() || turns < 2 {
 		return all
 	}
 	rotation, err := strconv.ParseUint(cmp.Or(os.Getenv(Rotation), "0"), 10, 64) //nolint:forbidigo // only in tests; no server runs this code

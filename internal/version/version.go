@@ -16,7 +16,7 @@ var linked string
 // test program.
 const unknown = "devel"
 
-// gvisorModule is the module whose version is that of the embedded gVisor.
+// gvisorModule is the module that has the version of the embedded gVisor.
 const gvisorModule = "gvisor.dev/gvisor"
 
 // String returns the version: the Git tag of the commit, for example v1.2.3, or

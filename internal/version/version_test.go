@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestVersionOf checks the precedence of the sources of the version.
-func TestVersionOf(t *testing.T) {
+// TestVersionOfPrefersLinkedVersion checks the precedence of the sources of the version.
+func TestVersionOfPrefersLinkedVersion(t *testing.T) {
 	revision := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}
 	for _, c := range []struct {
 		name, linked string
@@ -25,8 +25,8 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// TestUserAgent checks that the product has a version, without a tag's "v".
-func TestUserAgent(t *testing.T) {
+// TestUserAgentContainsVersion checks that the product has a version, without a tag's "v".
+func TestUserAgentContainsVersion(t *testing.T) {
 	old := linked
 	defer func() { linked = old }()
 	linked = "v1.2.3"

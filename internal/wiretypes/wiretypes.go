@@ -148,7 +148,7 @@ func parse(b []byte) ([]definition, error) {
 			directions = []bool{false, true}
 		}
 		for _, request := range directions {
-			def, err := r.definition(name, request)
+			def, err := r.readDefinition(name, request)
 			if err != nil {
 				return nil, fmt.Errorf("schema %s: %w", name, err)
 			}
@@ -220,11 +220,11 @@ func (r *reader) nameOf(name string, request bool) string {
 	return name
 }
 
-func (r *reader) definition(name string, request bool) (definition, error) {
+func (r *reader) readDefinition(name string, request bool) (definition, error) {
 	s := r.schemas[name]
 	out := definition{name: r.nameOf(name, request), doc: s.Description}
 	if len(s.OneOf) > 0 && len(s.Type) == 0 {
-		union, err := r.expression(s, request)
+		union, err := r.readExpression(s, request)
 		out.union = &union
 		return out, err
 	}
@@ -244,7 +244,7 @@ func (r *reader) definition(name string, request bool) (definition, error) {
 	}
 	out.closed = s.AdditionalProperties != nil && !s.AdditionalProperties.allowed
 	for _, p := range slices.Sorted(maps.Keys(s.Properties)) {
-		is, err := r.expression(s.Properties[p], request)
+		is, err := r.readExpression(s.Properties[p], request)
 		if err != nil {
 			return out, fmt.Errorf("property %s: %w", p, err)
 		}
@@ -253,7 +253,7 @@ func (r *reader) definition(name string, request bool) (definition, error) {
 	return out, nil
 }
 
-func (r *reader) expression(s *schema, request bool) (expression, error) {
+func (r *reader) readExpression(s *schema, request bool) (expression, error) {
 	if s.Ref != "" {
 		name, ok := strings.CutPrefix(s.Ref, schemaPrefix)
 		if !ok || r.schemas[name] == nil {
@@ -282,7 +282,7 @@ func (r *reader) expression(s *schema, request bool) (expression, error) {
 			if v.WriteOnly && !request {
 				continue
 			}
-			if err := add(r.expression(v, request)); err != nil {
+			if err := add(r.readExpression(v, request)); err != nil {
 				return expression{}, err
 			}
 		}
@@ -290,7 +290,7 @@ func (r *reader) expression(s *schema, request bool) (expression, error) {
 		return expression{kind: isAny}, nil
 	default:
 		for _, t := range s.Type {
-			if err := add(r.simple(t, s, request)); err != nil {
+			if err := add(r.readSimple(t, s, request)); err != nil {
 				return expression{}, err
 			}
 		}
@@ -301,13 +301,13 @@ func (r *reader) expression(s *schema, request bool) (expression, error) {
 	return expression{kind: isUnion, of: of}, nil
 }
 
-// simple returns the expression for one of a schema's types.
-func (r *reader) simple(t string, s *schema, request bool) (expression, error) {
+// readSimple returns the expression for one of a schema's types.
+func (r *reader) readSimple(t string, s *schema, request bool) (expression, error) {
 	element := func(k kind, of *schema) (expression, error) {
 		if of == nil {
 			return expression{kind: k, of: []expression{{kind: isAny}}}, nil
 		}
-		e, err := r.expression(of, request)
+		e, err := r.readExpression(of, request)
 		return expression{kind: k, of: []expression{e}}, err
 	}
 	switch k := kind(t); {

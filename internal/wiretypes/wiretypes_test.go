@@ -9,17 +9,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the types of the clients")
 
-// TestClientTypes verifies that the types of the console, the TypeScript package and the Python
-// package match docs/openapi.json, and therefore the types of the server.
-func TestClientTypes(t *testing.T) {
+// TestClientTypesMatchOpenAPI verifies that the types of the console, the TypeScript package and
+// the Python package match docs/openapi.json, and therefore the types of the server.
+func TestClientTypesMatchOpenAPI(t *testing.T) {
 	openapi, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for file, generate := range map[string]func([]byte) ([]byte, error){
-		"ui/src/wire.ts":                    TypeScript,
-		"sdk/typescript/src/wire.ts":        TypeScript,
-		"sdk/python/src/brig/_documents.py": Python,
+		"ui/src/wire.ts":                    GenerateTypeScript,
+		"sdk/typescript/src/wire.ts":        GenerateTypeScript,
+		"sdk/python/src/brig/_documents.py": GeneratePython,
 	} {
 		want, err := generate(openapi)
 		if err != nil {
@@ -68,8 +68,8 @@ const boxes = `{
 	}}
 }`
 
-func TestTypeScript(t *testing.T) {
-	got, err := TypeScript([]byte(boxes))
+func TestTypeScriptGeneratesTypes(t *testing.T) {
+	got, err := GenerateTypeScript([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ export interface Spec {
 	}
 }
 
-func TestPython(t *testing.T) {
-	got, err := Python([]byte(boxes))
+func TestPythonGeneratesTypedDicts(t *testing.T) {
+	got, err := GeneratePython([]byte(boxes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,9 +172,9 @@ BoxEvent = Union[AtEvent, End]
 	}
 }
 
-// TestUnsupportedSchemas checks that a schema outside the supported part is
+// TestUnsupportedSchemasAreRejected checks that a schema outside the supported part is
 // rejected, because a client would otherwise get no or a wrong type.
-func TestUnsupportedSchemas(t *testing.T) {
+func TestUnsupportedSchemasAreRejected(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type": "string"}`: "schema X: is a [string], not an object or a union",
 		`{"type": "object", "properties": {"p": {"type": "decimal"}}}`:                                   `property p: unknown type "decimal"`,
@@ -188,13 +188,13 @@ func TestUnsupportedSchemas(t *testing.T) {
 		`{"type": "object", "properties": {"p": {"oneOf": [{"type": "integer"}, {"type": "complex"}]}}}`: "unknown type",
 		`{"type": 7}`: "decode OpenAPI document",
 	} {
-		_, err := TypeScript([]byte(`{"components": {"schemas": {"X": ` + schema + `}}}`))
+		_, err := GenerateTypeScript([]byte(`{"components": {"schemas": {"X": ` + schema + `}}}`))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", schema, err, want)
 		}
 	}
-	taken := strings.Replace(boxes, `"End": {`, `"LimitsRequest": {"type": "object"}, "End": {`, 1)
-	if _, err := Python([]byte(taken)); err == nil || !strings.Contains(err.Error(), "two types are named LimitsRequest") {
+	conflicting := strings.Replace(boxes, `"End": {`, `"LimitsRequest": {"type": "object"}, "End": {`, 1)
+	if _, err := GeneratePython([]byte(conflicting)); err == nil || !strings.Contains(err.Error(), "two types are named LimitsRequest") {
 		t.Errorf("a type with a taken name: error %v", err)
 	}
 }

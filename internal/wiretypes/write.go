@@ -11,8 +11,8 @@ import (
 
 const madeBy = "Generated from docs/openapi.json by `make docs`. Do not edit."
 
-// TypeScript returns a module with the types of an OpenAPI document.
-func TypeScript(openapi []byte) ([]byte, error) {
+// GenerateTypeScript returns a module with the types of an OpenAPI document.
+func GenerateTypeScript(openapi []byte) ([]byte, error) {
 	defs, err := parse(openapi)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func TypeScript(openapi []byte) ([]byte, error) {
 	b.WriteString("// " + madeBy + "\n")
 	for _, d := range defs {
 		b.WriteByte('\n')
-		comment(&b, "", d.doc)
+		writeComment(&b, "", d.doc)
 		head, tail := "export interface "+d.name+" {\n", "}\n"
 		switch {
 		case d.union != nil:
@@ -39,7 +39,7 @@ func TypeScript(openapi []byte) ([]byte, error) {
 		}
 		b.WriteString(head)
 		for _, f := range d.fields {
-			comment(&b, "  ", f.doc)
+			writeComment(&b, "  ", f.doc)
 			mark := ""
 			if f.optional {
 				mark = "?"
@@ -51,7 +51,7 @@ func TypeScript(openapi []byte) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-func comment(b *strings.Builder, indent, doc string) {
+func writeComment(b *strings.Builder, indent, doc string) {
 	if doc != "" {
 		fmt.Fprintf(b, "%s/** %s */\n", indent, strings.ReplaceAll(doc, "*/", `*\/`))
 	}
@@ -93,9 +93,9 @@ func join(of []expression, separator string, write func(expression) string) stri
 // pythonKeywords are the keywords of Python that may be the name of a JSON field.
 var pythonKeywords = regexp.MustCompile(`^(?:and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$`)
 
-// Python returns a module with the types of an OpenAPI document. The module needs NotRequired,
-// which Python has since 3.11, only for type checkers.
-func Python(openapi []byte) ([]byte, error) {
+// GeneratePython returns a module with the types of an OpenAPI document. The module needs
+// NotRequired, which Python has since 3.11, only for type checkers.
+func GeneratePython(openapi []byte) ([]byte, error) {
 	defs, err := parse(openapi)
 	if err != nil {
 		return nil, err

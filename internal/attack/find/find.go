@@ -56,12 +56,12 @@ func Tests(root string) (map[string][]string, error) {
 			continue // its own tests write to separate records
 		}
 		for _, f := range p.Syntax {
-			g.file(p, root, f)
+			g.addFile(p, root, f)
 		}
 	}
 	out := map[string][]string{}
-	for at, t := range g.tests {
-		if g.callsAttack(at, map[string]bool{}) {
+	for name, t := range g.tests {
+		if g.callsAttack(name, map[string]bool{}) {
 			out[t.dir] = append(out[t.dir], t.name)
 		}
 	}
@@ -71,8 +71,8 @@ func Tests(root string) (map[string][]string, error) {
 	return out, nil
 }
 
-// file adds a file's functions and package variables.
-func (g graph) file(p *packages.Package, root string, f *ast.File) {
+// addFile adds a file's functions and package variables.
+func (g graph) addFile(p *packages.Package, root string, f *ast.File) {
 	name := p.Fset.Position(f.Package).Filename
 	dir, err := filepath.Rel(root, filepath.Dir(name))
 	if err != nil || strings.HasPrefix(dir, "..") {
@@ -82,7 +82,7 @@ func (g graph) file(p *packages.Package, root string, f *ast.File) {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			me := fullName(p.TypesInfo.Defs[d.Name])
-			g.names(p, me, d)
+			g.addNames(p, me, d)
 			if d.Recv == nil && strings.HasPrefix(d.Name.Name, "Test") && strings.HasSuffix(name, "_test.go") {
 				g.tests[me] = test{filepath.ToSlash(dir), d.Name.Name}
 			}
@@ -92,19 +92,19 @@ func (g graph) file(p *packages.Package, root string, f *ast.File) {
 			}
 			for _, s := range d.Specs {
 				for _, v := range s.(*ast.ValueSpec).Names {
-					g.names(p, fullName(p.TypesInfo.Defs[v]), s)
+					g.addNames(p, fullName(p.TypesInfo.Defs[v]), s)
 				}
 			}
 		}
 	}
 }
 
-// names adds the names that a declaration uses.
-func (g graph) names(p *packages.Package, me string, n ast.Node) {
+// addNames adds the names that a declaration uses.
+func (g graph) addNames(p *packages.Package, me string, n ast.Node) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
-			if at := fullName(p.TypesInfo.Uses[id]); at != "" {
-				g.uses[me] = append(g.uses[me], at)
+			if name := fullName(p.TypesInfo.Uses[id]); name != "" {
+				g.uses[me] = append(g.uses[me], name)
 			}
 		}
 		return true

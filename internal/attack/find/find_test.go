@@ -9,10 +9,10 @@ import (
 	"github.com/brig-run/brig/internal/attack/find"
 )
 
-// TestFindAttackTests checks that Tests finds tests that record attacks through
+// TestFindReturnsAttackTests checks that Tests finds tests that record attacks through
 // functions, variables and other packages, and no other tests, regardless of
 // their names.
-func TestFindAttackTests(t *testing.T) {
+func TestFindReturnsAttackTests(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":                    "module example.test/m\n\ngo 1.25\n",

@@ -1,4 +1,4 @@
-// Package planted has tests that fail in known ways, for the test of SecondLook.
+// Package planted has tests that fail in known ways, for the test of RerunFailures.
 package planted
 
 import (
