@@ -50,7 +50,7 @@ func (b *testEvaluator) at(t *testing.T, after time.Duration, v float64, count i
 // rule fires if a value measured over at least 10 items exceeds 5 for a minute.
 var rule = alert.Rule{Name: "R", Severity: brig.Warning, Figure: "x", Threshold: 5, For: time.Minute, Least: 10, Summary: "{provider} has {value}"}
 
-func TestAlertLifecycle(t *testing.T) {
+func TestAlertIsPendingThenFiringThenResolved(t *testing.T) {
 	b := newTestEvaluator(rule, "")
 	for i, c := range []struct {
 		after time.Duration
@@ -83,9 +83,9 @@ func TestAlertLifecycle(t *testing.T) {
 	}
 }
 
-// TestUnknownFigure checks that alerts keep their state if a figure cannot be
+// TestUnknownFigureKeepsAlertState checks that alerts keep their state if a figure cannot be
 // measured.
-func TestUnknownFigure(t *testing.T) {
+func TestUnknownFigureKeepsAlertState(t *testing.T) {
 	b := newTestEvaluator(rule, "")
 	b.at(t, 0, 6, 10)
 	b.at(t, time.Minute, 6, 10)

@@ -26,9 +26,9 @@ func (s countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWebhookEndlessResponse checks that an endless response is read only up to a limit, and uses
+// TestWebhookReadsEndlessResponseOnlyToLimit checks that an endless response is read only up to a limit, and uses
 // little memory. The control reads the whole response.
-func TestWebhookEndlessResponse(t *testing.T) {
+func TestWebhookReadsEndlessResponseOnlyToLimit(t *testing.T) {
 	var bytes, calls atomic.Int64
 	const most = 256 << 20
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -37,10 +37,10 @@ func alertList(state brig.AlertState, value float64) []brig.Alert {
 	return []brig.Alert{{Name: "BrigErrorRate", Severity: brig.Critical, State: state, Labels: map[string]string{"provider": "gvisor"}, Value: value, Since: time.Unix(1e9, 0)}}
 }
 
-// TestWebhookRetries checks that a delivery to a failing receiver is retried at
+// TestWebhookRetriesFailedDelivery checks that a delivery to a failing receiver is retried at
 // increasing intervals, with the current state. A delivery that the receiver
 // rejects permanently is not retried.
-func TestWebhookRetries(t *testing.T) {
+func TestWebhookRetriesFailedDelivery(t *testing.T) {
 	var asked atomic.Int32
 	got := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +148,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 	}
 }
 
-func TestWebhookURLRules(t *testing.T) {
+func TestWebhookRejectsInvalidURLs(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://alerts.example/hook": true, "http://127.0.0.1:9/hook": true, "http://localhost/": true, "http://[::1]:9/": true,
 		"http://alerts.example/hook": false, "http://169.254.169.254/": false, "ftp://alerts.example/": false, "alerts.example": false,

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
-func TestOCSFStatus(t *testing.T) {
+func TestOCSFStatusFollowsErrorKind(t *testing.T) {
 	denied := map[string]string{brig.DetailVerdict: "denied"}
 	for name, c := range map[string]struct {
 		event        brig.Event

@@ -245,9 +245,9 @@ func TestPrunedLogRequiresPruneRecord(t *testing.T) {
 	}
 }
 
-// TestEmptyExport checks that an export without matching records has the head
+// TestEmptyExportIsValid checks that an export without matching records has the head
 // of the tenant's log, and is valid.
-func TestEmptyExport(t *testing.T) {
+func TestEmptyExportIsValid(t *testing.T) {
 	head := headOf(chain(3))
 	for name, c := range map[string]struct {
 		lines []brig.AuditLine

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPercentile(t *testing.T) {
+func TestPercentileUsesNearestRank(t *testing.T) {
 	var d []time.Duration
 	for i := range 100 {
 		d = append(d, time.Duration(100-i))
@@ -21,7 +21,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestLineFit(t *testing.T) {
+func TestLineFitsPoints(t *testing.T) {
 	slope, at0 := Line([]float64{1, 2, 3, 4}, []float64{3, 5, 7, 9})
 	if math.Abs(slope-2) > 1e-9 || math.Abs(at0-1) > 1e-9 {
 		t.Errorf("2x+1 is %vx+%v", slope, at0)
@@ -37,9 +37,9 @@ func TestLineFit(t *testing.T) {
 	}
 }
 
-// TestLedgerAudit checks the number of missing events, and that a kill explains the
+// TestLedgerCountsMissingEvents checks the number of missing events, and that a kill explains the
 // errors that follow it.
-func TestLedgerAudit(t *testing.T) {
+func TestLedgerCountsMissingEvents(t *testing.T) {
 	l := newLedger()
 	for range 2 {
 		l.ack(opForTest("a"), "box", func(*Counts) {})

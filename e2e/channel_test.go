@@ -319,11 +319,11 @@ func awaitFile(t *testing.T, c *client.Client, box, name string) {
 	t.Fatalf("there is no file %q", name)
 }
 
-// TestForgedRun verifies that a program cannot forge the result of its run by writing to the
+// TestProgramCannotForgeItsResult verifies that a program cannot forge the result of its run by writing to the
 // descriptors of its driver.
 //
 //suite:part hostile
-func TestForgedRun(t *testing.T) {
+func TestProgramCannotForgeItsResult(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c := s.client()
 	for l, code := range map[brig.Language]struct{ forge, want string }{

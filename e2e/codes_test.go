@@ -89,10 +89,10 @@ func TestCodeNotInitialized(t *testing.T) {
 	}
 }
 
-// TestCodes verifies that the API returns each required error code with a hint.
+// TestEveryErrorCodeHasHint verifies that the API returns each required error code with a hint.
 //
 //suite:part core
-func TestCodes(t *testing.T) {
+func TestEveryErrorCodeHasHint(t *testing.T) {
 	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
 	// With this PATH, the server does not find the programs that build images.
 	s := launchServer(t, bin(t, "brig"), []string{"PATH=/nonexistent"}, t.TempDir(), "--config", config)

@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestExamples verifies that every example, unmodified, prints the documented output.
+// TestExamplesPrintDocumentedOutput verifies that every example, unmodified, prints the documented output.
 //
 //suite:part clients full
-func TestExamples(t *testing.T) {
+func TestExamplesPrintDocumentedOutput(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" { // outside the lab, which has no network
 		t.Setenv("PYTHONPATH", pythonPackage(t))

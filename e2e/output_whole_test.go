@@ -130,11 +130,11 @@ func TestNonBlockingWritesAreShort(t *testing.T) {
 	}
 }
 
-// TestStreamsByName verifies that a program can open its standard streams by name, as its own
+// TestStreamsCanBeOpenedByName verifies that a program can open its standard streams by name, as its own
 // user and as root, regardless of how it is started.
 //
 //suite:part core
-func TestStreamsByName(t *testing.T) {
+func TestStreamsCanBeOpenedByName(t *testing.T) {
 	e, ctx := newEngine(t)
 	name, ps := boxOf(t, e, ctx)
 	const script = "echo one >/dev/stdout && echo two >/dev/stderr && echo three | cat /dev/stdin && echo four | tee /dev/stderr >/proc/self/fd/1"

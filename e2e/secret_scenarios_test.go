@@ -132,13 +132,13 @@ func (l *secretLab) code(t *testing.T, code string) string {
 	return string(r.Stdout.Head)
 }
 
-// TestSecretScenarios verifies that no scenario reveals the value of a brokered secret. It
+// TestNoScenarioRevealsSecret verifies that no scenario reveals the value of a brokered secret. It
 // searches all places, from the host, that must not contain the value. The host to which the
 // secret is bound must have received the value; the other host must have received the
 // placeholder.
 //
 //suite:part egress
-func TestSecretScenarios(t *testing.T) {
+func TestNoScenarioRevealsSecret(t *testing.T) {
 	if !runInLab(t) {
 		return
 	}

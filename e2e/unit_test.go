@@ -82,11 +82,11 @@ func removeGroups(name string) {
 	}
 }
 
-// TestUnit runs the service unit with a real systemd, and verifies that sandboxes work under the
+// TestServiceUnitRunsSandboxes runs the service unit with a real systemd, and verifies that sandboxes work under the
 // unit's restrictions and outlive the server.
 //
 //suite:part install full
-func TestUnit(t *testing.T) {
+func TestServiceUnitRunsSandboxes(t *testing.T) {
 	unit, err := filepath.Abs("../cmd/brig/brig.service")
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +118,11 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitExposure verifies that systemd-analyze rates the exposure of the unit below 5 out of
+// TestServiceUnitExposureIsLow verifies that systemd-analyze rates the exposure of the unit below 5 out of
 // 10. The control is the unit without its protections, whose rating must be above 9.
 //
 //suite:part install
-func TestUnitExposure(t *testing.T) {
+func TestServiceUnitExposureIsLow(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("no systemd-analyze (make setup installs systemd)")
 	}

@@ -21,7 +21,7 @@ func trusting(t testing.TB, a *CA) *x509.CertPool {
 	return pool
 }
 
-func TestCAIssuesCertificates(t *testing.T) {
+func TestCAIssuesCertificatesForRequestedHosts(t *testing.T) {
 	a, now := &CA{}, time.Now()
 	for _, name := range []string{"api.test", "a.b.c.test", strings.Repeat("long.", 40) + "test"} {
 		l, err := a.issueLeaf(name, now)
@@ -41,7 +41,7 @@ func TestCAIssuesCertificates(t *testing.T) {
 	}
 }
 
-func TestCACachesLeaves(t *testing.T) {
+func TestCAReissuesLeafOnlyNearExpiry(t *testing.T) {
 	a, now := &CA{}, time.Now()
 	first, _ := a.issueLeaf("api.test", now)
 	second, _ := a.issueLeaf("api.test", now.Add(time.Hour))

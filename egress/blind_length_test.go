@@ -20,7 +20,7 @@ import (
 // The length of a compressed response reveals whether the guest's text also
 // occurs elsewhere in it, next to the value. No header field of a response
 // without a body reveals that length.
-func TestBlindCompressedLength(t *testing.T) {
+func TestCompressedLengthIsNotRevealed(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)

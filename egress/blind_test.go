@@ -129,7 +129,7 @@ func (s *search) wrapperFor(kind string) func(io.Reader) io.Reader {
 
 // The scrubber releases the same number of bytes at each tick for a partly
 // right guess as for a wrong one. This holds for every form and stream,
-// regardless of how the stream ends. TestSearchIgnoresParts shows that neither
+// regardless of how the stream ends. TestSearchIgnoresPartsOfValues shows that neither
 // guess matches the value.
 func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 	testenv.SkipWithRace(t, "one goroutine")
@@ -190,7 +190,7 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 
 // Bytes that can be released early are released early: a stream of a type that
 // has boundaries keeps flowing.
-func TestBlindReleasesEarly(t *testing.T) {
+func TestReleasableBytesAreNotHeldBack(t *testing.T) {
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(guessed)}}, nil).values
 	a := streams(guessed[:9])
 	for kind, want := range map[string][]int{

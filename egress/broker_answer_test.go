@@ -214,7 +214,7 @@ func recoverValue(text string) string {
 	return ""
 }
 
-func TestBrokerScrubs(t *testing.T) {
+func TestScrubberMasksValuesInResponses(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for path, want := range map[string]string{ // the text that the guest receives instead
 			"/header": "", "/location": placeholder, "/error": "<h1>" + placeholder + "</h1>",
@@ -292,7 +292,7 @@ func TestValuesLeakWithoutScrubber(t *testing.T) {
 
 // The scrubber also finds the user:password pair of basic credentials, for any
 // user.
-func TestBrokerScrubsBasicPair(t *testing.T) {
+func TestScrubberMasksBasicCredentials(t *testing.T) {
 	for _, user := range []string{"", "u", "us", "use", "user"} {
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.Header.Get("Authorization"))
@@ -308,7 +308,7 @@ func TestBrokerScrubsBasicPair(t *testing.T) {
 }
 
 // URLs and some JSON encoders escape the two signs of base64.
-func TestBrokerScrubsEscapedBase64(t *testing.T) {
+func TestScrubberMasksEscapedBase64(t *testing.T) {
 	for _, v := range []string{"my?pass>word~x?y>z?1234?a", "??????????", ">>>>>>>>>>>>"} {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 		for _, before := range []string{"", "u", "us", "user:"} {
@@ -333,7 +333,7 @@ func TestBrokerScrubsEscapedBase64(t *testing.T) {
 }
 
 // A stream that ends within a value does not reveal the part that was sent.
-func TestBrokerScrubsPartialValue(t *testing.T) {
+func TestTruncatedResponseRevealsNoPartOfValue(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(reflectHandler))
 	l.keys = []Secret{key()}
 	r := l.request("GET", "/half", nil)
@@ -349,7 +349,7 @@ func TestBrokerScrubsPartialValue(t *testing.T) {
 	}
 }
 
-func TestBrokerTwoSecrets(t *testing.T) {
+func TestTwoSecretsAreInsertedAndMasked(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	one, two := key(), key(brig.SecretBody)
 	two.Name, two.Placeholder = "other", placeholder+"-and-more"
@@ -367,7 +367,7 @@ func TestBrokerTwoSecrets(t *testing.T) {
 
 // A new value is recognized from the first request that uses it, even on
 // existing connections.
-func TestBrokerScrubsRotated(t *testing.T) {
+func TestRotatedValueIsMaskedFromFirstUse(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	now := "first-value"
 	s := key()

@@ -79,7 +79,7 @@ func written(v string) map[string]string {
 
 // Values of the maximum length are found in all forms, including repetitive
 // ones. Searching the same text takes the same work for every value.
-func TestSearchLongValues(t *testing.T) {
+func TestSearchFindsLongestValuesInAllForms(t *testing.T) {
 	letter := strings.Repeat("a", brig.MaxBrokered)
 	later := "xyz" + strings.Repeat("0", brig.MaxBrokered-3)
 	mixed := strings.Repeat(`k/"1%41&amp;\n=`, brig.MaxBrokered/15)
@@ -99,7 +99,7 @@ func TestSearchLongValues(t *testing.T) {
 }
 
 // A part of a value does not match, in any encoding.
-func TestSearchIgnoresParts(t *testing.T) {
+func TestSearchIgnoresPartsOfValues(t *testing.T) {
 	const v = "sk-live-51HqLyjWDarjtT1zdp7dcXYZ"
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 	for cut := range len(v) {

@@ -53,7 +53,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func TestSwapAcrossReads(t *testing.T) {
+func TestSwapReplacesPlaceholderAcrossReads(t *testing.T) {
 	for _, c := range []struct{ name, from, to, text, want string }{
 		{"alone", "KEY", "value", "KEY", "value"},
 		{"between", "KEY", "v", "aKEYbKEYKEYc", "avbvvc"},
@@ -78,7 +78,7 @@ func TestSwapAcrossReads(t *testing.T) {
 	}
 }
 
-func TestSwapPrefersLongest(t *testing.T) {
+func TestSwapPrefersLongestPlaceholder(t *testing.T) {
 	list := []swap{{old: []byte("ab"), new: []byte("1")}, {old: []byte("abcd"), new: []byte("2")}, {old: []byte("bc"), new: []byte("3")}}
 	got, err := io.ReadAll(newSwaps(list).reader(iotest.OneByteReader(strings.NewReader("abcd abce bcd ab")), nil))
 	if err != nil || string(got) != "2 1ce 3d 1" {
@@ -112,7 +112,7 @@ func TestSwapForwardsOtherBytesAtOnce(t *testing.T) {
 }
 
 // A truncated stream does not reveal the start of a value.
-func TestSwapTruncatedStream(t *testing.T) {
+func TestSwapOfTruncatedStreamRevealsNoValue(t *testing.T) {
 	s := newSwaps([]swap{{old: []byte("SECRET"), new: []byte("x")}})
 	got, err := io.ReadAll(s.reader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
 	if err != io.ErrUnexpectedEOF || string(got) != "a" {

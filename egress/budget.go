@@ -13,7 +13,7 @@ import (
 // sandbox may use.
 const DefaultMemory = 16 << 20
 
-// The memory costs of objects in bytes, as TestInspectedMemory measures
+// The memory costs of objects in bytes, as TestMemoryOfInspectedRequestsIsLimited measures
 // them. Each is charged before it is allocated.
 const (
 	// headCost is the memory of a request's header from its first byte until it

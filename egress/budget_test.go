@@ -58,7 +58,7 @@ func usedMemory() int64 {
 // the sandbox's limit, and all of it is released. During the attack, another sandbox is served. The
 // guest and the host run in a separate process, so that this process has only the memory of the
 // inspector. The control has no limit.
-func TestInspectedMemory(t *testing.T) {
+func TestMemoryOfInspectedRequestsIsLimited(t *testing.T) {
 	if os.Getenv(guestsAddrEnv) != "" {
 		runGuestProcess(t)
 		return
@@ -93,7 +93,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, le
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInspectedMemory$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryOfInspectedRequestsIsLimited$")
 	cmd.Env = append(os.Environ(), guestsAddrEnv+"="+ln.Addr().String(), guestsModeEnv+"="+how, guestsCountEnv+"="+fmt.Sprint(requests))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -39,7 +39,7 @@ func fields(list ...string) string {
 	return b.String()
 }
 
-func TestInspectSmugglingH2(t *testing.T) {
+func TestAmbiguousHTTP2RequestsAreRejected(t *testing.T) {
 	const settings, headers, data, endStream, endHeaders = 4, 1, 0, 1, 4
 	whole := func(list ...string) string { return frame(headers, endStream|endHeaders, fields(list...)) }
 	open := func(list ...string) string { return frame(headers, endHeaders, fields(list...)) }

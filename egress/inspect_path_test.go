@@ -22,7 +22,7 @@ func readings(escaped string) (paths []string, why string) {
 	return r.list, ""
 }
 
-func TestPathReadings(t *testing.T) {
+func TestAllReadingsOfPathAreFound(t *testing.T) {
 	for in, want := range map[string]string{ // the prefix "!" marks a rejection
 		"/":                                "/",
 		"/a/b":                             "/a/b",

@@ -111,7 +111,7 @@ func TestInformationalResponsesAreLimited(t *testing.T) {
 
 // A host responds with an invalid status. The guest receives a response, and its connection stays
 // open.
-func TestInspectInvalidStatus(t *testing.T) {
+func TestInvalidStatusKeepsConnectionOpen(t *testing.T) {
 	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
 		l := newLab(t, false, http.NotFoundHandler())
 		l.rawHost(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })

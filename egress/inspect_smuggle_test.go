@@ -148,7 +148,7 @@ const get, host = "GET /ok HTTP/1.1\r\n", "Host: api.test\r\n"
 // inner is the text that an attacker wants a server to read as a request.
 const inner = "GET /smuggled HTTP/1.1\r\nHost: api.test\r\n\r\n"
 
-func TestInspectSmuggling(t *testing.T) {
+func TestAmbiguousHTTP1RequestsAreRejected(t *testing.T) {
 	const post = "POST /ok HTTP/1.1\r\n" + host
 	for _, c := range []struct {
 		name, text string

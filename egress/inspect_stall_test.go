@@ -41,7 +41,7 @@ func (l *lab) stalledUpload(head string) (status string, ended bool) {
 
 // The guest sends a part of a body and stalls. The guest receives the response, even if the request
 // is refused or the host does not respond, and its connection ends without waiting for the guest.
-func TestInspectStalledUpload(t *testing.T) {
+func TestStalledUploadReceivesResponse(t *testing.T) {
 	bodies := map[string]string{
 		"length": "Content-Length: 1000\r\n\r\nfirst",
 		"waits":  "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",

@@ -11,7 +11,7 @@ import (
 // A sandbox may look up any number of names: the table does not exceed its
 // limit, recently used names keep their addresses, and an address identifies
 // one name.
-func TestNamesAreFreed(t *testing.T) {
+func TestLeastRecentlyUsedNamesAreFreed(t *testing.T) {
 	n := newNames()
 	kept := n.address("kept.test")
 	lent := map[netip.Addr]int{}
@@ -42,7 +42,7 @@ func TestNamesAreFreed(t *testing.T) {
 
 // The same holds in a session: a sandbox that has looked up more names than
 // there are addresses can still resolve names.
-func TestNamesResolveAgain(t *testing.T) {
+func TestNamesResolveAfterAddressesAreUsedUp(t *testing.T) {
 	l := newWorld(t, allow("*.many.test"))
 	for i := range 1<<16 + 10 {
 		if out := l.names.address(fmt.Sprintf("n%d.many.test", i)); !out.IsValid() {

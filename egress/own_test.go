@@ -21,7 +21,7 @@ import (
 
 // A sandbox can reach an address of this host only if an operator's rule or the operator's list
 // contains exactly that address. This holds for every form of the address.
-func TestOwnAddressRules(t *testing.T) {
+func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 	const own = "203.0.113.99"
 	for _, c := range []struct {
 		addr, cidr, open string
@@ -80,7 +80,7 @@ func TestOwnAddressRules(t *testing.T) {
 
 // A rule that names an address of this host is refused for a member when it is
 // submitted.
-func TestOwnAddressRefused(t *testing.T) {
+func TestRuleForOwnAddressIsRefusedForMember(t *testing.T) {
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") }
 	open := []netip.Prefix{netip.MustParsePrefix("203.0.113.99/32")}
 	if err := CheckOwnAddress(allow("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {

@@ -42,7 +42,7 @@ func piece(offset uint16, more bool) []byte {
 
 // Packets that are neither TCP nor DNS queries are dropped, counted and
 // reported.
-func TestDropsOtherPackets(t *testing.T) {
+func TestPacketsOtherThanTCPAndDNSAreDropped(t *testing.T) {
 	l := newWorld(t, allow("203.0.113.0/24", "8.8.8.8"))
 	v6 := make([]byte, 60)
 	v6[0] = 0x60

@@ -40,7 +40,7 @@ func exchangeText(t *testing.T, c net.Conn, text string) string {
 	return string(b)
 }
 
-func TestAllowedByName(t *testing.T) {
+func TestHostAllowedByNameIsReachable(t *testing.T) {
 	l := newWorld(t, allow("api.test", "*.cdn.test"))
 	l.name("api.test", "203.0.113.5")
 	l.name("a.cdn.test", "203.0.113.6")
@@ -146,7 +146,7 @@ func TestResolvedAddressesAreChecked(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddressRulesApplyToDirectConnections(t *testing.T) {
 	l := newWorld(t, allow("203.0.113.0/24", "10.1.0.0/16"))
 	for _, a := range []string{"203.0.113.5:22", "10.1.2.3:22", "10.2.0.1:22", "203.0.113.99:22"} {
 		l.serve(a, echoServer)
@@ -170,7 +170,7 @@ func hello(t *testing.T, name string) string {
 	return string(clientHello(t, name))
 }
 
-func TestFirstBytesAreSniffed(t *testing.T) {
+func TestFirstBytesMustMatchHost(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")
 	arrived := make(chan string, 1)
@@ -219,7 +219,7 @@ func TestFirstBytesAreSniffed(t *testing.T) {
 	}
 }
 
-func TestServerSpeaksFirst(t *testing.T) {
+func TestServerThatSpeaksFirstIsReachable(t *testing.T) {
 	l := newWorld(t, allow("mail.test"))
 	l.name("mail.test", "203.0.113.5")
 	l.serve("203.0.113.5:25", func(c net.Conn) {
@@ -323,7 +323,7 @@ func TestInspectReportsForbiddenAddress(t *testing.T) {
 }
 
 // Rules change while a connection is being established. The race detector must not find a race.
-func TestTightenedRulesWhileDialing(t *testing.T) {
+func TestRulesCanChangeWhileDialing(t *testing.T) {
 	l := newWorld(t, allow("a.test"))
 	f, _ := l.open("a.test", netip.Addr{}, 443)
 	done := make(chan struct{})
@@ -338,7 +338,7 @@ func TestTightenedRulesWhileDialing(t *testing.T) {
 	l.finish(f)
 }
 
-func TestNamesResolve(t *testing.T) {
+func TestOnlyAllowedNamesResolve(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	a, ok := l.address("api.test")
 	if !ok || !brig.UplinkNetwork.Contains(a) {

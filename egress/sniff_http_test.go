@@ -49,7 +49,7 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 
 // The first request of a connection must be for the connection's host,
 // regardless of its method and syntax.
-func TestFirstRequest(t *testing.T) {
+func TestFirstRequestMustNameConnectionHost(t *testing.T) {
 	const good, evil = "api.test", "evil.test"
 	const warning = "\x15\x03\x01\x00\x02\x01\x5a" // Go's servers skip it, and so do others
 	request := func(method, host string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-func TestBuildArguments(t *testing.T) {
+func TestBuildRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	s := hostStore(t, debianHost(t))
 	s.opts.lookPath = func(string) (string, error) { return "", exec.ErrNotFound }
@@ -90,7 +90,7 @@ Components: main
 	return root
 }
 
-func TestPackageSources(t *testing.T) {
+func TestPackageSourcesFollowHost(t *testing.T) {
 	t.Parallel()
 	m, err := openHostFS(debianHost(t))
 	if err != nil {
@@ -163,7 +163,7 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	return a
 }
 
-func TestBuildRunsBuilder(t *testing.T) {
+func TestBuildImportsOutputOfBuilder(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
 	m.file("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")
@@ -207,7 +207,7 @@ cat $ARCHIVE
 	}
 }
 
-func TestBuildFails(t *testing.T) {
+func TestFailedBuildLeavesNoImage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
@@ -253,7 +253,7 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-func TestBuildIsCanceled(t *testing.T) {
+func TestCanceledBuildKillsBuilder(t *testing.T) {
 	t.Parallel()
 	// The mark distinguishes the processes of this test from all others.
 	mark := fmt.Sprintf("60%d", time.Now().UnixNano()%1e7)
@@ -296,9 +296,9 @@ func running(t *testing.T, arg string) bool {
 	return false
 }
 
-// TestBuildDebian builds a real image. It needs mmdebstrap, root and a package
+// TestBuiltDebianImageIsComplete builds a real image. It needs mmdebstrap, root and a package
 // source, and takes half a minute.
-func TestBuildDebian(t *testing.T) {
+func TestBuiltDebianImageIsComplete(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("downloads a Debian system: runs at full size (make test-all PART=packages)")
 	}

@@ -271,7 +271,7 @@ func TestHostImageContainsNoSecrets(t *testing.T) {
 
 func sorted(s []string) []string { slices.Sort(s); return s }
 
-func TestTrustStoreWithKey(t *testing.T) {
+func TestTrustStoreIsRecognized(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		trustStore(2): true, trustStore(1): false, "": false, trustStore(2)[:30]: false,
@@ -337,7 +337,7 @@ func TestHostImageFollowsHost(t *testing.T) {
 	}
 }
 
-func TestHostWithoutUsr(t *testing.T) {
+func TestHostWithoutUsrIsRefused(t *testing.T) {
 	t.Parallel()
 	s := hostStore(t, t.TempDir())
 	if _, err := s.Resolve(t.Context(), brig.HostImage); brig.KindOf(err) != brig.Unavailable {
@@ -348,8 +348,8 @@ func TestHostWithoutUsr(t *testing.T) {
 	}
 }
 
-// TestImageOfThisHost checks the host image of the machine that runs the test.
-func TestImageOfThisHost(t *testing.T) {
+// TestImageOfThisHostIsComplete checks the host image of the machine that runs the test.
+func TestImageOfThisHostIsComplete(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)

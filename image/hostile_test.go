@@ -50,7 +50,7 @@ func (h hostile) bytes(t testing.TB, canary string) []byte {
 	return m.bytes()
 }
 
-func TestHostileArchives(t *testing.T) {
+func TestHostileArchivesCannotEscape(t *testing.T) {
 	t.Parallel()
 	if n := len(corpus()); n < 60 {
 		t.Errorf("the corpus has shrunk to %d archives", n)

@@ -37,7 +37,7 @@ func small(t testing.TB) []byte {
 	return m.bytes()
 }
 
-func TestImport(t *testing.T) {
+func TestImportKeepsFilesAndModes(t *testing.T) {
 	t.Parallel()
 	plain := small(t)
 	for _, how := range []string{"plain", "gzip", "zstd"} {
@@ -135,7 +135,7 @@ func checkSmall(t *testing.T, s *Store, digest string, privileged bool) {
 	}
 }
 
-func TestImportOwnerOutOfRange(t *testing.T) {
+func TestImportRejectsOwnerOutOfRange(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
 	m.put(tar.Header{Name: "far", Uid: 1 << 40, Format: tar.FormatPAX}, "x")
@@ -151,7 +151,7 @@ func TestImportOwnerOutOfRange(t *testing.T) {
 	}
 }
 
-func TestImportReplacedHardLinks(t *testing.T) {
+func TestImportKeepsContentOfReplacedHardLinks(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
 	m.file("a", "first")
@@ -178,7 +178,7 @@ func TestImportReplacedHardLinks(t *testing.T) {
 	}
 }
 
-func TestImportInternalErrors(t *testing.T) {
+func TestImportReportsInternalErrors(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	torn := errors.New("connection torn")
@@ -212,7 +212,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestImportConcurrently(t *testing.T) {
+func TestConcurrentImportsStoreOneImage(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	b := small(t)
@@ -242,7 +242,7 @@ func TestImportConcurrently(t *testing.T) {
 	}
 }
 
-func TestAccounts(t *testing.T) {
+func TestImportAddsAccountOf1000(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ passwd, want string }{
 		"missing":        {"", "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"},

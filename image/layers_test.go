@@ -161,7 +161,7 @@ func hostileLayers() []hostile {
 	return own
 }
 
-func TestHostileLayers(t *testing.T) {
+func TestHostileLayersCannotEscape(t *testing.T) {
 	t.Parallel()
 	for _, c := range hostileLayers() {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -229,8 +229,8 @@ func TestLayersShareLimits(t *testing.T) {
 	a.refused(t, err, brig.InvalidArgument, "ref", "501 layers, the most is 500")
 }
 
-// TestHostileConfig checks the limits on values from a configuration.
-func TestHostileConfig(t *testing.T) {
+// TestConfigValuesAreLimited checks the limits on values from a configuration.
+func TestConfigValuesAreLimited(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	c := v1.Config{
@@ -269,9 +269,9 @@ func TestHostileConfig(t *testing.T) {
 	a.refused(t, err, brig.InvalidArgument, "ref", "configuration is larger")
 }
 
-// TestWrongDiffID checks that a layer is refused if its content differs from
+// TestLayerWithWrongDiffIDIsRefused checks that a layer is refused if its content differs from
 // the configuration, even if the manifest lists it.
-func TestWrongDiffID(t *testing.T) {
+func TestLayerWithWrongDiffIDIsRefused(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	l := layerOf(t, gzipped(t, small(t))).(fixedLayer)

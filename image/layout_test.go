@@ -118,9 +118,9 @@ func TestImportSelectsOneImage(t *testing.T) {
 	}
 }
 
-// TestHostileImageArchives checks that no path in an archive of images can lead outside the
+// TestImageArchivePathsCannotEscape checks that no path in an archive of images can lead outside the
 // archive.
-func TestHostileImageArchives(t *testing.T) {
+func TestImageArchivePathsCannotEscape(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	manifest := func(config, layer string) string {

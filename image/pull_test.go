@@ -205,7 +205,7 @@ func (a *arena) refused(t testing.TB, err error, kind brig.Kind, field, says str
 	}
 }
 
-func TestPull(t *testing.T) {
+func TestPullStoresImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	img := configured(t, v1.Config{Env: []string{"A=1", "LD_PRELOAD=/x"}, User: "0", WorkingDir: "/app", Cmd: []string{"sh"}},
@@ -267,7 +267,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-func TestFamiliarNames(t *testing.T) {
+func TestNamesHaveFamiliarForm(t *testing.T) {
 	t.Parallel()
 	d := "sha256:" + strings.Repeat("a", 64)
 	for s, want := range map[string]string{
@@ -299,8 +299,8 @@ func TestFamiliarNames(t *testing.T) {
 	}
 }
 
-// TestResolvePulledNames checks that all forms of a name resolve to the image.
-func TestResolvePulledNames(t *testing.T) {
+// TestAllFormsOfPulledNameResolve checks that all forms of a name resolve to the image.
+func TestAllFormsOfPulledNameResolve(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	img, err := a.importBytes(t, small(t))
@@ -325,7 +325,7 @@ func TestResolvePulledNames(t *testing.T) {
 	}
 }
 
-func TestPullConcurrently(t *testing.T) {
+func TestConcurrentPullsShareDownload(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	ref := h.push(imageOf(t, small(t)), "x:1")
@@ -375,7 +375,7 @@ func TestPullConcurrently(t *testing.T) {
 	}
 }
 
-func TestPullPlatforms(t *testing.T) {
+func TestPullSelectsPlatform(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	var adds []mutate.IndexAddendum

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestQuota(t *testing.T) {
+func TestQuotaEvictsLeastRecentlyUsedImages(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	s := a.store

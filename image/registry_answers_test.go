@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestHostileRegistry checks that endless responses of a registry use a bounded
+// TestMemoryForRegistryResponsesIsLimited checks that endless responses of a registry use a bounded
 // amount of memory in every call. The control is a client without limits.
-func TestHostileRegistry(t *testing.T) {
+func TestMemoryForRegistryResponsesIsLimited(t *testing.T) {
 	const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	manifest := `{"schemaVersion":2,"mediaType":"` + string(types.OCIManifestSchema1) + `","config":{"mediaType":"` + string(types.OCIConfigJSON) + `","size":5,"digest":"` + digest + `"},"layers":[]}`
 	for title, c := range map[string]struct {

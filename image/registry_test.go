@@ -18,7 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-func TestPullWithCredentials(t *testing.T) {
+func TestPullSendsCredentialsToRegistry(t *testing.T) {
 	t.Parallel()
 	basic := func(w http.ResponseWriter, r *http.Request) bool {
 		if u, p, _ := r.BasicAuth(); u == "ann" && p == "secret" {
@@ -68,7 +68,7 @@ func TestPullWithCredentials(t *testing.T) {
 	}
 }
 
-func TestPullNotFound(t *testing.T) {
+func TestPullReportsMissingImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	h.push(imageOf(t, small(t)), "x:1")
@@ -158,9 +158,9 @@ func TestPullRejectsWrongContent(t *testing.T) {
 	}
 }
 
-// TestPullRetries checks that a pull restarts a broken download from the
+// TestPullRestartsBrokenDownload checks that a pull restarts a broken download from the
 // beginning.
-func TestPullRetries(t *testing.T) {
+func TestPullRestartsBrokenDownload(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	ref := h.push(imageOf(t, small(t)), "x:1")
@@ -187,7 +187,7 @@ func TestPullRetries(t *testing.T) {
 	}
 }
 
-func TestPullIsCanceled(t *testing.T) {
+func TestCanceledPullLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	img := imageOf(t, small(t))
@@ -219,7 +219,7 @@ func TestPullIsCanceled(t *testing.T) {
 	}
 }
 
-func TestMirrorsAndAllowlist(t *testing.T) {
+func TestPullUsesMirrorsAndAllowlist(t *testing.T) {
 	t.Parallel()
 	mirror, h, a := newHub(t), newHub(t), newArena(t)
 	img := imageOf(t, small(t))
@@ -248,9 +248,9 @@ func TestMirrorsAndAllowlist(t *testing.T) {
 	}
 }
 
-// TestPullMissing checks that a client that creates sandboxes cannot use a pull
+// TestPullMissingCannotReachServerNetwork checks that a client that creates sandboxes cannot use a pull
 // to reach the server's network.
-func TestPullMissing(t *testing.T) {
+func TestPullMissingCannotReachServerNetwork(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	ref := h.push(imageOf(t, small(t)), "x:1")
@@ -275,10 +275,10 @@ func TestPullMissing(t *testing.T) {
 	}
 }
 
-// TestRegistryAddresses checks that no registry can reach a cloud's metadata
+// TestRegistryCannotReachMetadataAddress checks that no registry can reach a cloud's metadata
 // address, even with the operator's permission. The control is an address that
 // only an operator can allow.
-func TestRegistryAddresses(t *testing.T) {
+func TestRegistryCannotReachMetadataAddress(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]struct{ anyone, operator bool }{
 		"1.1.1.1": {true, true}, "10.1.2.3": {false, true}, "127.0.0.1": {false, true}, "fd00::1": {false, true},
@@ -294,9 +294,9 @@ func TestRegistryAddresses(t *testing.T) {
 	}
 }
 
-// TestPullOverPlainHTTP checks that plain HTTP works only on the loopback
+// TestPlainHTTPRequiresLoopbackOrConfiguration checks that plain HTTP works only on the loopback
 // address and for registries that are configured for it.
-func TestPullOverPlainHTTP(t *testing.T) {
+func TestPlainHTTPRequiresLoopbackOrConfiguration(t *testing.T) {
 	t.Parallel()
 	g := newGuard(access{anywhere: true})
 	defer g.close()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOpenStore(t *testing.T) {
+func TestOpenCreatesPrivateDirectory(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(Options{}); brig.KindOf(err) != brig.InvalidConfig {
 		t.Errorf("without a folder: %v", err)
@@ -30,7 +30,7 @@ func TestOpenStore(t *testing.T) {
 	}
 }
 
-func TestResolveRefs(t *testing.T) {
+func TestResolveRejectsInvalidRefs(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	for ref, want := range map[string]brig.Kind{
@@ -75,7 +75,7 @@ func TestResolveRefs(t *testing.T) {
 	}
 }
 
-func TestInvalidImageNames(t *testing.T) {
+func TestInvalidImageNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	for _, name := range []string{"", "host", "-a", "a/b", "a:b", "A", "../a", "sha256:" + strings.Repeat("0", 64)} {
@@ -97,7 +97,7 @@ func archiveOf(t *testing.T, text string) []byte {
 	return m.bytes()
 }
 
-func TestMoveAndDeleteNames(t *testing.T) {
+func TestNamesCanBeMovedAndDeleted(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	s := a.store
@@ -164,7 +164,7 @@ func TestMoveAndDeleteNames(t *testing.T) {
 	}
 }
 
-func TestNameWithoutFiles(t *testing.T) {
+func TestNameWithoutFilesCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Import(t.Context(), "x", bytes.NewReader(archiveOf(t, "1")), nil)
@@ -200,7 +200,7 @@ func TestHostImageCannotBeRemoved(t *testing.T) {
 	}
 }
 
-func TestLeftovers(t *testing.T) {
+func TestOpenRemovesLeftovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)

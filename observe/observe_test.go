@@ -59,9 +59,9 @@ func onlySample(t *testing.T, list []brig.Sample) brig.Sample {
 	return list[0]
 }
 
-// TestQuantiles checks that quantiles differ by at most a twentieth from the
+// TestQuantilesAreWithinFivePercent checks that quantiles differ by at most a twentieth from the
 // quantiles of the actual durations.
-func TestQuantiles(t *testing.T) {
+func TestQuantilesAreWithinFivePercent(t *testing.T) {
 	c := newTestMetrics(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []float64
@@ -116,9 +116,9 @@ func TestWindowsDropOldEvents(t *testing.T) {
 	}
 }
 
-// TestAvailabilityCounts checks that a caller's errors do not affect
+// TestCallerErrorsDoNotAffectAvailability checks that a caller's errors do not affect
 // availability, and that trials do.
-func TestAvailabilityCounts(t *testing.T) {
+func TestCallerErrorsDoNotAffectAvailability(t *testing.T) {
 	c := newTestMetrics(t)
 	for _, s := range brig.RunStatuses {
 		c.recordExecutions(s, time.Second)
@@ -143,9 +143,9 @@ func TestAvailabilityCounts(t *testing.T) {
 	`, "brig_attempts_total")
 }
 
-// TestProviderCallMetrics checks that the metrics match the calls that a network provider
+// TestMetricsMatchProviderCalls checks that the metrics match the calls that a network provider
 // reports. Some calls are throttled, some fail, and one is slow.
-func TestProviderCallMetrics(t *testing.T) {
+func TestMetricsMatchProviderCalls(t *testing.T) {
 	c := newTestMetrics(t)
 	for i, status := range []int{200, 429, 500, 200, 429, 404, 200, 0} {
 		took := time.Millisecond
@@ -209,7 +209,7 @@ func TestProviderCallMetrics(t *testing.T) {
 	}
 }
 
-func TestSpending(t *testing.T) {
+func TestSpendingMatchesRecordedCosts(t *testing.T) {
 	now := time.Date(2026, 11, 14, 12, 0, 0, 0, time.UTC)
 	line := func(tenant, day string, cost float64, label ...string) brig.UsageLine {
 		return brig.UsageLine{Tenant: tenant, Day: day, Label: strings.Join(label, ""), UsageTotals: brig.UsageTotals{Cost: cost}}
@@ -265,10 +265,10 @@ func TestSpending(t *testing.T) {
 	}
 }
 
-// TestHealthCheckValidity checks that the result of a trial remains valid until
+// TestTrialResultIsValidUntilNextTrial checks that the result of a trial remains valid until
 // the next trial can replace it, even if the interval is long. A rate limit
 // expires earlier.
-func TestHealthCheckValidity(t *testing.T) {
+func TestTrialResultIsValidUntilNextTrial(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	m, err := observe.New(prometheus.NewRegistry(), observe.Options{HealthInterval: time.Hour, Now: func() time.Time { return now }})
 	if err != nil {

@@ -34,10 +34,10 @@ func client(t *testing.T, o remote.Options, raw string, private bool) *remote.Cl
 
 var get = remote.Request{Operation: "look", Method: http.MethodGet, Path: "/"}
 
-// TestPin checks that a pin restricts trust: a client rejects a valid
+// TestPinRejectsOtherKey checks that a pin restricts trust: a client rejects a valid
 // certificate with another key before it sends a request. Without the pin, the
 // client trusts the same service.
-func TestPin(t *testing.T) {
+func TestPinRejectsOtherKey(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	defer srv.Close()
@@ -101,9 +101,9 @@ func TestNameResolvingToHostIsRejected(t *testing.T) {
 	}
 }
 
-// TestResponses checks that the client does not follow redirects, limits
+// TestClientLimitsResponsesAndIgnoresRedirects checks that the client does not follow redirects, limits
 // responses, and ignores proxy settings in the environment.
-func TestResponses(t *testing.T) {
+func TestClientLimitsResponsesAndIgnoresRedirects(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	defer other.Close()
@@ -138,7 +138,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-func TestException(t *testing.T) {
+func TestParseExceptionReadsLastTraceback(t *testing.T) {
 	for _, c := range []struct {
 		language        brig.Language
 		text, name, msg string

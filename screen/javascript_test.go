@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-func TestJavaScriptFinds(t *testing.T) {
+func TestForbiddenJavaScriptIsFound(t *testing.T) {
 	denied, eval := lines("Line 1: import of child_process is denied"), lines("Line 1: call of eval is denied")
 	run(t, brig.JavaScript, screen.JavaScriptRules(), []vector{
 		{"require", `const c = require("child_process")`, denied},
@@ -68,7 +68,7 @@ func TestJavaScriptFinds(t *testing.T) {
 	})
 }
 
-func TestJavaScriptAllows(t *testing.T) {
+func TestHarmlessJavaScriptIsAllowed(t *testing.T) {
 	run(t, brig.JavaScript, screen.JavaScriptRules(), []vector{
 		{"comments", "// eval('1')\n/* require('fs') */", nil},
 		{"strings", "const s = \"eval('1')\" + `require('fs')` + 'process.binding'", nil},
@@ -84,7 +84,7 @@ func TestJavaScriptAllows(t *testing.T) {
 	})
 }
 
-func TestJavaScriptOnlyAllowed(t *testing.T) {
+func TestJavaScriptAllowlistExcludesOtherModules(t *testing.T) {
 	run(t, brig.JavaScript, screen.Rules{Only: true, Allow: []string{"path", "lodash"}}, []vector{
 		{"allowed", "const p = require('node:path'); import l from 'lodash/fp'", nil},
 		{"another", "require('fs')", lines("Line 1: import of fs is not allowed")},

@@ -47,7 +47,7 @@ func fewRules() screen.Rules {
 	}
 }
 
-func TestPythonFinds(t *testing.T) {
+func TestForbiddenPythonIsFound(t *testing.T) {
 	run(t, brig.Python, fewRules(), []vector{
 		{"import", "x = 1\nimport os", lines("Line 2: import of os is denied")},
 		{"import of a part", "import os.path", lines("Line 1: import of os.path is denied")},
@@ -124,7 +124,7 @@ func TestPythonFinds(t *testing.T) {
 	})
 }
 
-func TestPythonAllows(t *testing.T) {
+func TestHarmlessPythonIsAllowed(t *testing.T) {
 	run(t, brig.Python, fewRules(), []vector{
 		{"a comment", "# import os\nx = 1 # eval('1')", nil},
 		{"a string", "s = '''\nimport os\neval('1')\n'''", nil},
@@ -145,7 +145,7 @@ func TestPythonAllows(t *testing.T) {
 }
 
 // IPython commands are reported unless the rules allow them.
-func TestPythonCommands(t *testing.T) {
+func TestIPythonCommandsAreFoundUnlessAllowed(t *testing.T) {
 	run(t, brig.Python, screen.Rules{Commands: true}, []vector{{"a command", "!ls\n%pip install x", nil}})
 	run(t, brig.Python, screen.Rules{}, []vector{
 		{"before an error", "%pip list\nx = '", lines("Line 1: a command of IPython is denied")},
@@ -156,7 +156,7 @@ func TestPythonCommands(t *testing.T) {
 	})
 }
 
-func TestPythonOnlyAllowed(t *testing.T) {
+func TestPythonAllowlistExcludesOtherModules(t *testing.T) {
 	rules := screen.Rules{Only: true, Allow: []string{"json", "math", "os.path"}, Calls: []string{"eval"}}
 	run(t, brig.Python, rules, []vector{
 		{"allowed", "import json, math\nfrom json import loads\nfrom os import path\nimport json.decoder, os.path", nil},
@@ -172,7 +172,7 @@ func TestPythonOnlyAllowed(t *testing.T) {
 }
 
 // The default rules find the constructs in RAGFlow's security vectors.
-func TestPythonDefaults(t *testing.T) {
+func TestPythonDefaultsFindRAGFlowVectors(t *testing.T) {
 	run(t, brig.Python, screen.PythonRules(), []vector{
 		{"what cannot be parsed", "def main(:\n    return 1", lines("Line 1: the code cannot be parsed")},
 		{"a newer Python", "match x:\n    case {'a': [1, *_]} if (y := 2): pass\ntype A[T] = list[T]\ndef f[T](x: T, /, *, y) -> T: ...\nawait x\nasync with a as b: pass\nx = f\"{x!r:>{y}}\"\ntry: pass\nexcept* ValueError: pass", nil},

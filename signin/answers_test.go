@@ -12,10 +12,10 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// TestHostileIdentityProvider checks that endless responses of an identity
+// TestMemoryForProviderResponsesIsLimited checks that endless responses of an identity
 // provider use a bounded amount of memory. The control is the client without
 // limits.
-func TestHostileIdentityProvider(t *testing.T) {
+func TestMemoryForProviderResponsesIsLimited(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys         bool // attack the key set; otherwise the discovery document
 		status       int

@@ -165,9 +165,9 @@ func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	}
 }
 
-// TestTokenBounds checks that the provider's clock may differ by at most half a minute, and that
+// TestClockSkewAndNameLengthAreLimited checks that the provider's clock may differ by at most half a minute, and that
 // the length of a person's name is limited.
-func TestTokenBounds(t *testing.T) {
+func TestClockSkewAndNameLengthAreLimited(t *testing.T) {
 	i, now := newIDP(t), time.Now().Truncate(time.Second)
 	p := i.open(t, &now, nil)
 	for _, c := range []struct {
@@ -191,10 +191,10 @@ func TestTokenBounds(t *testing.T) {
 	}
 }
 
-// TestProviderKeys checks that the provider's keys are cached, follow its
+// TestProviderKeysAreCachedAndRefreshed checks that the provider's keys are cached, follow its
 // changes, are fetched no more often than allowed, and remain valid for a while
 // when the provider is down.
-func TestProviderKeys(t *testing.T) {
+func TestProviderKeysAreCachedAndRefreshed(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
 	good := func(token string) brig.Kind {
@@ -306,10 +306,10 @@ func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 	}
 }
 
-// TestLogin checks that the response to a login is accepted only once, only in
+// TestLoginResponseIsAcceptedOnce checks that the response to a login is accepted only once, only in
 // the browser that started the login, and only for that login. The state and
 // the nonce are each tested separately.
-func TestLogin(t *testing.T) {
+func TestLoginResponseIsAcceptedOnce(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
 	begin := func() (cookie, state, nonce string) {
@@ -384,9 +384,9 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestLoginsWithoutCodes checks that callbacks without a code, or with codes that the provider
+// TestLoginWithoutCodeLeavesNoState checks that callbacks without a code, or with codes that the provider
 // refuses, neither block other logins nor leave any state.
-func TestLoginsWithoutCodes(t *testing.T) {
+func TestLoginWithoutCodeLeavesNoState(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
 	begin := func() (cookie string, q url.Values) {
@@ -427,19 +427,19 @@ func TestLoginsWithoutCodes(t *testing.T) {
 	attack.RecordMutant("API-09", "a login with a code, after 100,000 without", "what counts as a login", err == nil && signin.Remembered(p) == 1)
 }
 
-// TestReplayLimit checks that only the newest of many logins are
+// TestOnlyNewestLoginsAreRemembered checks that only the newest of many logins are
 // remembered and that none is refused.
-func TestReplayLimit(t *testing.T) {
+func TestOnlyNewestLoginsAreRemembered(t *testing.T) {
 	now := time.Now()
 	if kept, refused := signin.Replay(30_000, now); kept != 10_000 || refused != 0 {
 		t.Errorf("%d are remembered and %d were refused", kept, refused)
 	}
 }
 
-// TestTokenAudience checks that a token is accepted if it was issued to a
+// TestTokenOfConfiguredClientIsAccepted checks that a token is accepted if it was issued to a
 // configured client, regardless of the claim that names the client. Claim names
 // are compared exactly.
-func TestTokenAudience(t *testing.T) {
+func TestTokenOfConfiguredClientIsAccepted(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, func(o *signin.Options) { o.Audiences, o.Clients = []string{"api"}, []string{"cli"} })
 	for name, c := range map[string]struct {
@@ -485,7 +485,7 @@ func TestTokenAudience(t *testing.T) {
 	}
 }
 
-func TestInvalidOptions(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for field, change := range map[string]func(*signin.Options){
 		"oidc.issuer":    func(o *signin.Options) { o.Issuer = "http://login.example.com" },
 		"oidc.client_id": func(o *signin.Options) { o.ClientID = "" },

@@ -125,9 +125,9 @@ func replacing(piece, instead string) func(string) string {
 	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
 }
 
-// TestChannelAttacks checks that each attack fails, and that it succeeds when
+// TestChannelAttacksFail checks that each attack fails, and that it succeeds when
 // the protection against it is removed from the driver.
-func TestChannelAttacks(t *testing.T) {
+func TestChannelAttacksFail(t *testing.T) {
 	const rogue = "import json, os, sys\nframe = json.dumps({'type': 'report', 'size': 16, 'sum': '00' * 32, 'payload': '{\"value\":\"rogue\"}'})\n"
 	for _, c := range []struct {
 		name, source, want string
@@ -191,9 +191,9 @@ func TestChannelAttacks(t *testing.T) {
 	}
 }
 
-// TestForgedFrames checks that a receiver ignores frames that were not signed with
+// TestForgedFramesAreIgnored checks that a receiver ignores frames that were not signed with
 // its key. The control is a receiver with the right key, which accepts the frame.
-func TestForgedFrames(t *testing.T) {
+func TestForgedFramesAreIgnored(t *testing.T) {
 	got := runDriver(t, brig.Python, tool.DriverRequest{Source: "def f():\n    return 'right'"}, nil)
 	frame := ""
 	for _, line := range got.lines {
@@ -216,7 +216,7 @@ func TestForgedFrames(t *testing.T) {
 	}
 }
 
-func TestPythonDriver(t *testing.T) {
+func TestPythonDriverRunsTools(t *testing.T) {
 	for _, c := range []struct {
 		name, source string
 		order        tool.DriverRequest
@@ -254,9 +254,9 @@ func TestPythonDriver(t *testing.T) {
 	}
 }
 
-// TestState checks that the report contains the function's changes to the agent's
+// TestReportContainsAgentStateChanges checks that the report contains the function's changes to the agent's
 // state.
-func TestState(t *testing.T) {
+func TestReportContainsAgentStateChanges(t *testing.T) {
 	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
 	got := runDriver(t, brig.Python, tool.DriverRequest{State: state, Source: `
 def f(agent_state):
@@ -277,7 +277,7 @@ def f(agent_state):
 	}
 }
 
-func TestNodeDriver(t *testing.T) {
+func TestNodeDriverRunsTools(t *testing.T) {
 	call := func(source string, args string, parameters ...string) callResult {
 		return runDriver(t, brig.TypeScript, tool.DriverRequest{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
 	}

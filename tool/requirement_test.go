@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-func TestPipRequirements(t *testing.T) {
+func TestPipRequirementsAreReadFromCell(t *testing.T) {
 	for cell, want := range map[string][]string{
 		"!pip install a b==1":                    {"a", "b==1"},
 		"x = 1\n  %pip  install -q 'a >= 1'":     {"a >= 1"},
@@ -39,7 +39,7 @@ func TestPipRequirements(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeReplacesSamePackage(t *testing.T) {
 	list := []string{"a", "Some_Pkg==1"}
 	for r, want := range map[string][]string{
 		"b":                 {"a", "Some_Pkg==1", "b"},

@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-func TestConfig(t *testing.T) {
+func TestParseConfigDetectsKind(t *testing.T) {
 	for _, c := range []struct{ given, kind, want string }{
 		{`{}`, "local", `{"sandbox_dir":"/workspace","use_venv":false,"venv_name":"venv","pip_requirements":null}`},
 		{`{"use_venv":true,"pip_requirements":[{"name":"a"},{"name":"b","version":"1"}]}`, "local", `{"sandbox_dir":"/workspace","use_venv":true,"venv_name":"venv","pip_requirements":[{"name":"a","version":null},{"name":"b","version":"1"}]}`},
@@ -54,7 +54,7 @@ func TestConfig(t *testing.T) {
 // sorted keys.
 const fingerprintOfDefault = "38585387858825995395837620792505480482961890121281728958787290287798295947182"
 
-func TestFingerprint(t *testing.T) {
+func TestFingerprintIgnoresKeyOrder(t *testing.T) {
 	if got := tool.Organization("default"); got != tool.Organization("default") || got == tool.Organization("other") || len(got) != 40 {
 		t.Errorf("organization %s", got)
 	}
@@ -73,7 +73,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentPrefersLaterLayers(t *testing.T) {
 	got := tool.Environment(map[string]string{"A": "setup", "B": "setup", "TERM": "setup"}, nil, map[string]string{"B": "call"})
 	want := map[string]string{"A": "setup", "B": "call", "TERM": "setup", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
 	if !reflect.DeepEqual(got, want) {
@@ -81,7 +81,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestTruncate(t *testing.T) {
+func TestTruncateKeepsLimit(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		limit int
@@ -105,7 +105,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-func TestArguments(t *testing.T) {
+func TestArgumentsAreConvertedToSchemaTypes(t *testing.T) {
 	for _, c := range []struct{ schema, args, want, field string }{
 		{``, `{"a":"1"}`, `{"a":"1"}`, ""},
 		{`{"properties":{"a":{"type":"integer"}}}`, `{"a":"1","b":2}`, `{"a":1}`, ""},
@@ -151,9 +151,9 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestArgumentsWork checks that a small request cannot cause much work, and
+// TestWorkForArgumentsIsLimited checks that a small request cannot cause much work, and
 // that the limit grows with the size of the request.
-func TestArgumentsWork(t *testing.T) {
+func TestWorkForArgumentsIsLimited(t *testing.T) {
 	twice := `{"allOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}`
 	either := `{"allOf":[{"anyOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]},{"type":"boolean"}]}`
 	fits := strings.Repeat(`{"type":"array"},`, 5000)
@@ -242,7 +242,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-func TestLayerCache(t *testing.T) {
+func TestLayerCacheReturnsStoredLayer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "layers")
 	s := &tool.LayerCache{Dir: dir, MaxBytes: 3000, MaxLayer: 100_000}
 	nodes := []brig.Node{
@@ -347,9 +347,9 @@ func TestLayerCache(t *testing.T) {
 	}
 }
 
-// TestSchemaBounds checks that a schema that would be too expensive to parse is
+// TestExpensiveSchemaIsRejected checks that a schema that would be too expensive to parse is
 // rejected before it is parsed.
-func TestSchemaBounds(t *testing.T) {
+func TestExpensiveSchemaIsRejected(t *testing.T) {
 	nested := func(n int) string {
 		return `{"properties":{"a":{"default":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}}`
 	}

@@ -41,8 +41,8 @@ func line(path string) string {
 	return `{"path":` + path + `,"type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n"
 }
 
-// TestForgedManifests checks that the store does not trust a stored manifest.
-func TestForgedManifests(t *testing.T) {
+// TestForgedManifestsAreRejected checks that the store does not trust a stored manifest.
+func TestForgedManifestsAreRejected(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		w, err := s.Create(ctx, "acme", "data")
@@ -120,9 +120,9 @@ func TestForgedManifestsEscapeUnchecked(t *testing.T) {
 	}
 }
 
-// TestTamperedObjects checks that a version cannot be read if one of its
+// TestTamperedObjectsAreNotRead checks that a version cannot be read if one of its
 // objects was modified in the store.
-func TestTamperedObjects(t *testing.T) {
+func TestTamperedObjectsAreNotRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {

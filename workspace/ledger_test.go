@@ -62,10 +62,10 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	return want
 }
 
-// TestQuota checks that the additional bytes of a version must fit the quota.
+// TestCommitMustFitQuota checks that the additional bytes of a version must fit the quota.
 // Contents already stored by the tenant are free, and removed contents release
 // their bytes.
-func TestQuota(t *testing.T) {
+func TestCommitMustFitQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -128,10 +128,10 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaRaces runs many concurrent commits, only some of which fit into the
+// TestConcurrentCommitsUseQuotaExactly runs many concurrent commits, only some of which fit into the
 // quota. The successful commits use the quota exactly, and all their versions
 // can be read.
-func TestQuotaRaces(t *testing.T) {
+func TestConcurrentCommitsUseQuotaExactly(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		const each, fit, many = 100_000, 5, 30
@@ -197,9 +197,9 @@ func TestQuotaRaces(t *testing.T) {
 	})
 }
 
-// TestCapturedFiles checks that files captured outside /workspace are stored with
+// TestCapturedFilesBelongToVersion checks that files captured outside /workspace are stored with
 // their version, listed, readable, bounded and counted.
-func TestCapturedFiles(t *testing.T) {
+func TestCapturedFilesBelongToVersion(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -284,7 +284,7 @@ func TestCapturedFiles(t *testing.T) {
 	})
 }
 
-func TestCheckCapture(t *testing.T) {
+func TestCheckCaptureRejectsInvalidPaths(t *testing.T) {
 	if got, err := workspace.CheckCapture([]string{"/home/user/", "/etc/foo", "/tmp"}); err != nil || fmt.Sprint(got) != "[/home/user /etc/foo /tmp]" {
 		t.Errorf("%v, %v", got, err)
 	}

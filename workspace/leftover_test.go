@@ -193,9 +193,9 @@ func TestEveryFailureNeedsSweep(t *testing.T) {
 	}
 }
 
-// TestTenantsWithObjects checks that the tenants of all objects are found, even
+// TestTenantsOfAllObjectsAreListed checks that the tenants of all objects are found, even
 // those that no longer exist and those whose names are not keys.
-func TestTenantsWithObjects(t *testing.T) {
+func TestTenantsOfAllObjectsAreListed(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		s := workspace.New(a, nil)
 		want := []string{"Big Corp", "acme"}
@@ -213,9 +213,9 @@ func TestTenantsWithObjects(t *testing.T) {
 	})
 }
 
-// TestAbandonedStagedFiles checks that a sweep removes exactly the staged
+// TestSweepRemovesAbandonedStagedFiles checks that a sweep removes exactly the staged
 // files of processes that have ended.
-func TestAbandonedStagedFiles(t *testing.T) {
+func TestSweepRemovesAbandonedStagedFiles(t *testing.T) {
 	workspace.SetLockDelay(t, 0)
 	dir := t.TempDir()
 	o, err := workspace.OpenDir(dir)

@@ -108,11 +108,11 @@ func commitNodes(ctx context.Context, s *workspace.Store, tenant string, use bri
 	return err
 }
 
-// TestManifestMemory measures the memory of the calls that read a version with a
+// TestReadsUseOnlyReservedMemory measures the memory of the calls that read a version with a
 // large manifest. Reading a file, listing a file and restoring a version need
 // only the memory of one line. The other calls need no more memory than they
 // have reserved.
-func TestManifestMemory(t *testing.T) {
+func TestReadsUseOnlyReservedMemory(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -196,10 +196,10 @@ func TestManifestMemory(t *testing.T) {
 	}
 }
 
-// TestCommitMemory measures the memory of commits and diffs of versions whose names
+// TestCommitsUseOnlyReservedMemory measures the memory of commits and diffs of versions whose names
 // are long in JSON, or whose entries are short in JSON. These operations need no
 // more memory than they have reserved.
-func TestCommitMemory(t *testing.T) {
+func TestCommitsUseOnlyReservedMemory(t *testing.T) {
 	const buffers = 4 << 20
 	control := func(i int) string {
 		return fmt.Sprintf("%s/%d", path.Dir(strings.Repeat(strings.Repeat("\x01", 250)+"/", 16)), i)

@@ -34,8 +34,8 @@ func get(t *testing.T, o workspace.Objects, key string) string {
 	return string(b)
 }
 
-// TestObjects checks the contract of Objects on each implementation.
-func TestObjects(t *testing.T) {
+// TestObjectsMeetContract checks the contract of Objects on each implementation.
+func TestObjectsMeetContract(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		if _, err := o.Get(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
@@ -85,9 +85,9 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestObjectsStage checks that a large object is not kept in memory, and that
+// TestStagedObjectAppearsWhenComplete checks that a large object is not kept in memory, and that
 // it does not exist before it is complete.
-func TestObjectsStage(t *testing.T) {
+func TestStagedObjectAppearsWhenComplete(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		piece := []byte(rand.Text() + strings.Repeat("x", 1<<20))

@@ -40,9 +40,9 @@ type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestUnreadableObjects checks that an unreachable store is not reported as damaged, and
+// TestUnreachableStoreIsNotReportedAsDamaged checks that an unreachable store is not reported as damaged, and
 // that no quota total is computed without the unreadable data.
-func TestUnreadableObjects(t *testing.T) {
+func TestUnreachableStoreIsNotReportedAsDamaged(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestReserveAndRelease checks that a capture reserves every content that no
+// TestReleaseFreesOnlyUnsharedContents checks that a capture reserves every content that no
 // version references, and that a release frees exactly the contents that no
 // other capture holds.
-func TestReserveAndRelease(t *testing.T) {
+func TestReleaseFreesOnlyUnsharedContents(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")
 	l.named = map[string]int64{}

@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestStore tests the life cycle of a workspace on each implementation of
+// TestVersionsCanBeCommittedAndRestored tests the life cycle of a workspace on each implementation of
 // Objects.
-func TestStore(t *testing.T) {
+func TestVersionsCanBeCommittedAndRestored(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		w, err := s.Create(ctx, "acme", "data")
@@ -116,9 +116,9 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestStoreMerge commits the changes of two sandboxes that started from the
+// TestConcurrentChangesToDifferentPathsMerge commits the changes of two sandboxes that started from the
 // same version. The store merges the changes, unless they affect the same path.
-func TestStoreMerge(t *testing.T) {
+func TestConcurrentChangesToDifferentPathsMerge(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -223,9 +223,9 @@ func (d *dyingObjects) Create(ctx context.Context, key string, data []byte) erro
 	return d.Objects.Create(ctx, key, data)
 }
 
-// TestStoreCrashAtEveryWrite checks that a crash after any write of a commit leaves
+// TestCrashAtEveryWriteKeepsOneVersion checks that a crash after any write of a commit leaves
 // either the old or the new version, and only garbage that a sweep removes.
-func TestStoreCrashAtEveryWrite(t *testing.T) {
+func TestCrashAtEveryWriteKeepsOneVersion(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -262,11 +262,11 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-// TestCommitAfterLostVersion simulates a server that dies right after a
+// TestCommitFindsVersionMissingFromRecord simulates a server that dies right after a
 // commit, before it stores the new version in the sandbox's record. The record
 // then contains the old version, but the sandbox's next commit is still
 // compared with its last commit.
-func TestCommitAfterLostVersion(t *testing.T) {
+func TestCommitFindsVersionMissingFromRecord(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {

@@ -54,10 +54,10 @@ func TestTornContentIsReplaced(t *testing.T) {
 	}
 }
 
-// TestConcurrentPublishes lets several commits publish the same new content
+// TestConcurrentPublishesAreDurable lets several commits publish the same new content
 // concurrently. A version may reference the first object immediately, so each later
 // object must be durable before it replaces the first.
-func TestConcurrentPublishes(t *testing.T) {
+func TestConcurrentPublishesAreDurable(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -112,8 +112,8 @@ func (s stub) ActivateProvider(ctx context.Context, id string) error {
 	return err
 }
 
-// TestTranscripts replays requests of administrators' clients.
-func TestTranscripts(t *testing.T) {
+// TestResponsesMatchTranscripts replays requests of administrators' clients.
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {
 			srv := httptest.NewServer(admin.New(admin.Options{Service: stub{}, Keys: keys{}}))

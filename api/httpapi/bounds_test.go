@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
-func TestCheckShape(t *testing.T) {
+func TestCheckShapeLimitsValuesAndLevels(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	keys := func(n int) string {
 		var b strings.Builder
@@ -97,7 +97,7 @@ func send(t *testing.T, url string, size int) (int, string, string) {
 
 // The memory of request bodies is limited per tenant (429) and for the whole server (503). It
 // is released after the response.
-func TestBodyMemoryLimit(t *testing.T) {
+func TestBodyMemoryIsLimited(t *testing.T) {
 	for what, c := range map[string]struct {
 		limits httpapi.Limits
 		status int
@@ -169,7 +169,7 @@ func TestStalledBodyTimesOut(t *testing.T) {
 }
 
 // Decoding a long string allocates at most 1.5 times its length.
-func TestDecodeCost(t *testing.T) {
+func TestDecodeMemoryOfLongStringIsLimited(t *testing.T) {
 	data := []byte(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	var v struct {
 		Text string `json:"text"`

@@ -16,7 +16,7 @@ import (
 
 // Each address has its own rate, and a limit with 100,000 addresses uses no more memory than
 // one with 10,000.
-func TestLimit(t *testing.T) {
+func TestEachAddressHasOwnRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := httpapi.NewLimit(2, 5)
 		take := func(addr string) error {
@@ -60,7 +60,7 @@ func TestLimit(t *testing.T) {
 
 // A Second serves one request at a time, for at most a tenth of the time. At most 16 requests
 // of an address wait, and only for a limited time. Requests of another address get their turn.
-func TestSecondLimitsWaitingRequests(t *testing.T) {
+func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := httpapi.NewSecond(10 * time.Second)
 		request := func(addr string) *http.Request {
@@ -116,9 +116,9 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 	})
 }
 
-// TestSecondRestDependsOnWork verifies that the rest after a turn depends only on the time of the
+// TestSecondChanceRestDependsOnWork verifies that the rest after a turn depends only on the time of the
 // work, not on the time that the request spent waiting, and that the rest is bounded.
-func TestSecondRestDependsOnWork(t *testing.T) {
+func TestSecondChanceRestDependsOnWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		work, wait, rest time.Duration
 		abandon          bool // the turn ends while the request waits

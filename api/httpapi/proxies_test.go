@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-func TestProxies(t *testing.T) {
+func TestOnlyTrustedProxiesSetClientAddress(t *testing.T) {
 	trusted, err := httpapi.ParseProxies([]string{"10.0.0.0/8", "192.0.2.1", "fd00::/64"})
 	if err != nil {
 		t.Fatal(err)

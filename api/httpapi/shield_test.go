@@ -31,7 +31,7 @@ var shield = httpapi.Shield{Accepts: brig.TokenRule{Issuer: "https://idp.test", 
 // unbound is a sandbox token that belongs to no key.
 var unbound = strings.Repeat("0c", 32)
 
-func TestShieldRequest(t *testing.T) {
+func TestShieldRemovesCredentialsFromRequest(t *testing.T) {
 	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	ours := jwt(`{"iss":"https://idp.test","aud":["x","brig"],"exp":1}`)
 	theirs := jwt(`{"iss":"https://idp.test","aud":"app"}`)
@@ -123,7 +123,7 @@ func TestShieldRequest(t *testing.T) {
 
 // A credential is removed even if it is percent-encoded several times. Control: another value
 // stays, unless it is encoded more often than the shield decodes.
-func TestShieldEscapes(t *testing.T) {
+func TestShieldRemovesEscapedCredentials(t *testing.T) {
 	const most = 8
 	for what, value := range map[string]string{
 		"a key": rightKey, "a key in Base64": base64.StdEncoding.EncodeToString([]byte("key: " + rightKey)), "another value": "value",
@@ -170,7 +170,7 @@ func BenchmarkShieldLongValue(b *testing.B) {
 }
 
 // Each line of a repeated header is checked separately.
-func TestShieldRequestLines(t *testing.T) {
+func TestShieldChecksEachHeaderLine(t *testing.T) {
 	access := "k" + strings.Repeat("a2", 13) + "." + strings.Repeat("0a", 32)
 	r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
 	r.Header = http.Header{
@@ -189,7 +189,7 @@ func TestShieldRequestLines(t *testing.T) {
 }
 
 // A proxy shields the final response and the informational ones before it.
-func TestShieldProxy(t *testing.T) {
+func TestShieldAppliesToProxiedResponses(t *testing.T) {
 	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Set-Cookie"] = []string{"brig_session=early", "own=early; Domain=box.test"}
 		w.WriteHeader(http.StatusEarlyHints)
@@ -228,7 +228,7 @@ func TestShieldProxy(t *testing.T) {
 	}
 }
 
-func TestShieldResponse(t *testing.T) {
+func TestShieldRemovesCookieDomains(t *testing.T) {
 	h := http.Header{"Clear-Site-Data": {`"cookies"`}, "Set-Cookie": {
 		"brig_session=x; Path=/", "a=1; HttpOnly", "b=2;domain=.e2b.test", "c=domain=x; HttpOnly", "d=4; DOMAIN = x ; SameSite=Lax", "=brig_session=x", "BRIG_LOGIN=x", "__Host-brig_session=x", "__Secure-x=y", "brig_session",
 	}}

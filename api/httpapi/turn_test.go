@@ -9,10 +9,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTurns verifies that a key can receive only a limited number of large responses at the
+// TestLargeResponsesPerKeyAreLimited verifies that a key can receive only a limited number of large responses at the
 // same time. Each of its requests gets a turn, and the requests of other keys and tenants do
 // not wait.
-func TestTurns(t *testing.T) {
+func TestLargeResponsesPerKeyAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewLimiter(Limits{})
 		begin := func(a brig.Actor) *Lease {

@@ -36,7 +36,7 @@ func (c *changingKey) setActor(a brig.Actor) {
 }
 
 // A credential is not cached beyond its expiry, even if the cache entry is new.
-func TestExpiryLimitsCache(t *testing.T) {
+func TestExpiredCredentialLeavesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &changingKey{actor: brig.Actor{Name: "ann", Expires: time.Now().Add(time.Second)}}
 		k := ringKeys{httpapi.NewKeyring(c)}
@@ -108,7 +108,7 @@ func TestLostRightsEndRequests(t *testing.T) {
 
 // Work that continues after a request keeps the request's actor. It ends when the credential
 // becomes invalid or when the work is canceled.
-func TestDetach(t *testing.T) {
+func TestDetachedWorkKeepsActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := &revocableKey{}
 		ring := httpapi.NewKeyring(key)

@@ -80,7 +80,7 @@ func TestStatePersistsBetweenSteps(t *testing.T) {
 
 // Code is interrupted by a message, by an HTTP request, and when its client
 // disconnects.
-func TestInterrupt(t *testing.T) {
+func TestCodeCanBeInterrupted(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			url, s, _ := serve(t)
@@ -225,7 +225,7 @@ func shutDown(t *testing.T, conn *websocket.Conn, channel string) {
 }
 
 // A client that exceeds the limit of its queue is disconnected.
-func TestQueueLimit(t *testing.T) {
+func TestFullQueueDisconnectsClient(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for range 80 {
@@ -237,7 +237,7 @@ func TestQueueLimit(t *testing.T) {
 }
 
 // The total size of queued messages is limited, too.
-func TestQueueByteLimit(t *testing.T) {
+func TestQueuedBytesAreLimited(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
@@ -254,7 +254,7 @@ func TestQueueByteLimit(t *testing.T) {
 
 // The number of a tenant's ephemeral kernels is limited. The limit does not affect other
 // tenants.
-func TestEphemeralKernelLimit(t *testing.T) {
+func TestEphemeralKernelsAreLimitedPerTenant(t *testing.T) {
 	url, _, _ := serve(t)
 	create := func(key string) int {
 		resp, err := http.Post(url+"/api/kernels?token="+key, "", strings.NewReader(`{"name":"python3-ephemeral"}`))
@@ -311,7 +311,7 @@ func TestEnvironmentIsValidated(t *testing.T) {
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestMatchesRecognizesKernelPaths(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/api": true, "/api/kernels": true, "/api/kernels/x/channels": true, "/api/kernelspecs": true,
 		"/api/admin/sandbox": false, "/api/v1/admin/sandbox": false, "/v1/sandboxes": false, "/apikernels": false, "/api/kernelsx": false, "/": false,

@@ -12,7 +12,7 @@ import (
 
 // The number of a tenant's connections is limited. The limit does not affect
 // other tenants.
-func TestConnectionLimit(t *testing.T) {
+func TestConnectionsAreLimitedPerTenant(t *testing.T) {
 	c := connections{by: map[string]int{}, tenants: map[string]*tenantUsage{}}
 	var leaves []func()
 	for i := range maxConnections {
@@ -39,7 +39,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // The number of bytes that a tenant's connections reserve is limited, for both complete and
 // incomplete messages. A connection frees its remaining bytes when it ends.
-func TestMessageByteLimit(t *testing.T) {
+func TestMessageBytesAreLimitedPerTenant(t *testing.T) {
 	c := connections{by: map[string]int{}, tenants: map[string]*tenantUsage{}}
 	acquire := func(tenant string) (*share, func()) {
 		s, release, err := c.acquire(tenant, "one")

@@ -10,7 +10,7 @@ import (
 
 // A client receives the MIME types that ipykernel sends. It receives Brig's own types only if
 // it requests them.
-func TestMIMETypes(t *testing.T) {
+func TestClientReceivesMIMETypesOfIPykernel(t *testing.T) {
 	for _, c := range []struct{ text, mimes, want string }{
 		{`"[1, 2]"`, "application/json", "text/plain"},
 		{`"{'a': 1}"`, "application/json", "text/plain"},

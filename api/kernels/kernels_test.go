@@ -324,7 +324,7 @@ func serve(t *testing.T) (string, *scriptedService, *kernels.API) {
 
 // The responses of all routes are byte for byte equal to the recorded responses. TOKEN stands
 // for the key.
-func TestTranscripts(t *testing.T) {
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Files: "testdata/rest*.txtar",
 		Serve: func(t *testing.T) string {
@@ -371,7 +371,7 @@ func connect(t *testing.T, url, id string) *websocket.Conn {
 // The messages of the channels are byte for byte equal to the recorded messages. For each .req,
 // the .resp contains all responses until the kernel is idle again or the connection ends.
 // Kernels of both specs send the same messages and share one file.
-func TestMessages(t *testing.T) {
+func TestMessagesMatchRecords(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			a, err := txtar.ParseFile("testdata/channels.txtar")

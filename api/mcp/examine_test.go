@@ -35,7 +35,7 @@ var transcriptOfErrors = []struct{ message, answer string }{
 const beginWithBatches = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`
 
 // Messages that the protocol does not allow get the same responses over HTTP and on streams.
-func TestProtocolErrors(t *testing.T) {
+func TestProtocolErrorsAreEqualOnAllTransports(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		in, write := io.Pipe()
 		read, out := io.Pipe()

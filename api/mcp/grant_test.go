@@ -39,7 +39,7 @@ func (g *grantKeys) GrantActor(_ context.Context, grant string) (brig.Actor, err
 // A session that a grant started belongs only to that grant, not to its key or
 // to another grant. Its calls end when the grant ends or loses rights, and when
 // its key is revoked. Calls of the key end only with the key.
-func TestGrantSessions(t *testing.T) {
+func TestSessionBelongsToItsGrant(t *testing.T) {
 	for how, c := range map[string]struct {
 		do         func(g *grantKeys)
 		grant, key bool // whether the credential remains valid in this case

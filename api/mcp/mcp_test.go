@@ -41,7 +41,7 @@ func blockingCall() *sdk.CallToolParams { return args(map[string]any{"code": "wa
 
 // In both kinds of protocol, a call belongs to its caller. The call ends when the caller
 // cancels it or disconnects, and the client can make other calls afterwards.
-func TestCancel(t *testing.T) {
+func TestCanceledCallEnds(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		for _, how := range []string{"cancelled", "gone", "revoked"} {
 			t.Run(fmt.Sprintf("%s old %v", how, old), func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestCancel(t *testing.T) {
 
 // A session uses the sandboxes of its calls until the session or its credential ends. Control:
 // another session with its own sandbox continues.
-func TestSessionUsesSandboxes(t *testing.T) {
+func TestSessionKeepsItsSandboxesInUse(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, url, session string, k *keys){
 		"ended": func(t *testing.T, url, session string, _ *keys) {
 			if code, _ := post(t, url, http.MethodDelete, annsKey, session, "", ""); code != http.StatusNoContent {
@@ -230,7 +230,7 @@ func stateless(method, params string) string {
 // The number of sessions is limited per tenant and per key. A new session replaces the least
 // recently used session of its own key, unless all sessions of the key are busy. It never
 // replaces a session of a key with fewer sessions. Another tenant has its own limit.
-func TestSessionLimit(t *testing.T) {
+func TestNumberOfSessionsIsLimited(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 4 })
 	bobs := connect(t, srv.URL, bobsKey, true) // the least recently used session
@@ -283,7 +283,7 @@ func TestIdleSessionEnds(t *testing.T) {
 }
 
 // The concurrent calls of a session are limited, even within a batch.
-func TestCallLimit(t *testing.T) {
+func TestConcurrentCallsAreLimited(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
@@ -312,7 +312,7 @@ func TestCallLimit(t *testing.T) {
 
 // A session can be initialized only once. A second initialize does not change the count of the
 // session's calls, and the calls end with the session.
-func TestSecondInitialize(t *testing.T) {
+func TestSecondInitializeIsRejected(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
@@ -332,7 +332,7 @@ func TestSecondInitialize(t *testing.T) {
 }
 
 // A handler that panics sends one error response and does not stop the server.
-func TestPanic(t *testing.T) {
+func TestPanicSendsOneErrorResponse(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	for _, old := range []bool{true, false} {
 		c := connect(t, srv.URL, annsKey, old)
@@ -346,7 +346,7 @@ func TestPanic(t *testing.T) {
 }
 
 // A client that requests progress receives notifications with increasing times.
-func TestProgress(t *testing.T) {
+func TestProgressIsReportedOnRequest(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	var mu sync.Mutex
 	var progress []*sdk.ProgressNotificationParams
@@ -380,7 +380,7 @@ func TestProgress(t *testing.T) {
 }
 
 // A pair of streams serves one client. When the client's stream ends, its calls end.
-func TestServe(t *testing.T) {
+func TestCallsEndWithStream(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -439,7 +439,7 @@ func TestServeContinuesAfterInvalidLine(t *testing.T) {
 }
 
 // A batch is forwarded unchanged and answered in one line.
-func TestServeBatch(t *testing.T) {
+func TestBatchIsAnsweredInOneLine(t *testing.T) {
 	const file = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 [{"jsonrpc":"2.0","id":"first","method":"ping"},{"jsonrpc":"2.0","id":"second","method":"tools/list"}]
@@ -492,7 +492,7 @@ func TestServeRespondsBeforeEOF(t *testing.T) {
 }
 
 // When the server shuts down, the calls on its streams end.
-func TestServeShutdown(t *testing.T) {
+func TestShutdownEndsCallsOfStreams(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -515,7 +515,7 @@ func TestServeShutdown(t *testing.T) {
 }
 
 // The length of a message is limited.
-func TestMessageSizeLimit(t *testing.T) {
+func TestMessageSizeIsLimited(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	long := strings.Repeat("x", 16<<20)
 	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, stateless("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))

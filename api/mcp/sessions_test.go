@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSessionToReplace verifies the choice of the session that a new session replaces, if a tenant
+// TestOldestIdleSessionIsReplaced verifies the choice of the session that a new session replaces, if a tenant
 // may have eight sessions and a holder four of them. A session is named after its holder, and
 // the oldest session comes first. Upper case marks a busy session.
-func TestSessionToReplace(t *testing.T) {
+func TestOldestIdleSessionIsReplaced(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42"}
 	actors := map[byte]brig.Actor{
 		'a': {Key: "k1"}, 'b': {Key: "k2"}, 'c': {Key: "k3"}, 'd': {Key: "k4"}, 'e': {Key: "k5"},
