@@ -67,7 +67,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.url: %q is not the URL of a web server", brig.Clip(o.URL, 80)).
 			WithHint("for example https://alerts.example/hook")
 	}
-	if u.Scheme == "http" && !o.Insecure && !loopback(u.Hostname()) {
+	if u.Scheme == "http" && !o.Insecure && !isLoopback(u.Hostname()) {
 		return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.url: plain HTTP leaves this machine").
 			WithHint("use https, or set alerts.webhook.insecure")
 	}
@@ -92,7 +92,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	}, nil
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

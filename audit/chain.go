@@ -25,11 +25,11 @@ func Link(prev brig.AuditLine, e brig.Event) brig.AuditLine {
 
 func sanitize(e brig.Event) brig.Event {
 	e.At = e.At.UTC().Round(0)
-	e.Op, e.Actor, e.Tenant = validText(e.Op), validText(e.Actor), validText(e.Tenant)
-	e.Sandbox, e.Phase, e.Kind = brig.ID(validText(string(e.Sandbox))), brig.Phase(validText(string(e.Phase))), brig.Kind(validText(string(e.Kind)))
+	e.Op, e.Actor, e.Tenant = toValidText(e.Op), toValidText(e.Actor), toValidText(e.Tenant)
+	e.Sandbox, e.Phase, e.Kind = brig.ID(toValidText(string(e.Sandbox))), brig.Phase(toValidText(string(e.Phase))), brig.Kind(toValidText(string(e.Kind)))
 	detail := map[string]string{}
 	for k, v := range e.Detail {
-		detail[validText(k)] = validText(v)
+		detail[toValidText(k)] = toValidText(v)
 	}
 	if e.Detail = detail; len(detail) == 0 {
 		e.Detail = nil
@@ -37,7 +37,7 @@ func sanitize(e brig.Event) brig.Event {
 	return e
 }
 
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func toValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // form identifies the byte encoding of a line. Each encoding has a different
 // name, so that no line is valid in two encodings.

@@ -44,9 +44,9 @@ func export(t *testing.T, lines []brig.AuditLine, head brig.AuditHead, q brig.Au
 	var b bytes.Buffer
 	w, err := audit.NewWriter(&b, q, begins)
 	for _, l := range lines {
-		err = errors.Join(err, w.Line(l))
+		err = errors.Join(err, w.WriteLine(l))
 	}
-	if err = errors.Join(err, w.End(head)); err != nil {
+	if err = errors.Join(err, w.WriteEnd(head)); err != nil {
 		t.Fatal(err)
 	}
 	return strings.SplitAfter(strings.TrimSuffix(b.String(), "\n"), "\n")

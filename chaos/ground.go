@@ -172,8 +172,8 @@ var programs = []string{
 	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",
 }
 
-// belongs reports whether a process belongs to a ground.
-func (l leftover) belongs(dir string, groups []string) bool {
+// belongsTo reports whether a process belongs to a ground.
+func (l leftover) belongsTo(dir string, groups []string) bool {
 	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
 		return true
 	}
@@ -219,7 +219,7 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 			// A descendant of a process of the ground also belongs to the ground, for example the
 			// program in a container.
 			for p, seen := l, 0; seen < 100 && !kept[p.PID]; p, seen = all[p.Parent], seen+1 {
-				if p.belongs(dir, own) {
+				if p.belongsTo(dir, own) {
 					list = append(list, l)
 					break
 				}
@@ -237,15 +237,15 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 			}
 			*groups = append(*groups, l.groups()...)
 		}
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && slices.ContainsFunc(list, leftover.runs); {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && slices.ContainsFunc(list, leftover.isRunning); {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	return ended
 }
 
-// runs reports whether the process is still running.
-func (l leftover) runs() bool {
+// isRunning reports whether the process is still running.
+func (l leftover) isRunning() bool {
 	now, ok := readLeftover(l.PID)
 	return ok && slices.Equal(now.argv, l.argv)
 }
@@ -253,7 +253,7 @@ func (l leftover) runs() bool {
 // kill kills a process, unless another process now has its ID.
 func (l leftover) kill() bool {
 	p, err := os.FindProcess(l.PID) // from here on, p refers to this process
-	if err != nil || !l.runs() {
+	if err != nil || !l.isRunning() {
 		return false
 	}
 	return p.Kill() == nil

@@ -47,8 +47,8 @@ func newLedger() *ledger {
 	}
 }
 
-// ack records a successful operation, whose event must be in the audit log.
-func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
+// recordSuccess records a successful operation, whose event must be in the audit log.
+func (l *ledger) recordSuccess(op brig.Op, id brig.ID, f func(*Counts)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op.Changes {
@@ -57,8 +57,8 @@ func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	f(&l.counts)
 }
 
-// done returns the numbers of successful operations so far.
-func (l *ledger) done() Counts {
+// successes returns the numbers of successful operations so far.
+func (l *ledger) successes() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
@@ -93,9 +93,9 @@ func (l *ledger) wasKilled(id brig.ID) bool {
 // blameWindow is the time after a kill during which it may explain an error.
 const blameWindow = 5 * time.Second
 
-// refused records an error. The error is unexplained unless the connection
+// recordError records an error. The error is unexplained unless the connection
 // failed or a process was killed shortly before the call.
-func (l *ledger) refused(what string, begin time.Time, err error) {
+func (l *ledger) recordError(what string, begin time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind := brig.KindOf(err)
@@ -105,9 +105,9 @@ func (l *ledger) refused(what string, begin time.Time, err error) {
 	}
 }
 
-// audit compares the events of a store with the acknowledged operations, and
+// countMissing compares the events of a store with the acknowledged operations, and
 // returns the number of missing events.
-func (l *ledger) audit(events []brig.Event) (missing int) {
+func (l *ledger) countMissing(events []brig.Event) (missing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have, runs := map[done]int{}, 0

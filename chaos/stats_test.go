@@ -42,18 +42,18 @@ func TestLineFitsPoints(t *testing.T) {
 func TestLedgerCountsMissingEvents(t *testing.T) {
 	l := newLedger()
 	for range 2 {
-		l.ack(opForTest("a"), "box", func(*Counts) {})
+		l.recordSuccess(opForTest("a"), "box", func(*Counts) {})
 	}
-	l.ack(opForTest("b"), "box", func(*Counts) {})
-	if n := l.audit(eventsForTest("a", "a", "b")); n != 0 {
+	l.recordSuccess(opForTest("b"), "box", func(*Counts) {})
+	if n := l.countMissing(eventsForTest("a", "a", "b")); n != 0 {
 		t.Errorf("%d are missing of all", n)
 	}
-	if n := l.audit(eventsForTest("a")); n != 2 {
+	if n := l.countMissing(eventsForTest("a")); n != 2 {
 		t.Errorf("%d are missing, want 2", n)
 	}
-	l.refused("x", time.Now(), errForTest)
+	l.recordError("x", time.Now(), errForTest)
 	l.markKilled("box")
-	l.refused("y", time.Now(), errForTest)
+	l.recordError("y", time.Now(), errForTest)
 	if len(l.unexplained) != 1 {
 		t.Errorf("unexplained: %v", l.unexplained)
 	}

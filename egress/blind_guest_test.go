@@ -140,7 +140,7 @@ func (c channel) guest(t *testing.T, value, control string, slow time.Duration) 
 		}
 	case "held":
 		old := newSwaps([]swap{{old: []byte(value), new: []byte(placeholder)}})
-		l.scrubbing = func(src io.Reader) io.Reader { return old.reader(src, nil) }
+		l.scrubbing = func(src io.Reader) io.Reader { return old.newReader(src, nil) }
 	}
 	switch c.how {
 	case "h2":

@@ -115,15 +115,15 @@ func (s *search) wrapperFor(kind string) func(io.Reader) io.Reader {
 	return func(src io.Reader) io.Reader {
 		switch {
 		case kind == "events":
-			return s.reader(src, &events{})
+			return s.newReader(src, &events{})
 		case kind == "lines":
-			return s.reader(src, lines{})
+			return s.newReader(src, lines{})
 		case kind == "envelopes":
-			return s.reader(src, &envelopes{})
+			return s.newReader(src, &envelopes{})
 		case strings.HasPrefix(kind, "ws"):
-			return s.frames(src)
+			return s.newFrames(src)
 		}
-		return s.reader(src, nil)
+		return s.newReader(src, nil)
 	}
 }
 
@@ -149,10 +149,10 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 				for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF} {
 					if kind == "gzip" { // the compressed bytes differ, so compare the decompressed output
 						one, text := released(a[kind], ends, func(src io.Reader) io.Reader {
-							return s.reader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
+							return s.newReader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
 						})
 						two, _ := released(b[kind], ends, func(src io.Reader) io.Reader {
-							return s.reader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
+							return s.newReader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
 						})
 						if one[len(one)-1] != two[len(two)-1] || one[max(0, len(one)-2)] != 0 {
 							t.Errorf("gzip of %s: %v and %v, %.100q", form, one, two, text)
@@ -178,7 +178,7 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 	// As a control, a reader that holds back a possible start of the value is detected.
 	old := newSwaps([]swap{{old: []byte(guessed), new: []byte(placeholder)}})
 	for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF} {
-		over := func(src io.Reader) io.Reader { return old.reader(src, nil) }
+		over := func(src io.Reader) io.Reader { return old.newReader(src, nil) }
 		one, _ := released([][]byte{[]byte("<<" + guessed[:9]), []byte(">>")}, ends, over)
 		two, _ := released([][]byte{[]byte("<<" + wrong(9)), []byte(">>")}, ends, over)
 		if slices.Equal(one, two) {

@@ -18,7 +18,7 @@ type boundSecret struct {
 	value []byte
 }
 
-func (s *Secret) allowedIn(place brig.SecretPlace) bool {
+func (s *Secret) isAllowedIn(place brig.SecretPlace) bool {
 	if len(s.Places) == 0 {
 		return place == brig.SecretHeader
 	}
@@ -62,7 +62,7 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
-	if why := foreignCredentials(x.in, bound); why != "" {
+	if why := findForeignCredentials(x.in, bound); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	// Redact all secrets bound to this host, not only those used in this
@@ -95,11 +95,11 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if no := x.substituteBody(out); no != nil {
 		return no
 	}
-	if why := x.cleartextRefusal(); why != "" {
+	if why := x.checkCleartext(); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	x.n.valuesSent.add(x.grants)
-	if no := x.scrubs(earlier); no != nil {
+	if no := x.prepareScrubber(earlier); no != nil {
 		return no
 	}
 	// The response is searched for values, so it must be neither compressed nor
@@ -125,26 +125,26 @@ func secretValue(ctx context.Context, s Secret) ([]byte, error) {
 func (x *exchange) swapsIn(place brig.SecretPlace, write func([]byte) []byte) *swaps {
 	var list []swap
 	for _, g := range x.grants {
-		if g.allowedIn(place) {
+		if g.isAllowedIn(place) {
 			list = append(list, swap{old: []byte(g.Placeholder), new: write(g.value), name: g.Name})
 		}
 	}
 	return newSwaps(list)
 }
 
-func asIs(value []byte) []byte { return value }
+func identity(value []byte) []byte { return value }
 
 // substituteHeader replaces placeholders in header fields, and in basic
 // credentials.
 func (x *exchange) substituteHeader(h http.Header) *refusal {
-	s := x.swapsIn(brig.SecretHeader, asIs)
+	s := x.swapsIn(brig.SecretHeader, identity)
 	for name, values := range h {
 		for i, v := range values {
 			if no := x.growHead(s.growth([]byte(v), nil)); no != nil {
 				return no
 			}
 			var last string
-			put := func(secret string) { last = secret; x.put(secret) }
+			put := func(secret string) { last = secret; x.recordInserted(secret) }
 			if with := s.replaceAll(v, put); last != "" {
 				values[i] = with
 			} else if scheme, pair, ok := parseBasic(name, v); ok {
@@ -179,7 +179,7 @@ func parseBasic(name, value string) (scheme, pair string, ok bool) {
 // substituteQuery replaces placeholders in a query. Parameters without a
 // placeholder are not re-encoded.
 func (x *exchange) substituteQuery(u *url.URL) *refusal {
-	s := x.swapsIn(brig.SecretQuery, asIs)
+	s := x.swapsIn(brig.SecretQuery, identity)
 	if s.count == 0 || u.RawQuery == "" {
 		return nil
 	}
@@ -242,5 +242,5 @@ func (x *exchange) substitutePart(s *swaps, escaped string) string {
 	if !s.containsPlaceholder(plain) {
 		return escaped
 	}
-	return url.QueryEscape(s.replaceAll(plain, x.put))
+	return url.QueryEscape(s.replaceAll(plain, x.recordInserted))
 }

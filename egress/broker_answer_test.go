@@ -319,7 +319,7 @@ func TestScrubberMasksEscapedBase64(t *testing.T) {
 				"HTML": strings.NewReplacer("/", "&#x2F;", "+", "&#43;").Replace(coded), "lines": strings.ReplaceAll(lines, "/", `\/`),
 			} {
 				for _, width := range []int{1, 3, 100} {
-					got, err := io.ReadAll(s.reader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
+					got, err := io.ReadAll(s.newReader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
 					// The remainder is the padding and the characters that
 					// share bits with the surrounding text.
 					left := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))

@@ -23,12 +23,12 @@ const maxHits = 1024
 
 const whyManyHits = "it has the values of secrets too often"
 
-// full reports whether there are more matches than the limit.
-func (l hitList) full() bool { return len(l) >= maxHits }
+// isFull reports whether there are more matches than the limit.
+func (l hitList) isFull() bool { return len(l) >= maxHits }
 
 // add adds a match, unless the list is full.
 func (l hitList) add(h hit) hitList {
-	if l.full() {
+	if l.isFull() {
 		return l
 	}
 	// i is the index of the first match that begins at h or later.
@@ -93,7 +93,7 @@ func (c *scan) replaceAll(t string) string {
 	switch {
 	case len(c.hits) == 0:
 		return t
-	case c.hits.full():
+	case c.hits.isFull():
 		return string(bytes.Repeat([]byte("x"), len(t)))
 	}
 	out, _ := c.take(nil, []byte(t), 0, int64(len(t)))

@@ -30,8 +30,8 @@ type blindReader struct {
 	outputBuffer
 }
 
-func (s *search) reader(src io.Reader, at boundaries) *blindReader {
-	return &blindReader{src: src, scan: s.scan(), boundaries: at}
+func (s *search) newReader(src io.Reader, at boundaries) *blindReader {
+	return &blindReader{src: src, scan: s.newScan(), boundaries: at}
 }
 
 // Read implements io.Reader.
@@ -85,7 +85,7 @@ func (r *blindReader) readOnce(want int) {
 	if err == io.EOF {
 		upTo = len(r.held)
 	}
-	if r.scan.hits.full() {
+	if r.scan.hits.isFull() {
 		r.ended, r.held = brig.Errorf(brig.Unavailable, whyManyHits), nil
 		return
 	}

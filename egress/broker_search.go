@@ -125,7 +125,7 @@ func (s *search) add(list []pattern) {
 		if len(p.text) == 0 || len(p.text) > maxSpan {
 			continue
 		}
-		g := s.group(p.view, len(p.text))
+		g := s.findOrAddGroup(p.view, len(p.text))
 		h := s.hash(p.text)
 		if _, ok := g.by[h]; ok {
 			continue
@@ -148,7 +148,7 @@ func (s *search) add(list []pattern) {
 	}
 }
 
-func (s *search) group(v view, length int) *group {
+func (s *search) findOrAddGroup(v view, length int) *group {
 	for _, g := range s.groups[v] {
 		if g.length == length {
 			return g
@@ -206,7 +206,7 @@ type jump struct {
 	ended  int64 // where the source of the previous byte ended
 }
 
-func (s *search) scan() *scan {
+func (s *search) newScan() *scan {
 	c := &scan{search: s, matchEnds: make([]int64, len(s.list)), viewMatchEnds: make([]int64, len(s.list))}
 	for v, groups := range s.groups {
 		c.view[v].hash = make([]uint64, len(groups))
@@ -285,7 +285,7 @@ func (c *scan) read(v view, n int, active, last bool) {
 	if k := len(d.text) - keep; k > 0 {
 		d.text = d.text[:copy(d.text, d.text[k:])]
 		d.begins += int64(k)
-		if k = d.jump(d.begins); k > 0 {
+		if k = d.findJump(d.begins); k > 0 {
 			d.jumps = d.jumps[:copy(d.jumps, d.jumps[k:])]
 		}
 	}
@@ -342,16 +342,16 @@ func (d *viewState) append(r *reading, b []byte, lower, last bool) {
 		d.read += int64(n)
 		i += n
 		for k := range len(means) {
-			d.jumpHere(d.read-int64(n), ended)
+			d.recordJump(d.read-int64(n), ended)
 			d.text = append(d.text, means[k])
 			ended = d.read
 		}
-		d.jumpHere(d.read, ended)
+		d.recordJump(d.read, ended)
 	}
 }
 
-// jumpHere records where the next byte begins, and where the previous byte ended.
-func (d *viewState) jumpHere(begins, ended int64) {
+// recordJump records where the next byte begins, and where the previous byte ended.
+func (d *viewState) recordJump(begins, ended int64) {
 	next := d.begins + int64(len(d.text))
 	if last := &d.jumps[len(d.jumps)-1]; last.byte == next {
 		last.begins = begins // the text between has no meaning
@@ -360,8 +360,8 @@ func (d *viewState) jumpHere(begins, ended int64) {
 	d.jumps = append(d.jumps, jump{next, begins, ended})
 }
 
-// jump returns the index of the last jump at or before a byte.
-func (d *viewState) jump(of int64) int {
+// findJump returns the index of the last jump at or before a byte.
+func (d *viewState) findJump(of int64) int {
 	i, ok := slices.BinarySearchFunc(d.jumps, of, func(j jump, of int64) int { return cmp.Compare(j.byte, of) })
 	if !ok {
 		i--
@@ -373,9 +373,9 @@ func (d *viewState) jump(of int64) int {
 // of the view were decoded.
 func (d *viewState) span(from, to int) (begins, ended int64) {
 	first, next := d.begins+int64(from), d.begins+int64(to)
-	j := d.jumps[d.jump(first)]
+	j := d.jumps[d.findJump(first)]
 	begins = j.begins + first - j.byte
-	j = d.jumps[d.jump(next)]
+	j = d.jumps[d.findJump(next)]
 	if j.byte == next {
 		return begins, j.ended
 	}

@@ -23,8 +23,8 @@ func FuzzForms(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, sizes []byte) {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(value)}}, nil).values
-		got, err := io.ReadAll(s.reader(&pieces{text: text, sizes: sizes}, nil))
-		if want := s.scan().replaceAll(string(text)); err != nil || string(got) != want {
+		got, err := io.ReadAll(s.newReader(&pieces{text: text, sizes: sizes}, nil))
+		if want := s.newScan().replaceAll(string(text)); err != nil || string(got) != want {
 			t.Errorf("%q in pieces %v: %q, %v; whole %q", text, sizes, got, err, want)
 		}
 	})
@@ -86,11 +86,11 @@ func TestSearchFindsLongestValuesInAllForms(t *testing.T) {
 	for _, v := range []string{letter, later, mixed, "12345678", `a%41\"b=41&#65;`} {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 		for form, text := range written(v) {
-			got, err := io.ReadAll(s.reader(strings.NewReader("<<\n"+text+"\n>>"), nil))
+			got, err := io.ReadAll(s.newReader(strings.NewReader("<<\n"+text+"\n>>"), nil))
 			middle := text[len(text)/3 : len(text)*2/3]
-			without := strings.ReplaceAll(strings.ReplaceAll(string(got), placeholder, ""), string(utf16Text(binary.BigEndian, []byte(placeholder))), "")
+			without := strings.ReplaceAll(strings.ReplaceAll(string(got), placeholder, ""), string(encodeUTF16(binary.BigEndian, []byte(placeholder))), "")
 			without = strings.ReplaceAll(without, hex.EncodeToString([]byte(placeholder)), "")
-			without = strings.ReplaceAll(without, string(utf16Text(binary.LittleEndian, []byte(placeholder))), "")
+			without = strings.ReplaceAll(without, string(encodeUTF16(binary.LittleEndian, []byte(placeholder))), "")
 			if err != nil || !strings.HasSuffix(string(got), "\n>>") || strings.Contains(without, middle) {
 				t.Errorf("%.20q, %s: %d bytes, %.100q, %v", v, form, len(got), got, err)
 			}
@@ -105,7 +105,7 @@ func TestSearchIgnoresPartsOfValues(t *testing.T) {
 	for cut := range len(v) {
 		for _, part := range []string{v[:cut], v[cut+1:], v[:cut] + "~" + v[cut+1:]} {
 			for form, text := range written(part) {
-				c := s.scan()
+				c := s.newScan()
 				c.push([]byte("<"+text+">"), true)
 				if len(c.hits) > 0 || c.comparisons > 0 {
 					t.Errorf("%q %s: %d hits, %d compared", part, form, len(c.hits), c.comparisons)
@@ -123,7 +123,7 @@ func TestSearchWorkIsConstant(t *testing.T) {
 		for i := range values {
 			grants = append(grants, boundSecret{Secret: key(), value: fmt.Appendf(nil, "sk-live-51HqLyjWDarjtT1zdp7d%04d", i)})
 		}
-		c := newScrubber(grants, nil).values.scan()
+		c := newScrubber(grants, nil).values.newScan()
 		let, windows := 0, 0 // false positives of a filter of twelve bits: the control
 		for range 200 {
 			c.push([]byte(rand.Text()+rand.Text()+`%41\n`), true)

@@ -13,9 +13,9 @@ type swap struct {
 	name     string // the secret's name
 }
 
-// begin returns the length of the match at the start of b. open means that more
+// matchPrefix returns the length of the match at the start of b. open means that more
 // text is needed to decide.
-func (w *swap) begin(b []byte) (n int, open bool) {
+func (w *swap) matchPrefix(b []byte) (n int, open bool) {
 	for n < len(b) && n < len(w.old) && b[n] == w.old[n] {
 		n++
 	}
@@ -60,7 +60,7 @@ func newSwaps(list []swap) *swaps {
 func (s *swaps) matchAt(b []byte, last bool) (w *swap, open bool) {
 	list := s.by[b[0]]
 	for i := range list {
-		n, open := list[i].begin(b)
+		n, open := list[i].matchPrefix(b)
 		switch {
 		case n > 0:
 			return &list[i], false
@@ -148,7 +148,7 @@ type swapReader struct {
 // of each output: a value may be much longer than its placeholder.
 const swapReadSize = 16 << 10
 
-func (s *swaps) reader(src io.Reader, found func(name string)) *swapReader {
+func (s *swaps) newReader(src io.Reader, found func(name string)) *swapReader {
 	return &swapReader{swaps: s, src: src, found: found}
 }
 

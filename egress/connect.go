@@ -18,7 +18,7 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 		s.serveDNS(answer)
 		return
 	}
-	host, named := s.names.name(to.Addr())
+	host, named := s.names.lookupName(to.Addr())
 	if !named && brig.UplinkNetwork.Contains(to.Addr()) {
 		s.report(Event{Kind: Connect, Addr: addrText(to.Addr()), Port: int(to.Port()), Rule: -1, Why: "no name stands for the address"})
 		return
@@ -34,7 +34,7 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 	}
 	defer s.finish(f)
 	judged := s.policy.Load()
-	verdict, rule := s.verdict(f, s.currentSecrets)
+	verdict, rule := s.judgeFlow(f, s.currentSecrets)
 	event := Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
 	switch {
 	case verdict == brig.Denied:
@@ -59,7 +59,7 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	if err != nil {
 		var rule int
 		var at netip.Addr
-		event.Why, rule, at = dialFailure(err)
+		event.Why, rule, at = describeDialError(err)
 		if at.IsValid() {
 			event.Addr, event.Rule = addrText(at), rule
 		}
@@ -69,7 +69,7 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	defer there.Close()
 	f.setAddr(addr)
 	f.add(there)
-	if s.policy.Load() != judged && !s.stillAllowed(f, s.currentSecrets) {
+	if s.policy.Load() != judged && !s.isStillAllowed(f, s.currentSecrets) {
 		return // the rules have changed during the dial
 	}
 	event.Addr, event.Allowed = addrText(addr), true
@@ -92,7 +92,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	}
 	a := f.getAddr()
 	c, err := s.dialAddr(f.ctx, a, f.port)
-	if err == nil && !s.stillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
+	if err == nil && !s.isStillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
 		_ = c.Close()
 		return nil, a, &blockedError{"no rule allows it", -1, a}
 	}
@@ -126,7 +126,7 @@ func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
 		if _, err := io.ReadFull(c, question); err != nil {
 			return
 		}
-		out := s.answer(question)
+		out := s.answerDNS(question)
 		if out == nil {
 			return
 		}

@@ -30,7 +30,7 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refu
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "its target is not " + n.scheme()}
 	case r.URL.Opaque != "" || strings.Contains(r.RequestURI, "#"):
 		return nil, nil, &refusal{http.StatusBadRequest, "its target is not a path"}
-	case n.restrictsRequests() && !n.keepsHost(r.Header):
+	case n.hasRequestRules() && !n.isHostKept(r.Header):
 		return nil, nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
 	case !n.isHost(r.Host) || r.URL.Host != "" && !n.isHost(r.URL.Host):
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
@@ -47,7 +47,7 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refu
 		// Only HTTP/2 keeps the field, in addition to :authority.
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
-	return targets(r, n.restrictsRequests())
+	return readTargets(r, n.hasRequestRules())
 }
 
 // checkField returns the reason why a header field is invalid. It repeats
@@ -84,9 +84,9 @@ func (n *inspection) authorityName() string {
 	return n.host + ":" + strconv.Itoa(n.port)
 }
 
-// targets returns the escaped paths and the methods that a request names. If no
+// readTargets returns the escaped paths and the methods that a request names. If no
 // rule depends on requests, its header fields are not checked.
-func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string, no *refusal) {
+func readTargets(r *http.Request, hasRequestRules bool) (escaped, methods []string, no *refusal) {
 	escaped = []string{r.URL.EscapedPath()}
 	if escaped[0] == "" {
 		escaped[0] = "/"
@@ -99,10 +99,10 @@ func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string
 		methods = append(methods, upper) // some servers also accept it in lower case
 	}
 	for name, values := range r.Header {
-		if !restrictsRequests {
+		if !hasRequestRules {
 			break
 		}
-		more, verbs, why := overrides(name, values)
+		more, verbs, why := parseOverrides(name, values)
 		escaped, methods = append(escaped, more...), append(methods, verbs...)
 		if why == "" && len(escaped) > maxPaths {
 			why = whyTooManyReadings
@@ -111,7 +111,7 @@ func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string
 			return nil, nil, &refusal{http.StatusBadRequest, why}
 		}
 	}
-	methods = append(methods, queryMethods(r.URL.RawQuery)...)
+	methods = append(methods, parseQueryMethods(r.URL.RawQuery)...)
 	others := slices.DeleteFunc(methods[1:], func(m string) bool { return m == r.Method })
 	slices.Sort(others)
 	methods = append(methods[:1], slices.Compact(others)...)

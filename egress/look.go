@@ -44,7 +44,7 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 			}
 			// The events so far report only that the connection and the request
 			// are allowed.
-			why, rule, at := dialFailure(err)
+			why, rule, at := describeDialError(err)
 			s.report(Event{Kind: Connect, Host: host, Addr: addrText(at), Port: port, Rule: rule, Why: why})
 			return nil, err
 		},

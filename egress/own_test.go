@@ -72,7 +72,7 @@ func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 		if c.cidr == "" {
 			continue
 		}
-		if v, _ := s.verdict(&flow{addr: a, port: 80}, s.currentSecrets); (v == brig.Allowed) != c.want {
+		if v, _ := s.judgeFlow(&flow{addr: a, port: 80}, s.currentSecrets); (v == brig.Allowed) != c.want {
 			t.Errorf("the address %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.open, c.operator, v)
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Session) receive() {
 			return
 		}
 		if s.admit(p[:n]) {
-			s.end.inject(p[:n])
+			s.end.deliver(p[:n])
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (s *Session) Update(rules brig.Egress) {
 	s.mu.Lock()
 	var out []*flow
 	for f := range s.flows {
-		if !f.isClosed() && !s.stillAllowed(f, secrets) {
+		if !f.isClosed() && !s.isStillAllowed(f, secrets) {
 			out = append(out, f)
 		}
 	}
@@ -192,9 +192,9 @@ func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Close ends the session and all its connections, and waits until they carry no
 // more bytes. It may be called more than once.
-func (s *Session) Close() { s.closing.Do(s.shut) }
+func (s *Session) Close() { s.closing.Do(s.shutDown) }
 
-func (s *Session) shut() {
+func (s *Session) shutDown() {
 	s.cancel()
 	_ = s.link.Close() // the stack may be blocked in it
 	s.mu.Lock()

@@ -137,7 +137,7 @@ func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world
 				l.udp <- slices.Clone(p[:n])
 				continue
 			}
-			end.inject(p[:n])
+			end.deliver(p[:n])
 		}
 	}()
 	return l
@@ -257,7 +257,7 @@ func datagram(to netip.Addr, port int, payload []byte) []byte {
 	ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ask)), TTL: 1, SrcAddr: tcpip.AddrFrom4(to.As4()), DstAddr: tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())})
 	udp := header.UDP(ask[header.IPv4MinimumSize:])
 	udp.Encode(&header.UDPFields{SrcPort: uint16(port), DstPort: 5353, Length: header.UDPMinimumSize})
-	return reply(ip, udp, payload) // reply swaps the two addresses
+	return buildUDPReply(ip, udp, payload) // reply swaps the two addresses
 }
 
 // address resolves a name inside the sandbox, or reports false if it does not

@@ -97,7 +97,7 @@ func TestPackageSourcesFollowHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	own, err := m.packageSources("")
+	own, err := m.readPackageSources("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ Signed-By:
 	if own.suite != "bookworm" || own.String() != want || own.uri() != "http://a.invalid/debian" {
 		t.Errorf("%s at %s:\n%s", own.suite, own.uri(), own)
 	}
-	other, err := m.packageSources("trixie")
+	other, err := m.readPackageSources("trixie")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ Signed-By:
 		t.Fatal(err)
 	}
 	defer empty.close()
-	if _, err := empty.packageSources("bookworm"); brig.KindOf(err) != brig.FailedPrecondition {
+	if _, err := empty.readPackageSources("bookworm"); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("without sources: %v", err)
 	}
 }

@@ -25,11 +25,11 @@ func isList(b []byte, kind types.MediaType) bool {
 	return json.Unmarshal(b, &in) == nil && (in.MediaType.IsIndex() || in.Manifests != nil && in.Layers == nil)
 }
 
-// choose returns the entry of a list that matches a platform.
-func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
+// choosePlatform returns the entry of a list that matches a platform.
+func choosePlatform(b []byte, want v1.Platform) (v1.Descriptor, error) {
 	list, err := v1.ParseIndexManifest(bytes.NewReader(b))
 	if err != nil {
-		return v1.Descriptor{}, refuse("its list of manifests is damaged").Because(err)
+		return v1.Descriptor{}, archiveError("its list of manifests is damaged").Because(err)
 	}
 	var there []string
 	images := 0
@@ -53,11 +53,11 @@ func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 	if images == 1 {
 		return only, nil // its configuration determines the platform
 	}
-	return v1.Descriptor{}, otherPlatform(want, there)
+	return v1.Descriptor{}, platformError(want, there)
 }
 
-// otherPlatform reports that an image does not support the requested platform.
-func otherPlatform(want v1.Platform, there []string) error {
+// platformError reports that an image does not support the requested platform.
+func platformError(want v1.Platform, there []string) error {
 	slices.Sort(there)
 	list := strings.Join(there, ", ")
 	if list == "" {

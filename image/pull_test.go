@@ -309,7 +309,7 @@ func TestAllFormsOfPulledNameResolve(t *testing.T) {
 	}
 	manifest := "sha256:" + strings.Repeat("e", 64)
 	l := &layeredImage{name: "python:3.11-slim", manifest: manifest}
-	if _, err := a.store.storedImage(t.Context(), l, img.Digest); err != nil {
+	if _, err := a.store.reuseStored(t.Context(), l, img.Digest); err != nil {
 		t.Fatal(err)
 	}
 	for _, form := range []string{"python:3.11-slim", "docker.io/library/python:3.11-slim", "python:3.11-slim@" + manifest, "python@" + manifest, "test"} {

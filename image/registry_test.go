@@ -149,7 +149,7 @@ func TestPullRejectsWrongContent(t *testing.T) {
 	if _, err := a.pull(t, h.host+"/x@"+manifest.String()); err == nil {
 		t.Error("a manifest that is not what was asked for")
 	}
-	if list, _ := a.store.stored(); len(list) != 0 {
+	if list, _ := a.store.listStored(); len(list) != 0 {
 		t.Errorf("left: %v", list)
 	}
 	h.put(nil)

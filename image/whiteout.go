@@ -53,9 +53,9 @@ func (l *layerState) markHidden(name string) bool {
 	return !before
 }
 
-// whiteout applies a whiteout. It does not follow links: no tool writes a
+// applyWhiteout applies a whiteout. It does not follow links: no tool writes a
 // whiteout whose path contains one.
-func (u *unpacker) whiteout(name string) error {
+func (u *unpacker) applyWhiteout(name string) error {
 	dir, base := path.Split(name)
 	dir = path.Clean("./" + dir)
 	if strings.HasPrefix(base, whiteoutMeta) && base != whiteoutOpaque {
@@ -63,7 +63,7 @@ func (u *unpacker) whiteout(name string) error {
 	}
 	what := strings.TrimPrefix(base, whiteoutPrefix)
 	if what == "" || what == "." || what == ".." {
-		return refuse("entry %s: it is a whiteout of nothing", quote(name))
+		return archiveError("entry %s: it is a whiteout of nothing", quote(name))
 	}
 	u.close()
 	at, real, err := u.walk(dir, false)

@@ -51,14 +51,14 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	if busy, idle, err := processors("/proc/stat"); err == nil {
+	if busy, idle, err := readCPUTimes("/proc/stat"); err == nil {
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, busy, "busy")
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, idle, "idle")
-		gauge(cpuUsed, h.busyShare(busy, idle, time.Now()))
+		gauge(cpuUsed, h.updateBusyShare(busy, idle, time.Now()))
 	} else {
 		ch <- prometheus.NewInvalidMetric(cpuDesc, err)
 	}
-	if total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo")); err == nil {
+	if total, free, err := readMemory(cmp.Or(h.Meminfo, "/proc/meminfo")); err == nil {
 		gauge(memoryDesc, total, "total")
 		gauge(memoryDesc, free, "available")
 		gauge(memoryUsed, 1-free/total)
@@ -76,8 +76,8 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge(diskUsed, 1-free/total)
 }
 
-// busyShare returns the busy share of the time since the last measurement.
-func (h *Host) busyShare(busy, idle float64, now time.Time) float64 {
+// updateBusyShare returns the busy share of the time since the last measurement.
+func (h *Host) updateBusyShare(busy, idle float64, now time.Time) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now.Sub(h.at) < time.Second {
@@ -92,7 +92,7 @@ func (h *Host) busyShare(busy, idle float64, now time.Time) float64 {
 
 // Memory returns the used share of the host's memory.
 func (h *Host) Memory() ([]brig.Sample, error) {
-	total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo"))
+	total, free, err := readMemory(cmp.Or(h.Meminfo, "/proc/meminfo"))
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (h *Host) Memory() ([]brig.Sample, error) {
 // tick is the unit of /proc/stat, which is the same on all Linux systems.
 const tick = 100
 
-// processors reads the busy and idle time of all CPUs, in seconds.
-func processors(file string) (busy, idle float64, err error) {
+// readCPUTimes reads the busy and idle time of all CPUs, in seconds.
+func readCPUTimes(file string) (busy, idle float64, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, 0, err
@@ -129,8 +129,8 @@ func processors(file string) (busy, idle float64, err error) {
 	return busy, idle, nil
 }
 
-// memory reads the total and the available memory of the host.
-func memory(file string) (total, free float64, err error) {
+// readMemory reads the total and the available memory of the host.
+func readMemory(file string) (total, free float64, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return 0, 0, err

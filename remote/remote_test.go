@@ -152,7 +152,7 @@ func TestParseExceptionReadsLastTraceback(t *testing.T) {
 		{brig.JavaScript, "/w/main.js:1\nthrow new Error('x')\n^\n\nError: x\n    at Object.<anonymous>\n", "Error", "x"},
 		{brig.JavaScript, "late\n", "", ""},
 	} {
-		got := remote.Exception(c.language, c.text)
+		got := remote.ParseException(c.language, c.text)
 		if (got == nil) != (c.name == "") || got != nil && (got.Name != c.name || got.Message != c.msg || got.Traceback == "" || got.Code != "") {
 			t.Errorf("%q is %+v, want %s: %s", c.text, got, c.name, c.msg)
 		}

@@ -44,9 +44,9 @@ func CheckAuthority(field, pem string) error {
 	return nil
 }
 
-// trusted returns the TLS configuration of a client. A pin restricts the trust
+// newTLSConfig returns the TLS configuration of a client. A pin restricts the trust
 // in authorities and does not extend it.
-func trusted(pin, authority string) (*tls.Config, error) {
+func newTLSConfig(pin, authority string) (*tls.Config, error) {
 	want, err := Pin("pin_sha256", pin)
 	if err != nil {
 		return nil, err

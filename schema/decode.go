@@ -36,7 +36,7 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		if !ok && hasDefault(into, f.Name) {
 			continue // the environment may also provide a secret
 		}
-		if why := check(f, v, ok); why != "" {
+		if why := checkField(f, v, ok); why != "" {
 			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: why})
 			continue
 		}
@@ -73,9 +73,9 @@ func hasDefault(config any, name string) bool {
 	return false
 }
 
-// check returns an error message about the value of one field, or "". The
+// checkField returns an error message about the value of one field, or "". The
 // wording matches RAGFlow's own checks of a provider.
-func check(f brig.ConfigField, v json.RawMessage, given bool) string {
+func checkField(f brig.ConfigField, v json.RawMessage, given bool) string {
 	if !given {
 		if f.Required && f.Default == nil {
 			return fmt.Sprintf("Required field '%s' is missing", f.Name)

@@ -102,7 +102,7 @@ func TestFieldsDescribeStruct(t *testing.T) {
 func TestMaskedSecretIsRestored(t *testing.T) {
 	fields := schema.Fields(newConfig())
 	const secret = "sk-0123456789abcd"
-	masked, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
+	masked, err := schema.MaskSecrets([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
 	if err != nil || strings.Contains(string(masked), "0123") || !strings.Contains(string(masked), `"****abcd"`) {
 		t.Fatalf("%s, %v", masked, err)
 	}

@@ -41,7 +41,7 @@ func (javascriptGrammar) module(name string) string { return strings.TrimPrefix(
 func (g javascriptGrammar) visit(s *scan, i int32) {
 	switch s.kind(i) {
 	case "identifier", "shorthand_property_identifier":
-		g.identifier(s, i)
+		g.visitIdentifier(s, i)
 	case "this":
 		s.useName(i, "this")
 	case "shorthand_property_identifier_pattern":
@@ -57,7 +57,7 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "object")), s.value(s.child(i, "index")), isJavaScriptGlobal)})
 		g.checkName(s, i)
 	case "call_expression", "new_expression":
-		g.call(s, i)
+		g.visitCall(s, i)
 	case "variable_declarator":
 		g.assign(s, i, s.child(i, "name"), s.child(i, "value"))
 	case "assignment_expression", "augmented_assignment_expression", "assignment_pattern":
@@ -91,8 +91,8 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 	}
 }
 
-// identifier distinguishes a use of a name from a binding.
-func (g javascriptGrammar) identifier(s *scan, i int32) {
+// visitIdentifier distinguishes a use of a name from a binding.
+func (g javascriptGrammar) visitIdentifier(s *scan, i int32) {
 	name, at := g.ident(s, i), s.fieldName(i)
 	switch s.kind(s.nodes[i].parent) {
 	case "variable_declarator", "function_declaration", "function_expression", "generator_function", "generator_function_declaration",
@@ -237,13 +237,13 @@ func (g javascriptGrammar) importStatement(s *scan, i int32) {
 					s.recordPaths(g.ident(s, name), from)
 				}
 			case "named_imports":
-				g.namedImports(s, c, from)
+				g.visitNamedImports(s, c, from)
 			}
 		}
 	}
 }
 
-func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
+func (g javascriptGrammar) visitNamedImports(s *scan, i int32, from []path) {
 	for c := range s.namedChildren(i) {
 		name, alias := s.child(c, "name"), s.child(c, "alias")
 		if name < 0 {

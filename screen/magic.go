@@ -45,7 +45,7 @@ func isCommand(line string) bool {
 	left, right, ok := strings.Cut(line, "=")
 	right = strings.TrimLeft(right, " \t")
 	plain := !strings.ContainsFunc(left, func(r rune) bool {
-		return r < utf8.RuneSelf && !alphanumeric(r) && !strings.ContainsRune("_., \t[]\"'", r)
+		return r < utf8.RuneSelf && !isAlphanumeric(r) && !strings.ContainsRune("_., \t[]\"'", r)
 	})
 	return ok && plain && (strings.HasPrefix(right, "%") || strings.HasPrefix(right, "!"))
 }

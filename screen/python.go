@@ -60,7 +60,7 @@ func (g pythonGrammar) dotted(s *scan, i int32) string {
 		case "identifier":
 			parts = append(parts, g.ident(s, c))
 		case "import_prefix":
-			parts = append(parts, strings.Map(dots, s.text(c)))
+			parts = append(parts, strings.Map(keepDots, s.text(c)))
 		case "dotted_name":
 			parts = append(parts, g.dotted(s, c))
 		}
@@ -68,7 +68,7 @@ func (g pythonGrammar) dotted(s *scan, i int32) string {
 	return strings.Join(parts, ".")
 }
 
-func dots(r rune) rune {
+func keepDots(r rune) rune {
 	if r == '.' {
 		return r
 	}
@@ -78,17 +78,17 @@ func dots(r rune) rune {
 func (g pythonGrammar) visit(s *scan, i int32) {
 	switch s.kind(i) {
 	case "identifier":
-		g.identifier(s, i)
+		g.visitIdentifier(s, i)
 	case "dotted_name":
-		g.dottedName(s, i)
+		g.visitDottedName(s, i)
 	case "attribute":
-		g.attribute(s, i)
+		g.visitAttribute(s, i)
 	case "subscript":
 		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), isPythonNamespace)})
 		g.checkModules(s, i, s.value(i))
 		g.checkName(s, i)
 	case "call":
-		g.call(s, i)
+		g.visitCall(s, i)
 	case "assignment", "named_expression", "default_parameter", "typed_default_parameter":
 		g.assign(s, i)
 	case "import_statement":
@@ -100,7 +100,7 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 	case "string":
 		g.recordString(s, i)
 	case "concatenated_string":
-		g.concatenated(s, i)
+		g.recordConcatenated(s, i)
 	case "binary_operator":
 		s.recordSum(i)
 	case "parenthesized_expression", "await", "interpolation":
@@ -121,8 +121,8 @@ func (s *scan) recordSum(i int32) {
 	}
 }
 
-// identifier distinguishes a use of a name from a binding.
-func (g pythonGrammar) identifier(s *scan, i int32) {
+// visitIdentifier distinguishes a use of a name from a binding.
+func (g pythonGrammar) visitIdentifier(s *scan, i int32) {
 	up, at := s.nodes[i].parent, s.fieldName(i)
 	name := g.ident(s, i)
 	switch kind := s.kind(up); kind {
@@ -176,9 +176,9 @@ func (pythonGrammar) checkName(s *scan, i int32) {
 	}
 }
 
-// dottedName handles a dotted name outside of imports, which is a pattern of a
+// visitDottedName handles a dotted name outside of imports, which is a pattern of a
 // match statement.
-func (g pythonGrammar) dottedName(s *scan, i int32) {
+func (g pythonGrammar) visitDottedName(s *scan, i int32) {
 	switch s.kind(s.nodes[i].parent) {
 	case "import_statement", "import_from_statement", "aliased_import", "relative_import", "future_import_statement":
 		return
@@ -195,7 +195,7 @@ func (g pythonGrammar) dottedName(s *scan, i int32) {
 	s.checkUse(i, v, false)
 }
 
-func (g pythonGrammar) attribute(s *scan, i int32) {
+func (g pythonGrammar) visitAttribute(s *scan, i int32) {
 	object, at := s.child(i, "object"), s.child(i, "attribute")
 	if at < 0 {
 		return
@@ -207,7 +207,7 @@ func (g pythonGrammar) attribute(s *scan, i int32) {
 	if !s.m.Only && s.kind(object) == "identifier" {
 		// The module may be available although the source does not import it.
 		module := g.ident(s, object)
-		if _, wrong := s.m.deniedImport(module); wrong && !s.bound[module] {
+		if _, wrong := s.m.findDeniedImport(module); wrong && !s.bound[module] {
 			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
 		}
 	}
@@ -279,7 +279,7 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		return
 	}
 	module := g.dotted(s, from)
-	message, wrong := s.m.deniedImport(module)
+	message, wrong := s.m.findDeniedImport(module)
 	if wrong && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
@@ -298,7 +298,7 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 			continue
 		}
 		whole := module + "." + g.dotted(s, name)
-		if _, inner := s.m.deniedImport(whole); inner && s.m.Only {
+		if _, inner := s.m.findDeniedImport(whole); inner && s.m.Only {
 			s.find(i, ImportRule, module, "%s", message)
 		} else if inner && !wrong {
 			s.checkImport(i, whole)

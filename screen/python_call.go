@@ -40,7 +40,7 @@ func (a callArgs) get(position int, name string) int32 {
 	return -1
 }
 
-func (g pythonGrammar) call(s *scan, i int32) {
+func (g pythonGrammar) visitCall(s *scan, i int32) {
 	function := s.child(i, "function")
 	if function < 0 {
 		return
@@ -161,8 +161,8 @@ func (pythonGrammar) content(raw, prefix string) string {
 	return unescape(raw, false)
 }
 
-// concatenated records the value of adjacent strings, which Python joins.
-func (g pythonGrammar) concatenated(s *scan, i int32) {
+// recordConcatenated records the value of adjacent strings, which Python joins.
+func (g pythonGrammar) recordConcatenated(s *scan, i int32) {
 	var b strings.Builder
 	for c := range s.namedChildren(i) {
 		v := s.value(c)

@@ -31,7 +31,7 @@ type value struct {
 	known bool   // whether text is valid
 }
 
-func (v value) empty() bool { return !v.known && len(v.paths) == 0 }
+func (v value) isEmpty() bool { return !v.known && len(v.paths) == 0 }
 
 // scan is the analysis of one source.
 type scan struct {
@@ -62,7 +62,7 @@ func (s *scan) run(ctx context.Context) error {
 	s.names, s.bound = map[string][]path{}, map[string]bool{}
 	for pass := 1; ; pass++ {
 		s.changed, s.values = false, map[int32]value{}
-		s.ascend(func(i int32) bool {
+		s.walk(func(i int32) bool {
 			s.grammar.visit(s, i)
 			s.steps++
 			return s.steps%1024 != 0 || ctx.Err() == nil
@@ -105,7 +105,7 @@ func (s *scan) set(i int32, v value) {
 	if len(v.paths) > maxPaths {
 		v.paths, s.incomplete = v.paths[:maxPaths], true
 	}
-	if !v.empty() {
+	if !v.isEmpty() {
 		s.values[i] = v
 	}
 }
@@ -222,7 +222,7 @@ func (s *scan) checkUse(i int32, v value, called bool) {
 		verb = "call"
 	}
 	for _, p := range v.paths {
-		rule, ok := s.m.denied(p.name)
+		rule, ok := s.m.findDenied(p.name)
 		star := strings.HasPrefix(p.name, "*.")
 		if !ok || !called && (star || p.soft && !strings.Contains(p.name, ".")) {
 			continue
@@ -243,7 +243,7 @@ func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 
 // checkImport checks an import of a module by its name.
 func (s *scan) checkImport(i int32, module string) {
-	if message, wrong := s.m.deniedImport(module); wrong {
+	if message, wrong := s.m.findDeniedImport(module); wrong {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 }

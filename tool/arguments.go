@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Arguments converts arguments, a JSON object, to the types in the schema. It
+// ConvertArguments converts arguments, a JSON object, to the types in the schema. It
 // converts a string if the string represents a value of the type. It drops
 // arguments that are not in the schema, because agents add arguments of their own.
-func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
+func (s *Schema) ConvertArguments(raw json.RawMessage) (json.RawMessage, error) {
 	args, err := parseObject(raw)
 	if err != nil || s == nil {
 		return raw, err
@@ -30,7 +30,7 @@ func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		var wrong *mismatch
 		if out[name], wrong = c.coerceValue(v, s.root.Properties[name], 0); wrong != nil {
-			return nil, wrong.inField(name).err()
+			return nil, wrong.addField(name).err()
 		}
 	}
 	for _, name := range s.root.Required {
@@ -84,14 +84,14 @@ type mismatch struct {
 	work bool          // the check exceeded the work limit
 }
 
-// inField adds the field that contains the value to the path of w.
-func (w *mismatch) inField(field string) *mismatch {
+// addField adds the field that contains the value to the path of w.
+func (w *mismatch) addField(field string) *mismatch {
 	w.path = append(w.path, "."+brig.Clip(field, 80))
 	return w
 }
 
-// atIndex is like inField, for an element of a list.
-func (w *mismatch) atIndex(i int) *mismatch {
+// addIndex is like addField, for an element of a list.
+func (w *mismatch) addIndex(i int) *mismatch {
 	w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 	return w
 }
@@ -193,7 +193,7 @@ func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
 		out := make([]any, len(v))
 		for i := range v {
 			if out[i], wrong = c.coerceValue(v[i], s.Items, depth+1); wrong != nil {
-				return nil, wrong.atIndex(i)
+				return nil, wrong.addIndex(i)
 			}
 		}
 		return out, nil
@@ -201,12 +201,12 @@ func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
 		out := map[string]any{}
 		for k := range v {
 			if out[k], wrong = c.coerceValue(v[k], s.Properties[k], depth+1); wrong != nil {
-				return nil, wrong.inField(k)
+				return nil, wrong.addField(k)
 			}
 		}
 		for _, name := range s.Required {
 			if _, ok := out[name]; !ok {
-				return nil, (&mismatch{text: "the schema requires it"}).inField(name)
+				return nil, (&mismatch{text: "the schema requires it"}).addField(name)
 			}
 		}
 		return out, nil

@@ -66,8 +66,8 @@ func LastFunction(source string) string {
 	return all[len(all)-1][1]
 }
 
-// ValidName reports whether s can be a function's name.
-func ValidName(s string) bool { return functionForm.MatchString(s) }
+// IsValidName reports whether s can be a function's name.
+func IsValidName(s string) bool { return functionForm.MatchString(s) }
 
 // ChooseSetup returns the setup that runs a tenant's tools: the first existing kind
 // in the order of brig.ToolKinds, or the default of the kind local, which is

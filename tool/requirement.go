@@ -62,7 +62,7 @@ func InstallError(installer string, packages []string, tool string, ofTool bool,
 func PipRequirements(cell string) (out []string) {
 	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
 	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {
-		for _, name := range requirementsOf(m[1]) {
+		for _, name := range parseRequirements(m[1]) {
 			if len(out) < MaxPackages && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
@@ -71,9 +71,9 @@ func PipRequirements(cell string) (out []string) {
 	return out
 }
 
-// requirementsOf returns the requirements of one command, given the text after
+// parseRequirements returns the requirements of one command, given the text after
 // "install".
-func requirementsOf(words string) (out []string) {
+func parseRequirements(words string) (out []string) {
 	for _, word := range pipWord.FindAllString(words, 2*MaxPackages) {
 		switch word = strings.Trim(word, `"'`); {
 		case harmless.MatchString(word):

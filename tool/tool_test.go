@@ -29,7 +29,7 @@ func TestParseConfigDetectsKind(t *testing.T) {
 		{`{"pip_requirements":["a==1"]}`, "e2b", `{"timeout":300,"template":null,"pip_requirements":["a==1"]}`},
 		{`{"language":"typescript","npm_requirements":["a@1"]}`, "modal", `{"timeout":60,"pip_requirements":null,"npm_requirements":["a@1"],"language":"typescript"}`},
 	} {
-		kind, full, err := tool.Config(json.RawMessage(c.given))
+		kind, full, err := tool.ParseConfig(json.RawMessage(c.given))
 		if err != nil || string(kind) != c.kind || string(full) != c.want {
 			t.Errorf("%s is %s %s, %v", c.given, kind, full, err)
 		}
@@ -41,11 +41,11 @@ func TestParseConfigDetectsKind(t *testing.T) {
 		{`{"sandbox_dir":"` + strings.Repeat("x", 4097) + `"}`, "config.sandbox_dir"}, {`{"venv_name":"` + strings.Repeat("x", 256) + `"}`, "config.venv_name"},
 		{`{"template":"` + strings.Repeat("x", 256) + `"}`, "config.template"}, {`{"timeout":1` + strings.Repeat(" ", 64<<10) + `}`, "config"},
 	} {
-		if _, _, err := tool.Config(json.RawMessage(c.given)); brig.AsError(err) == nil || brig.AsError(err).Field != c.field {
+		if _, _, err := tool.ParseConfig(json.RawMessage(c.given)); brig.AsError(err) == nil || brig.AsError(err).Field != c.field {
 			t.Errorf("%s: %v, want the field %s", c.given, err, c.field)
 		}
 	}
-	if _, err := tool.ConfigOf(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
+	if _, err := tool.ParseConfigOfKind(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
 		t.Error("a kind becomes another")
 	}
 }
@@ -135,7 +135,7 @@ func TestArgumentsAreConvertedToSchemaTypes(t *testing.T) {
 		s, err := tool.ParseSchema(json.RawMessage(c.schema))
 		var got json.RawMessage
 		if err == nil {
-			got, err = s.Arguments(json.RawMessage(c.args))
+			got, err = s.ConvertArguments(json.RawMessage(c.args))
 		}
 		field := ""
 		if err != nil {
@@ -175,7 +175,7 @@ func TestWorkForArgumentsIsLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		field := ""
-		if _, err := s.Arguments(json.RawMessage(c.args)); err != nil {
+		if _, err := s.ConvertArguments(json.RawMessage(c.args)); err != nil {
 			field = brig.AsError(err).Field
 		}
 		if field != c.field {
@@ -193,7 +193,7 @@ func FuzzArguments(f *testing.F) {
 		s, err := tool.ParseSchema(json.RawMessage(schema))
 		var got json.RawMessage
 		if err == nil {
-			got, err = s.Arguments(json.RawMessage(args))
+			got, err = s.ConvertArguments(json.RawMessage(args))
 		}
 		if err != nil {
 			if brig.KindOf(err) != brig.InvalidArgument {
@@ -229,14 +229,14 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"timeout":5,"pip_requirements":["a"]}`))
 	f.Add([]byte(`{"sandbox_dir":"x","pip_requirements":[{"name":"a","version":null}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		kind, full, err := tool.Config(raw)
+		kind, full, err := tool.ParseConfig(raw)
 		if err != nil {
 			if brig.AsError(err).Field == "" {
 				t.Fatalf("%q: %v", raw, err)
 			}
 			return
 		}
-		if again, err := tool.ConfigOf(kind, full); err != nil || string(again) != string(full) {
+		if again, err := tool.ParseConfigOfKind(kind, full); err != nil || string(again) != string(full) {
 			t.Fatalf("%s becomes %s, %v", full, again, err)
 		}
 	})

@@ -21,7 +21,7 @@ type change struct {
 func diff(from, to manifest) []change {
 	var out []change
 	for p, e := range from {
-		if t := to[p]; t == nil || !e.equalContent(t) {
+		if t := to[p]; t == nil || !e.isEqualContent(t) {
 			out = append(out, change{p, e, t})
 		}
 	}
@@ -92,8 +92,8 @@ func (p policy) allows(c change) bool {
 	return false
 }
 
-// covers reports whether the policy may allow some change at a path.
-func (p policy) covers(at string) bool {
+// canAllow reports whether the policy may allow some change at a path.
+func (p policy) canAllow(at string) bool {
 	return p.allows(change{path: at, after: &entry{Node: brig.Node{Type: brig.Directory}}})
 }
 
@@ -106,7 +106,7 @@ func CheckPrefixes(list []string) ([]string, error) {
 	var out []string
 	for i, p := range list {
 		clean := path.Clean(strings.TrimPrefix(p, "/workspace/"))
-		if p == "" || !localPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
+		if p == "" || !isLocalPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
 			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", Printable(p[:min(len(p), 100)])).
 				WithHint("give paths relative to /workspace, for example outputs")
 		}
@@ -125,8 +125,8 @@ func merge(base, head manifest, mine []change) (merged manifest, conflict string
 	}
 	for _, c := range mine {
 		was, current := base[c.path], head[c.path]
-		moved := (was == nil) != (current == nil) || was != nil && !was.equalContent(current)
-		agree := c.after == nil && current == nil || c.after != nil && current != nil && c.after.equalContent(current)
+		moved := (was == nil) != (current == nil) || was != nil && !was.isEqualContent(current)
+		agree := c.after == nil && current == nil || c.after != nil && current != nil && c.after.isEqualContent(current)
 		if moved && !agree {
 			return nil, c.path
 		}

@@ -19,9 +19,9 @@ func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int,
 	if err != nil || version == 0 {
 		return nil, err
 	}
-	r, err := s.version(ctx, tenant, id, version)
+	r, err := s.readVersion(ctx, tenant, id, version)
 	if err != nil {
-		return nil, noVersion(name, version, err)
+		return nil, noVersionError(name, version, err)
 	}
 	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(Printable(mountPath+"/"+e.Path), e) })
 	if err != nil || r.Outside == "" {
@@ -49,7 +49,7 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 	out := []brig.WorkspaceFile{}
 	_, err = s.scanFiles(ctx, tenant, name, version, func(p string, e *entry) {
 		if e.Type != brig.Directory && (p == at || strings.HasPrefix(p, at+"/")) {
-			out = append(out, listedFile(p, e))
+			out = append(out, toFile(p, e))
 		}
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) openContent(ctx context.Context, tenant, name string, version in
 		return 0, nil, damagedError(name, version, err)
 	}
 	if err != nil {
-		return 0, nil, unavailable(err)
+		return 0, nil, unavailableError(err)
 	}
 	c := &verifyingReader{r: r, remaining: e.Size, want: e.digest, hash: sha256.New()}
 	return e.Size, struct {

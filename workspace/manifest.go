@@ -25,9 +25,9 @@ type entry struct {
 	digest string // hex SHA-256 of a regular file's content
 }
 
-// equalContent reports whether two entries are equal except for their
+// isEqualContent reports whether two entries are equal except for their
 // modification times.
-func (e *entry) equalContent(o *entry) bool {
+func (e *entry) isEqualContent(o *entry) bool {
 	return e.Type == o.Type && e.Mode == o.Mode && e.Size == o.Size && e.Target == o.Target && e.digest == o.digest
 }
 
@@ -202,7 +202,7 @@ func (e *entry) check() error {
 	file := e.Type == brig.RegularFile
 	link := e.Type == brig.Symlink
 	switch {
-	case !localPath(e.Path):
+	case !isLocalPath(e.Path):
 		return errors.New("it is no path in a workspace")
 	case !file && !link && e.Type != brig.Directory:
 		return fmt.Errorf("unknown type %.20q", e.Type)
@@ -216,8 +216,8 @@ func (e *entry) check() error {
 	return nil
 }
 
-// localPath reports whether a path is strictly below the root of the tree.
-func localPath(p string) bool {
+// isLocalPath reports whether a path is strictly below the root of the tree.
+func isLocalPath(p string) bool {
 	return p != "." && len(p) <= maxPath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
 }
 

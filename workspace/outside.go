@@ -19,10 +19,10 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 	case n.Skipped != "":
 		c.skip(at, n.Skipped)
 		return nil
-	case !localPath(n.Path):
+	case !isLocalPath(n.Path):
 		return fmt.Errorf("a node of %.100q", n.Path)
 	}
-	if err := c.name(ctx, n); err != nil {
+	if err := c.addNames(ctx, n); err != nil {
 		return err
 	}
 	e := &entry{Node: n}
@@ -44,7 +44,7 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 			return nil
 		}
 		// The size that a sandbox declares is not trusted.
-		if err := c.content(ctx, e, io.LimitReader(r, left+1), true); err != nil {
+		if err := c.storeFile(ctx, e, io.LimitReader(r, left+1), true); err != nil {
 			return err
 		}
 		if e.Size > left {
@@ -92,24 +92,24 @@ func (c *Capture) captured() []brig.WorkspaceFile {
 	for p, e := range needed {
 		displayed[Printable("/"+p)] = e
 	}
-	return listed(displayed)
+	return toFiles(displayed)
 }
 
-// listed converts files and links to the API's type. The manifest's keys are
+// toFiles converts files and links to the API's type. The manifest's keys are
 // the paths shown to callers.
-func listed(m manifest) []brig.WorkspaceFile {
+func toFiles(m manifest) []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, p := range m.paths() {
 		if e := m[p]; e.Type != brig.Directory {
-			out = append(out, listedFile(p, e))
+			out = append(out, toFile(p, e))
 		}
 	}
 	return out
 }
 
-// listedFile converts an entry to the API's type. p is the path shown to
+// toFile converts an entry to the API's type. p is the path shown to
 // callers.
-func listedFile(p string, e *entry) brig.WorkspaceFile {
+func toFile(p string, e *entry) brig.WorkspaceFile {
 	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)}
 }
 
@@ -128,7 +128,7 @@ func CheckCapture(list []string) ([]string, error) {
 	var out []string
 	for i, p := range list {
 		clean := path.Clean(p)
-		bad := !path.IsAbs(p) || clean == "/" || !localPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
+		bad := !path.IsAbs(p) || clean == "/" || !isLocalPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
 		for _, b := range uncapturable {
 			bad = bad || clean == b || strings.HasPrefix(clean, b+"/")
 		}

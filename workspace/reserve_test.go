@@ -17,7 +17,7 @@ func TestReleaseFreesOnlyUnsharedContents(t *testing.T) {
 		digest := fmt.Sprint("d", i)
 		contents[digest] = 10
 		if i%2 == 0 {
-			l.name(digest, 10)
+			l.add(digest, 10)
 		} else {
 			fresh[digest] = 10
 		}

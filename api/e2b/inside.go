@@ -34,7 +34,7 @@ type ports struct {
 	signatureLimit *httpapi.Limit
 	// limitedSearches admits the searches of addresses that signatureLimit has
 	// limited.
-	limitedSearches *httpapi.Second
+	limitedSearches *httpapi.SecondChance
 	// searching admits one search at a time among the signatures of all keys.
 	searching chan struct{}
 }

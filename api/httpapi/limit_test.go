@@ -58,11 +58,11 @@ func TestEachAddressHasOwnRate(t *testing.T) {
 	})
 }
 
-// A Second serves one request at a time, for at most a tenth of the time. At most 16 requests
+// A SecondChance serves one request at a time, for at most a tenth of the time. At most 16 requests
 // of an address wait, and only for a limited time. Requests of another address get their turn.
 func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := httpapi.NewSecond(10 * time.Second)
+		s := httpapi.NewSecondChance(10 * time.Second)
 		request := func(addr string) *http.Request {
 			r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
 			r.RemoteAddr = addr
@@ -130,7 +130,7 @@ func TestSecondChanceRestDependsOnWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := httpapi.NewSecond(10 * time.Second)
+				s := httpapi.NewSecondChance(10 * time.Second)
 				r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
 				turn, ok := s.Begin(r)
 				if !ok {

@@ -109,14 +109,14 @@ func TestShieldRemovesCredentialsFromRequest(t *testing.T) {
 		default:
 			r.Header.Set(c.header, c.value)
 		}
-		if shield.Request(r); got() != c.want {
+		if shield.RemoveCredentials(r); got() != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got(), c.want)
 		}
 	}
 	// Control: a server without an identity provider does not accept such a
 	// token and forwards it.
 	r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + ours}}, URL: httptest.NewRequest("GET", "/", nil).URL}
-	if (httpapi.Shield{}).Request(r); r.Header.Get("Authorization") == "" {
+	if (httpapi.Shield{}).RemoveCredentials(r); r.Header.Get("Authorization") == "" {
 		t.Error("the control kept a token that this server does not take")
 	}
 }
@@ -142,7 +142,7 @@ func TestShieldRemovesEscapedCredentials(t *testing.T) {
 			if what == "another value" && level <= most {
 				want += "&b=" + text
 			}
-			if shield.Request(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {
+			if shield.RemoveCredentials(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {
 				t.Errorf("%s, escaped %d times: the query is %q, want %q; Referer %q", what, level, r.URL.RawQuery, want, r.Header.Get("Referer"))
 			}
 		}
@@ -162,7 +162,7 @@ func BenchmarkShieldLongValue(b *testing.B) {
 				b.SetBytes(int64(len(value)))
 				for b.Loop() {
 					r.Header.Set("X-Anything", value)
-					shield.Request(r)
+					shield.RemoveCredentials(r)
 				}
 			})
 		}
@@ -178,7 +178,7 @@ func TestShieldChecksEachHeaderLine(t *testing.T) {
 		"Cookie": {"brig_session=x", "a=1", "b=2; t=" + access}, "X-Only": {access, access}, "X-Own": {"1", "2"},
 	}
 	r.Trailer = http.Header{"X-Late": nil, "X-Access-Token": {access, "mine"}}
-	shield.Request(r)
+	shield.RemoveCredentials(r)
 	want := http.Header{"X-Access-Token": {"mine", "other"}, "Authorization": {"Bearer mine"}, "Cookie": {"a=1", "b=2"}, "X-Own": {"1", "2"}}
 	if !maps.EqualFunc(r.Header, want, slices.Equal) {
 		t.Errorf("%q, want %q", r.Header, want)
@@ -199,7 +199,7 @@ func TestShieldAppliesToProxiedResponses(t *testing.T) {
 	t.Cleanup(guest.Close)
 	to, _ := url.Parse(guest.URL)
 	proxy := func(w http.ResponseWriter, r *http.Request) {
-		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+		shield.Forward(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
 	}
 	control := (&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP
 	for name, handler := range map[string]http.HandlerFunc{"": proxy, "the control": control} {
@@ -257,7 +257,7 @@ func TestShieldRefusesHTTPUpgrade(t *testing.T) {
 	t.Cleanup(guest.Close)
 	to, _ := url.Parse(guest.URL)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+		shield.Forward(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
 	}))
 	t.Cleanup(srv.Close)
 	for offer, want := range map[string]int{"h2c": 200, "H2C": 200, "HTTP/2.0": 200, "websocket, h2c": 200, "TLS/1.2": 200, "websocket": 101, "SPDY/3.1": 101} {

@@ -23,8 +23,8 @@ func Traced(t trace.Tracer, next http.Handler) http.Handler {
 		ctx := w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		// The route is not known yet, and the path cannot name the span because
 		// it may contain arbitrary data.
-		ctx, s := t.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", method(r.Method))))
+		ctx, s := t.Start(ctx, methodLabel(r.Method), trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String("http.request.method", methodLabel(r.Method))))
 		defer s.End()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

@@ -90,7 +90,7 @@ func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 func Route(r *http.Request, pattern string) {
 	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
 		rec.route = pattern
-		span.From(r.Context()).Name(method(r.Method) + " " + pattern)
+		span.From(r.Context()).Name(methodLabel(r.Method) + " " + pattern)
 	}
 }
 

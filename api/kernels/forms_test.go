@@ -24,11 +24,11 @@ func TestClientReceivesMIMETypesOfIPykernel(t *testing.T) {
 			data[mime] = json.RawMessage(`"x"`)
 		}
 		run := &codeExecution{r: &request{}}
-		if got := strings.Join(slices.Sorted(maps.Keys(run.dataForms(data))), " "); got != c.want {
+		if got := strings.Join(slices.Sorted(maps.Keys(run.selectForms(data))), " "); got != c.want {
 			t.Errorf("%s with %s: %s, want %s", c.text, c.mimes, got, c.want)
 		}
 		run.r.forms = true
-		if got := run.dataForms(data); len(got) != len(data) {
+		if got := run.selectForms(data); len(got) != len(data) {
 			t.Errorf("%s with %s, all types requested: %v", c.text, c.mimes, got)
 		}
 	}

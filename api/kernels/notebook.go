@@ -107,7 +107,7 @@ func (n *ephemeralKernel) end(why error) {
 	n.idle.Stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended() {
+	if n.hasEnded() {
 		return
 	}
 	close(n.closed)
@@ -117,9 +117,9 @@ func (n *ephemeralKernel) end(why error) {
 	}
 }
 
-// ended reports whether the kernel has ended. If the result is false, it
+// hasEnded reports whether the kernel has ended. If the result is false, it
 // remains valid only while the caller holds n.mu.
-func (n *ephemeralKernel) ended() bool {
+func (n *ephemeralKernel) hasEnded() bool {
 	select {
 	case <-n.closed:
 		return true
@@ -137,7 +137,7 @@ func (n *ephemeralKernel) belongsTo(to brig.Tenant) bool {
 // authorize calls do if the Service authorizes op for this kernel.
 func (n *ephemeralKernel) authorize(ctx context.Context, op brig.Op, do func() error) error {
 	return n.d.Service.Authorize(ctx, op, prefix+n.key.id, func(of brig.Tenant) error {
-		if n.ended() || !n.belongsTo(of) {
+		if n.hasEnded() || !n.belongsTo(of) {
 			return errMissing(n.key.id)
 		}
 		return do()
@@ -193,7 +193,7 @@ func (n *ephemeralKernel) execute(ctx context.Context, code cell, sink eventSink
 		}
 	}
 	n.saveState(o, epoch)
-	return &execResult{count, n.errorOf(o)}, nil
+	return &execResult{count, n.toCodeError(o)}, nil
 }
 
 // begin returns the kernel's state for the next step. It returns an error if
@@ -201,7 +201,7 @@ func (n *ephemeralKernel) execute(ctx context.Context, code cell, sink eventSink
 func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended() {
+	if n.hasEnded() {
 		return nil, 0, errMissing(n.key.id)
 	}
 	n.idle.Stop()
@@ -217,7 +217,7 @@ func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*
 func (n *ephemeralKernel) startIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.stop, n.used = nil, n.d.Now(); !n.ended() {
+	if n.stop, n.used = nil, n.d.Now(); !n.hasEnded() {
 		n.resetIdle()
 	}
 }
@@ -240,7 +240,7 @@ func (n *ephemeralKernel) hold(context.Context) (ended <-chan struct{}, release 
 	count := func(by int) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.open += by; !n.ended() {
+		if n.open += by; !n.hasEnded() {
 			n.resetIdle()
 		}
 	}
@@ -255,7 +255,7 @@ func (n *ephemeralKernel) hold(context.Context) (ended <-chan struct{}, release 
 func (n *ephemeralKernel) saveState(o *brig.Outcome, epoch int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o.Step != nil && !n.ended() {
+	if o.Step != nil && !n.hasEnded() {
 		n.packages = o.Step.Packages
 	}
 	if n.epoch == epoch && !o.TimedOut && o.Step != nil {
@@ -272,8 +272,8 @@ func outputs(o *brig.Outcome) []brig.Rich {
 	return o.Step.Outputs
 }
 
-// errorOf returns the error of a step, if any.
-func (n *ephemeralKernel) errorOf(o *brig.Outcome) *brig.CodeError {
+// toCodeError returns the error of a step, if any.
+func (n *ephemeralKernel) toCodeError(o *brig.Outcome) *brig.CodeError {
 	switch e := o.Error; {
 	case o.TimedOut:
 		return timeoutError(n.d.Timeout)

@@ -140,16 +140,16 @@ var (
 	variableID = regexp.MustCompile(`^` + v1.LettaVariableID + uuid + `$`)
 )
 
-// config returns the id of the configuration in the path of r.
-func config(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "config"), configID, v1.LettaConfigID)
+// configFromPath returns the id of the configuration in the path of r.
+func configFromPath(r *http.Request) (string, error) {
+	return parseID(chi.URLParam(r, "config"), configID, v1.LettaConfigID)
 }
 
-func variable(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
+func variableFromPath(r *http.Request) (string, error) {
+	return parseID(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
 }
 
-func id(text string, form *regexp.Regexp, prefix string) (string, error) {
+func parseID(text string, form *regexp.Regexp, prefix string) (string, error) {
 	if !form.MatchString(text) {
 		example := prefix + "123e4567-e89b-42d3-8456-426614174000"
 		return "", &badID{brig.InvalidField("id", "%q has not the form of an id", brig.Clip(text, 80)).WithHint("for example %s", example), example}

@@ -65,10 +65,10 @@ type messages struct {
 	all   []jsonrpc.Message // the decoded messages
 }
 
-// examine decodes messages, and rejects those that the protocol does not allow
+// decodeMessages decodes messages, and rejects those that the protocol does not allow
 // in any state of a session. One such message causes the rejection of its whole
 // batch.
-func examine(data []byte) (m messages, wrong *protocolError) {
+func decodeMessages(data []byte) (m messages, wrong *protocolError) {
 	if !json.Valid(data) { // json.Valid also rejects text after a message, which the library would ignore
 		return m, &protocolError{code: jsonrpc.CodeParseError, message: "the message is not JSON"}
 	}
@@ -83,7 +83,7 @@ func examine(data []byte) (m messages, wrong *protocolError) {
 			return m, &protocolError{code: jsonrpc.CodeInvalidRequest, message: "the message is not one of JSON-RPC 2.0"}
 		}
 		if r, ok := message.(*jsonrpc.Request); ok {
-			if wrong := examineRequest(r); wrong != nil {
+			if wrong := checkRequest(r); wrong != nil {
 				if !m.batch && r.ID.IsValid() {
 					wrong.id = encodeID(r.ID)
 				}
@@ -95,7 +95,7 @@ func examine(data []byte) (m messages, wrong *protocolError) {
 	return m, nil
 }
 
-func examineRequest(r *jsonrpc.Request) *protocolError {
+func checkRequest(r *jsonrpc.Request) *protocolError {
 	var wrong string
 	switch notification := strings.HasPrefix(r.Method, "notifications/"); {
 	case notification && r.ID.IsValid():

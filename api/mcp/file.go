@@ -45,7 +45,7 @@ func (o *readFileOut) show() []mcp.Content {
 	if o.Data == nil {
 		return []mcp.Content{&mcp.TextContent{Text: o.Text}}
 	}
-	return []mcp.Content{blob(o.uri, o.Data)}
+	return []mcp.Content{fileContent(o.uri, o.Data)}
 }
 
 type writeFileIn struct {
@@ -124,7 +124,7 @@ func (d *toolServer) read(ctx context.Context, sandbox, name string, from, lengt
 
 func (d *toolServer) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeFileIn) (*entryOut, error) {
 	f := fileIn{Text: in.Text, Data: in.Data}
-	data, wrong := f.content()
+	data, wrong := f.decodeContent()
 	if wrong != nil {
 		return nil, wrong
 	}

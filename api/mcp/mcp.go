@@ -114,7 +114,7 @@ func New(ctx context.Context, o Options) (*API, error) {
 	}
 	d := &API{Options: o, ctx: ctx, sessions: newSessions(o.Sessions), httpRequests: &httpRequests{}}
 	d.toolServer = &toolServer{service: o.Service, log: o.Log, version: o.Version, sessions: d.sessions, httpRequests: d.httpRequests, shield: httpapi.ShieldOf(o.Keys)}
-	server, err := d.toolServer.server()
+	server, err := d.toolServer.newServer()
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (d *API) admit(w http.ResponseWriter, r *http.Request) (body []byte, err er
 // adapt adapts the messages of a request to the library, which would answer
 // some of them with plain text. It returns false if it has answered all of them.
 func (d *API) adapt(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	m, wrong := examine(body)
+	m, wrong := decodeMessages(body)
 	if version := r.Header.Get(versionHeader); wrong == nil && m.batch && version >= batchless {
 		wrong = errBatch()
 	}

@@ -101,9 +101,9 @@ func (d *toolServer) signalProcess(ctx context.Context, _ *mcp.CallToolRequest, 
 // or the wait has ended.
 var errLimitReached error = brig.Errorf(brig.Canceled, "that is enough")
 
-// processOutput returns the output of a process. It waits a limited time for
+// readProcessOutput returns the output of a process. It waits a limited time for
 // more output.
-func (d *toolServer) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
+func (d *toolServer) readProcessOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
 	const most = 60
 	switch {
 	case in.Offset < 0:

@@ -65,7 +65,7 @@ type doneOut struct {
 }
 
 func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *createIn) (*sandboxOut, error) {
-	ttl, err := seconds("ttl_seconds", in.TTL)
+	ttl, err := parseSeconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, 
 		return nil, brig.InvalidField("memory_mib", "%d is out of bounds", in.MemoryMiB)
 	}
 	spec := brig.Spec{
-		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: egress(in.Hosts),
+		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: toEgress(in.Hosts),
 		Limits:    brig.Limits{Memory: int64(in.MemoryMiB) * brig.MiB, CPUs: in.CPUs},
 		Workspace: brig.WorkspaceUse{Name: in.Workspace}, Pausable: in.Pausable,
 	}
@@ -89,7 +89,7 @@ func (d *toolServer) getSandbox(ctx context.Context, _ *mcp.CallToolRequest, in 
 }
 
 func (d *toolServer) extendSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *extendIn) (*sandboxOut, error) {
-	ttl, err := seconds("ttl_seconds", in.TTL)
+	ttl, err := parseSeconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}

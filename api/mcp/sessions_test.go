@@ -53,7 +53,7 @@ func TestOldestIdleSessionIsReplaced(t *testing.T) {
 		if c.by == 'x' {
 			a = brig.Actor{Tenant: "rival", Key: "k1"}
 		}
-		id, err := s.sessionToEnd(a)
+		id, err := s.findSessionToEnd(a)
 		if id != c.want || (brig.KindOf(err) == brig.RateLimited) != c.limited || err != nil && !c.limited {
 			t.Errorf("%s: session %q ends, %v; want %q", c.name, id, err, c.want)
 		}
