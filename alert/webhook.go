@@ -212,8 +212,8 @@ func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]br
 }
 
 // Sign returns the value of the header Signature.
-func Sign(secret string, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
+func Sign(secret string, now time.Time, body []byte) string {
+	t := strconv.FormatInt(now.Unix(), 10)
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte(t + "."))
 	h.Write(body)

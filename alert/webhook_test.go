@@ -41,11 +41,11 @@ func alertList(state brig.AlertState, value float64) []brig.Alert {
 // increasing intervals, with the current state. A delivery that the receiver
 // rejects permanently is not retried.
 func TestWebhookRetriesFailedDelivery(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	got := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		switch asked.Add(1) {
+		switch requests.Add(1) {
 		case 1, 2:
 			w.WriteHeader(http.StatusBadGateway)
 		case 3:
@@ -65,14 +65,14 @@ func TestWebhookRetriesFailedDelivery(t *testing.T) {
 	if took := time.Since(start); took < (20+40+80)*time.Millisecond {
 		t.Errorf("three failures took %v: it did not wait longer each time", took)
 	}
-	if !strings.Contains(body, `"status":"firing"`) || asked.Load() != 4 {
-		t.Errorf("asked %d times, the last with %s", asked.Load(), body)
+	if !strings.Contains(body, `"status":"firing"`) || requests.Load() != 4 {
+		t.Errorf("asked %d times, the last with %s", requests.Load(), body)
 	}
 	w.Notify([]brig.Alert{{Name: "BrigRefused", State: brig.AlertFiring}})
 	<-got
 	w.Notify(alertList(brig.AlertResolved, 0))
-	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || asked.Load() != 6 {
-		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", asked.Load(), body)
+	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || requests.Load() != 6 {
+		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", requests.Load(), body)
 	}
 }
 

@@ -154,9 +154,9 @@ func (r *run) kill(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	who, at := "", r.rand.IntN(100)
+	who, index := "", r.rand.IntN(100)
 	for _, v := range victims {
-		if at -= v.part; at < 0 {
+		if index -= v.part; index < 0 {
 			who = v.name
 			break
 		}

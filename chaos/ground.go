@@ -276,13 +276,13 @@ func (l leftover) groups() (groups []string) {
 // unmountBelow detaches the mounts at and below a directory, the newest first. It returns an error
 // if a mount remains.
 func unmountBelow(dir string) (removed []string, err error) {
-	for _, at := range slices.Backward(mountsBelow(dir)) {
-		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
-			removed = append(removed, "the mount "+at)
+	for _, mount := range slices.Backward(mountsBelow(dir)) {
+		if err := unix.Unmount(mount, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
+			removed = append(removed, "the mount "+mount)
 		}
 	}
-	if left := mountsBelow(dir); len(left) > 0 {
-		return removed, fmt.Errorf("these mounts stay: %s", strings.Join(left, ", "))
+	if leftovers := mountsBelow(dir); len(leftovers) > 0 {
+		return removed, fmt.Errorf("these mounts stay: %s", strings.Join(leftovers, ", "))
 	}
 	return removed, nil
 }
@@ -295,12 +295,12 @@ func mountsBelow(dir string) (list []string) {
 		if len(fields) < 2 {
 			continue
 		}
-		at := octal.ReplaceAllStringFunc(fields[1], func(s string) string {
+		mount := octal.ReplaceAllStringFunc(fields[1], func(s string) string {
 			n, _ := strconv.ParseUint(s[1:], 8, 8)
 			return string([]byte{byte(n)})
 		})
-		if at == dir || strings.HasPrefix(at, dir+"/") {
-			list = append(list, at)
+		if mount == dir || strings.HasPrefix(mount, dir+"/") {
+			list = append(list, mount)
 		}
 	}
 	return list

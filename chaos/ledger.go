@@ -14,7 +14,7 @@ import (
 type ledger struct {
 	mu          sync.Mutex // guards the fields below
 	runs        map[string]string
-	gone        map[brig.ID]string // the names of sandboxes whose removal was acknowledged
+	removed     map[brig.ID]string // the names of sandboxes whose removal was acknowledged
 	killed      map[brig.ID]bool   // sandboxes of which a process was killed
 	lastKill    time.Time          // time of the last kill
 	events      map[done]int       // successful operations
@@ -42,7 +42,7 @@ type Counts struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		runs: map[string]string{}, gone: map[brig.ID]string{}, killed: map[brig.ID]bool{},
+		runs: map[string]string{}, removed: map[brig.ID]string{}, killed: map[brig.ID]bool{},
 		events: map[done]int{}, errors: map[brig.Kind]int{},
 	}
 }
@@ -131,7 +131,7 @@ func (l *ledger) countMissing(events []brig.Event) (missing int) {
 // no longer exist.
 func (l *ledger) check(ctx context.Context, svc brig.Service) {
 	l.mu.Lock()
-	runs, gone := maps.Clone(l.runs), maps.Clone(l.gone)
+	runs, gone := maps.Clone(l.runs), maps.Clone(l.removed)
 	l.counts.Checked += len(runs) + len(gone)
 	l.mu.Unlock()
 	for name, out := range runs {

@@ -124,7 +124,7 @@ func (l *load) createAndDelete(ctx context.Context, n int64) (string, error) {
 		return "remove", err
 	}
 	l.recordDuration(brig.OpRemove, begin)
-	l.recordSuccess(brig.OpRemove, box.ID, func(*Counts) { l.gone[box.ID] = spec.Name })
+	l.recordSuccess(brig.OpRemove, box.ID, func(*Counts) { l.removed[box.ID] = spec.Name })
 	return "", nil
 }
 

@@ -384,12 +384,12 @@ await_file("/workspace/go-%d")`, n, i, n))
 			})
 		}
 		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			gone := int(ended.Load())
+			canceled := int(ended.Load())
 			sent := strings.Count(shellOut(t, t.Context(), c, "one", "ls /workspace"), fmt.Sprintf("sent-%d-", n))
-			if gone+sent >= n {
+			if canceled+sent >= n {
 				break
 			} else if time.Now().After(end) {
-				t.Fatalf("of %d contexts, %d have ended and %d have sent their message", n, gone, sent)
+				t.Fatalf("of %d contexts, %d have ended and %d have sent their message", n, canceled, sent)
 			}
 		}
 		putFile(t, c, "one", fmt.Sprintf("go-%d", n))

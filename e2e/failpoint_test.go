@@ -35,7 +35,7 @@ func TestNoFailpointsInProduction(t *testing.T) {
 type ledger struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]*brig.Sandbox
-	gone    map[string]brig.ID // acknowledged removals
+	removed map[string]brig.ID // acknowledged removals
 	leaving map[string]bool    // requested removals
 	runs    map[string]string  // output by name
 	execs   map[string]string  // output by "box id"
@@ -45,7 +45,7 @@ type ledger struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		boxes: map[string]*brig.Sandbox{}, gone: map[string]brig.ID{}, leaving: map[string]bool{},
+		boxes: map[string]*brig.Sandbox{}, removed: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, set: map[string]bool{},
 	}
 }
@@ -96,7 +96,7 @@ func (a *ledger) lifecycle(ctx context.Context, svc brig.Service, name string) e
 		return err
 	}
 	err = svc.Remove(ctx, name)
-	return a.note(err, func() { a.gone[name] = box.ID })
+	return a.note(err, func() { a.removed[name] = box.ID })
 }
 
 // createPersistent creates a sandbox with a program and a variable, and does not remove it.
@@ -136,7 +136,7 @@ func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 	for name, made := range a.boxes {
 		box, err := svc.Get(ctx, name)
 		switch {
-		case a.gone[name] != "":
+		case a.removed[name] != "":
 			if brig.KindOf(err) != brig.NotFound {
 				t.Errorf("%s was removed and is %+v, %v", name, box, err)
 			}

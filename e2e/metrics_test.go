@@ -206,8 +206,8 @@ alerts: {every: 500ms}
 	// half a GiB, or 64 MiB for the program that requested less.
 	seconds := m.sum("brig_execution_seconds_sum")
 	cost := m.sum("brig_cost_total", `provider="gvisor"`)
-	if least, most := ran-1+2.2*seconds, ran-1+4*seconds+1e-6; cost < least || cost > most {
-		t.Errorf("cost is %v for %v executions of %v s, want %v to %v", cost, ran-1, seconds, least, most)
+	if least, maximum := ran-1+2.2*seconds, ran-1+4*seconds+1e-6; cost < least || cost > maximum {
+		t.Errorf("cost is %v for %v executions of %v s, want %v to %v", cost, ran-1, seconds, least, maximum)
 	}
 	lines1, err := svc.TenantUsage(t.Context(), brig.UsageQuery{Tenant: brig.AllTenants})
 	if err != nil {

@@ -205,7 +205,7 @@ func (c *crashingServer) crashPause(t *testing.T, point string, o brig.PauseOpti
 	if err := svc.Remove(ctx, "one"); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(left) > 0 {
-		t.Errorf("saves are left: %v", left)
+	if remaining, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(remaining) > 0 {
+		t.Errorf("saves are left: %v", remaining)
 	}
 }

@@ -134,7 +134,7 @@ func TestSavesOfEarlierVersionAreRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep := func(keep ...brig.ID) (left int) {
+	sweep := func(keep ...brig.ID) (remaining int) {
 		all := map[brig.ID]bool{}
 		for _, id := range keep {
 			all[id] = true

@@ -106,9 +106,9 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 	e, ctx := newEngine(t, disabled...)
 	out := map[string]map[string]string{}
 	for _, view := range views {
-		user, way, _ := strings.Cut(view, " ")
+		user, variant, _ := strings.Cut(view, " ")
 		var found *brig.Result
-		if way == "run" {
+		if variant == "run" {
 			o, err := e.Run(ctx, brig.Program{
 				SandboxName: "posture", Command: []string{probe, "posture"}, User: user, Files: []brig.File{probeFile(t)},
 				Env: map[string]string{"ASKED_FOR": "yes"},

@@ -222,8 +222,8 @@ func TestBootCrash(t *testing.T) {
 			if err := svc.Remove(t.Context(), box.Spec.Name); err != nil {
 				t.Error(err)
 			}
-			if left := saves(); len(left) != 1 {
-				t.Errorf("the saves are %v", left)
+			if remaining := saves(); len(remaining) != 1 {
+				t.Errorf("the saves are %v", remaining)
 			}
 		})
 	}

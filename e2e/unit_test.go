@@ -64,18 +64,18 @@ func bootUnit(t *testing.T, unit string) map[string]v2Step {
 // ended.
 func removeGroups(name string) {
 	for range 100 {
-		left := 0
+		remaining := 0
 		for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
 			tops, _ := filepath.Glob(pattern)
 			for _, top := range tops {
 				// The option -depth removes subdirectories first.
 				_ = exec.Command("find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 				if _, err := os.Stat(top); err == nil {
-					left++
+					remaining++
 				}
 			}
 		}
-		if left == 0 {
+		if remaining == 0 {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -322,8 +322,8 @@ func TestScrubberMasksEscapedBase64(t *testing.T) {
 					got, err := io.ReadAll(s.newReader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
 					// The remainder is the padding and the characters that
 					// share bits with the surrounding text.
-					left := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
-					if err != nil || strings.Contains(left, text[len(text)/3:len(text)/2]) {
+					remaining := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
+					if err != nil || strings.Contains(remaining, text[len(text)/3:len(text)/2]) {
 						t.Errorf("%s %q, %s: %s, %v", v, before, how, got, err)
 					}
 				}

@@ -129,7 +129,7 @@ func TestSearchWorkIsConstant(t *testing.T) {
 			c.push([]byte(rand.Text()+rand.Text()+`%41\n`), true)
 			for v, groups := range c.groups {
 				for i, g := range groups {
-					for h := range g.by {
+					for h := range g.patterns {
 						windows++
 						if c.view[v].hash[i]>>52 == h>>52 {
 							let++

@@ -90,7 +90,7 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 			_, _ = io.Copy(io.Discard, guest)
 		}},
 	} {
-		take := func(t *testing.T, limit int64, handshakes int) (peak, charged, left int64) {
+		take := func(t *testing.T, limit int64, handshakes int) (peak, charged, remaining int64) {
 			l := newLab(t, true, http.HandlerFunc(message))
 			l.budget, l.handshakeSlots = newBudget(limit), make(chan struct{}, handshakes)
 			l.keys = []Secret{key()}
@@ -106,22 +106,22 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 			l.over.Wait()
 			l.server.CloseClientConnections()
 			all.Wait()
-			left = awaitStable(l.budget.now)
-			return peak, charged, left
+			remaining = awaitStable(l.budget.now)
+			return peak, charged, remaining
 		}
 		t.Run(c.name, func(t *testing.T) {
 			if testenv.RaceEnabled { // the detector changes the memory, and needs few tries
 				c.tries /= 10
-				_, charged, left := take(t, DefaultMemory, maxConcurrentHandshakes)
-				if charged == 0 || charged > DefaultMemory || left > 64<<10 {
-					t.Errorf("%d KiB charged, %d KiB charged after", charged>>10, left>>10)
+				_, charged, remaining := take(t, DefaultMemory, maxConcurrentHandshakes)
+				if charged == 0 || charged > DefaultMemory || remaining > 64<<10 {
+					t.Errorf("%d KiB charged, %d KiB charged after", charged>>10, remaining>>10)
 				}
 				return
 			}
-			peak, charged, left := take(t, DefaultMemory, maxConcurrentHandshakes)
+			peak, charged, remaining := take(t, DefaultMemory, maxConcurrentHandshakes)
 			t.Logf("%d tries: %d KiB, %d KiB charged", c.tries, peak>>10, charged>>10)
-			if charged > DefaultMemory || left > 64<<10 || peak > DefaultMemory+4<<20 {
-				t.Errorf("%d KiB at most, %d KiB charged, %d KiB charged after", peak>>10, charged>>10, left>>10)
+			if charged > DefaultMemory || remaining > 64<<10 || peak > DefaultMemory+4<<20 {
+				t.Errorf("%d KiB at most, %d KiB charged, %d KiB charged after", peak>>10, charged>>10, remaining>>10)
 			}
 			free, _, _ := take(t, 1<<40, c.tries)
 			t.Logf("control: %d KiB", free>>10)

@@ -69,10 +69,10 @@ func TestMemoryOfInspectedRequestsIsLimited(t *testing.T) {
 	}
 	for _, how := range []string{"h2 silent", "h2 talks", "http/1.1 silent", "http/1.1 talks"} {
 		t.Run(how, func(t *testing.T) {
-			peak, left := peakMemoryOf(t, how, DefaultMemory, requests)
-			t.Logf("%d KiB at most, %d KiB after", peak>>10, left>>10)
-			if peak > DefaultMemory+4<<20 || left > 4<<20 {
-				t.Errorf("%d KiB at most, %d KiB after", peak>>10, left>>10)
+			peak, remaining := peakMemoryOf(t, how, DefaultMemory, requests)
+			t.Logf("%d KiB at most, %d KiB after", peak>>10, remaining>>10)
+			if peak > DefaultMemory+4<<20 || remaining > 4<<20 {
+				t.Errorf("%d KiB at most, %d KiB after", peak>>10, remaining>>10)
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func TestMemoryOfInspectedRequestsIsLimited(t *testing.T) {
 
 // peakMemoryOf returns the peak memory of this process under concurrent requests with the given
 // limit in bytes, and the memory that is still used afterwards.
-func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, left int64) {
+func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, remaining int64) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, le
 	ln.Close()
 	end()
 	serving.Wait()
-	left = usedMemory() - before
+	remaining = usedMemory() - before
 	charged := func() [2]int64 { return [2]int64{attacked.budget.now(), other.budget.now()} }
 	for end := time.Now().Add(30 * time.Second); charged() != [2]int64{} && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond) // a goroutine of net/http still ends
@@ -179,7 +179,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, le
 	if of := charged(); of != [2]int64{} {
 		t.Errorf("%d bytes are still charged", of)
 	}
-	return peak, left
+	return peak, remaining
 }
 
 // runGuestProcess runs the guests and the server in a separate process.
@@ -217,8 +217,8 @@ func runGuestProcess(t *testing.T) {
 	in.Scan()
 	ctx := t.Context()
 	head := strings.Repeat("x", 8<<10)
-	for left := requests; left > 0; left -= maxStreams {
-		n := min(left, maxStreams)
+	for remaining := requests; remaining > 0; remaining -= maxStreams {
+		n := min(remaining, maxStreams)
 		go func() {
 			raw, err := net.Dial("tcp", os.Getenv(guestsAddrEnv))
 			if err != nil {

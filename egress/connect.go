@@ -58,10 +58,10 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	there, addr, err := s.dialOutside(f)
 	if err != nil {
 		var rule int
-		var at netip.Addr
-		event.Why, rule, at = describeDialError(err)
-		if at.IsValid() {
-			event.Addr, event.Rule = addrText(at), rule
+		var failedAddr netip.Addr
+		event.Why, rule, failedAddr = describeDialError(err)
+		if failedAddr.IsValid() {
+			event.Addr, event.Rule = addrText(failedAddr), rule
 		}
 		s.report(event)
 		return

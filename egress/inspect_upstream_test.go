@@ -118,8 +118,8 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 			for end := time.Now().Add(10 * time.Second); l.budget.now() != 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond) // goroutines of net/http still end
 			}
-			if left := l.budget.now(); left != 0 {
-				t.Errorf("%d bytes are still charged", left)
+			if remaining := l.budget.now(); remaining != 0 {
+				t.Errorf("%d bytes are still charged", remaining)
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func TestLongChainsAreRejected(t *testing.T) {
 	defer theirs.Close()
 	go func() { _, _ = io.Copy(theirs, bytes.NewReader(make([]byte, 2*maxHandshake))) }()
 	limit = &handshakeLimit{hostConn: &hostConn{closeNotifyConn: &closeNotifyConn{Conn: ours}}}
-	limit.left.Store(maxHandshake)
+	limit.remaining.Store(maxHandshake)
 	if n, err := io.Copy(io.Discard, limit); n != maxHandshake || err != errLongHandshake {
 		t.Errorf("%d bytes of a handshake, %v", n, err)
 	}

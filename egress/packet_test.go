@@ -96,8 +96,8 @@ func TestDNSIsAnsweredLocally(t *testing.T) {
 	if err := m.Unpack(header.UDP(p.Payload()).Payload()); err != nil || m.RCode != dnsmessage.RCodeNameError {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialed %q, asked %q", dialed, asked)
+	if dialed, queries := l.outsideTraffic(); len(dialed)+len(queries) > 0 {
+		t.Errorf("dialed %q, asked %q", dialed, queries)
 	}
 }
 

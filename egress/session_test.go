@@ -88,8 +88,8 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 			t.Errorf("%s is connected to", addr)
 		}
 	}
-	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialed %q, asked for %q", dialed, asked)
+	if dialed, queries := l.outsideTraffic(); len(dialed)+len(queries) > 0 {
+		t.Errorf("dialed %q, asked for %q", dialed, queries)
 	}
 }
 
@@ -358,8 +358,8 @@ func TestOnlyAllowedNamesResolve(t *testing.T) {
 			t.Errorf("%q: %+v", name, m)
 		}
 	}
-	if _, asked := l.outsideTraffic(); len(asked) > 0 {
-		t.Errorf("%q were asked for outside", asked)
+	if _, queries := l.outsideTraffic(); len(queries) > 0 {
+		t.Errorf("%q were asked for outside", queries)
 	}
 	// The same over TCP.
 	c, err := l.dial(brig.UplinkGateway, dnsPort)

@@ -287,8 +287,8 @@ func TestGrowthIsCounted(t *testing.T) {
 	if sent, _ := w.Usage(); sent != 300<<10 {
 		t.Errorf("%d bytes are counted", sent)
 	}
-	if left := w.policy.Load().up.Tokens(); left > 1<<30/10-200<<10 {
-		t.Errorf("%f bytes of the bandwidth are left", left)
+	if remaining := w.policy.Load().up.Tokens(); remaining > 1<<30/10-200<<10 {
+		t.Errorf("%f bytes of the bandwidth are left", remaining)
 	}
 	w.Close()
 	if err := w.countGrowth(1 << 30); err == nil {

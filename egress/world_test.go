@@ -287,7 +287,7 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 }
 
 // outsideTraffic returns the addresses that were dialed and the names that were resolved.
-func (l *world) outsideTraffic() (dialed, asked []string) {
+func (l *world) outsideTraffic() (dialed, queries []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.dialed), slices.Clone(l.resolvedNames)

@@ -119,9 +119,9 @@ func (a *arena) check() error {
 		}
 	}
 	a.store.Wait()
-	left, err := os.ReadDir(a.store.path("tmp"))
-	if err != nil || len(left) > 0 {
-		return fmt.Errorf("left in tmp: %v, %v", left, err)
+	leftovers, err := os.ReadDir(a.store.path("tmp"))
+	if err != nil || len(leftovers) > 0 {
+		return fmt.Errorf("left in tmp: %v, %v", leftovers, err)
 	}
 	return filepath.WalkDir(a.store.dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

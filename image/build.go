@@ -44,8 +44,8 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 	report = serializeReports(report)
 	report(brig.Progress{Step: "fetch and install packages of " + from.suite})
 
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	// The kernel kills the child when this thread ends (PR_SET_PDEATHSIG), so
 	// that the child does not outlive the server.
 	runtime.LockOSThread()
@@ -60,9 +60,9 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 		return img, nil
 	}
 	if !c.isStdoutClosed() {
-		stop() // otherwise the builder keeps writing to a pipe without a reader
+		cancel() // otherwise the builder keeps writing to a pipe without a reader
 	}
-	defer time.AfterFunc(grace, stop).Stop()
+	defer time.AfterFunc(grace, cancel).Stop()
 	// A failed builder leaves a truncated archive. Report the builder's error and
 	// not the archive's.
 	if werr := c.wait(); werr != nil && !c.isCanceled() && brig.KindOf(err) == brig.InvalidArgument {
@@ -81,9 +81,9 @@ func checkBuild(b brig.ImageBuild) error {
 		return brig.InvalidField("suite", "%.80q is not the name of a Debian release", b.Suite).
 			WithHint("for example: bookworm")
 	}
-	const most = 1000
-	if len(b.Packages) > most {
-		return brig.InvalidField("packages", "there are more than %d", most)
+	const maximum = 1000
+	if len(b.Packages) > maximum {
+		return brig.InvalidField("packages", "there are more than %d", maximum)
 	}
 	for _, p := range b.Packages {
 		if !isValidPackage(p) {

@@ -246,8 +246,8 @@ func TestFailedBuildLeavesNoImage(t *testing.T) {
 			if err := a.check(); err != nil {
 				t.Error(err)
 			}
-			if left, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(left) > 0 {
-				t.Errorf("left %v, %v", left, err)
+			if leftovers, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(leftovers) > 0 {
+				t.Errorf("left %v, %v", leftovers, err)
 			}
 		})
 	}
@@ -337,7 +337,7 @@ func TestBuiltDebianImageIsComplete(t *testing.T) {
 	if e := brig.AsError(err); e.Kind != brig.InvalidArgument || e.Field != "packages" {
 		t.Errorf("a pattern: %v", err)
 	}
-	if left, err := os.ReadDir(s.path("tmp")); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
+	if leftovers, err := os.ReadDir(s.path("tmp")); err != nil || len(leftovers) > 0 {
+		t.Errorf("left %v, %v", leftovers, err)
 	}
 }

@@ -24,7 +24,7 @@ func TestPullsAreQueued(t *testing.T) {
 		refs = append(refs, h.push(img, fmt.Sprintf("x:%d", i)))
 	}
 	var mu sync.Mutex
-	asking, most := 0, 0
+	asking, maximum := 0, 0
 	gate := make(chan struct{})
 	h.put(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/manifests/") {
@@ -32,7 +32,7 @@ func TestPullsAreQueued(t *testing.T) {
 		}
 		mu.Lock()
 		asking++
-		most = max(most, asking)
+		maximum = max(maximum, asking)
 		mu.Unlock()
 		<-gate
 		mu.Lock()
@@ -55,7 +55,7 @@ func TestPullsAreQueued(t *testing.T) {
 			})
 		})
 	}
-	gone := <-waits
+	canceled := <-waits
 	for active := 0; active < len(errs); time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
 		active = a.store.flights.active
@@ -69,7 +69,7 @@ func TestPullsAreQueued(t *testing.T) {
 	if _, err := a.store.Pull(joined, brig.ImagePull{Ref: refs[0]}, nil); brig.KindOf(err) != brig.Timeout {
 		t.Errorf("who joins: %v", err)
 	}
-	cancels[gone]() // a queued caller may leave and free its place
+	cancels[canceled]() // a queued caller may leave and free its place
 	for active := 99; active > len(errs)-1; time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
 		active = a.store.flights.active
@@ -83,15 +83,15 @@ func TestPullsAreQueued(t *testing.T) {
 	}
 	close(gate)
 	wg.Wait()
-	if brig.KindOf(errs[gone]) != brig.Canceled {
-		t.Errorf("who went: %v", errs[gone])
+	if brig.KindOf(errs[canceled]) != brig.Canceled {
+		t.Errorf("who went: %v", errs[canceled])
 	}
-	errs[gone] = err // the error of the pull that took its place
+	errs[canceled] = err // the error of the pull that took its place
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	if most != maxConcurrentPulls {
-		t.Errorf("%d were pulled at once, want %d", most, maxConcurrentPulls)
+	if maximum != maxConcurrentPulls {
+		t.Errorf("%d were pulled at once, want %d", maximum, maxConcurrentPulls)
 	}
 	if a.store.flights.active != 0 || len(a.store.flights.slots) != 0 {
 		t.Errorf("%d go on, %d places are taken", a.store.flights.active, len(a.store.flights.slots))

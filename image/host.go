@@ -51,13 +51,13 @@ func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 }
 
 func (s *Store) checkHost(ctx context.Context) (*brig.Image, error) {
-	at := s.opts.Now()
+	now := s.opts.Now()
 	img, err := s.ensureHost(ctx)
 	s.hostMu.Lock()
 	defer s.hostMu.Unlock()
 	s.checking = false
 	if err == nil {
-		s.seen, s.seenAt = *img, at
+		s.seen, s.seenAt = *img, now
 		s.seen.Names = slices.Clone(img.Names)
 		s.watch(context.WithoutCancel(ctx))
 	}

@@ -203,8 +203,8 @@ func TestImportReportsInternalErrors(t *testing.T) {
 	if err := a.check(); err != nil {
 		t.Error(err)
 	}
-	if left, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+	if leftovers, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(leftovers) > 0 {
+		t.Errorf("left: %v, %v", leftovers, err)
 	}
 }
 

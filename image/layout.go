@@ -199,10 +199,10 @@ func nameIn(d v1.Descriptor) string {
 
 // severalImagesError reports that an archive contains more than one image.
 func severalImagesError(names []string) error {
-	const most = 10
+	const maximum = 10
 	list := ""
 	for i, n := range names {
-		if i == most {
+		if i == maximum {
 			list += ", ..."
 			break
 		}

@@ -93,21 +93,21 @@ func isLoaderVariable(key string) bool {
 }
 
 func keepEnv(all []string, note func(string, ...any)) map[string]string {
-	env, size, left := map[string]string{}, 0, 0
+	env, size, remaining := map[string]string{}, 0, 0
 	var dropped []string
 	for _, kv := range all {
 		k, v, ok := strings.Cut(kv, "=")
 		switch {
 		case !ok || k == "" || !isClean(kv):
-			left++
+			remaining++
 		case isLoaderVariable(k):
 			if len(dropped) < 10 && len(k) <= 80 {
 				dropped = append(dropped, clip(k))
 			} else {
-				left++
+				remaining++
 			}
 		case len(env) >= maxConfigEnv || size+len(kv) > maxConfigBytes:
-			left++
+			remaining++
 		default:
 			env[k] = v
 			size += len(kv)
@@ -116,8 +116,8 @@ func keepEnv(all []string, note func(string, ...any)) map[string]string {
 	if len(dropped) > 0 {
 		note("variables of the image that are not set: %s", strings.Join(dropped, ", "))
 	}
-	if left > 0 {
-		note("%d variables of the image are not set: they are unfit, or too many", left)
+	if remaining > 0 {
+		note("%d variables of the image are not set: they are unfit, or too many", remaining)
 	}
 	if len(env) == 0 {
 		return nil

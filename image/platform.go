@@ -31,7 +31,7 @@ func choosePlatform(b []byte, want v1.Platform) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, archiveError("its list of manifests is damaged").Because(err)
 	}
-	var there []string
+	var available []string
 	images := 0
 	var only v1.Descriptor
 	for _, d := range list.Manifests {
@@ -45,21 +45,21 @@ func choosePlatform(b []byte, want v1.Platform) (v1.Descriptor, error) {
 			return d, nil
 		case d.Platform.OS != "unknown": // attestations have this platform
 			images = 2
-			if s := clip(d.Platform.String()); len(there) < 50 && len(s) <= 80 && !slices.Contains(there, s) {
-				there = append(there, s)
+			if s := clip(d.Platform.String()); len(available) < 50 && len(s) <= 80 && !slices.Contains(available, s) {
+				available = append(available, s)
 			}
 		}
 	}
 	if images == 1 {
 		return only, nil // its configuration determines the platform
 	}
-	return v1.Descriptor{}, platformError(want, there)
+	return v1.Descriptor{}, platformError(want, available)
 }
 
 // platformError reports that an image does not support the requested platform.
-func platformError(want v1.Platform, there []string) error {
-	slices.Sort(there)
-	list := strings.Join(there, ", ")
+func platformError(want v1.Platform, available []string) error {
+	slices.Sort(available)
+	list := strings.Join(available, ", ")
 	if list == "" {
 		list = "none"
 	}

@@ -35,10 +35,10 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 	}
 	var img *brig.Image
 	err = s.updateIndex(ctx, func(x *index) error {
-		there, err := s.readMeta(m.Digest)
+		existing, err := s.readMeta(m.Digest)
 		switch {
 		case err == nil:
-			m = there
+			m = existing
 		case brig.KindOf(err) != brig.NotFound:
 			return err
 		default:

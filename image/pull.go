@@ -57,31 +57,31 @@ func (s *Store) pullOnce(ctx context.Context, p brig.ImagePull, missing bool, re
 // pull tries the sources in order.
 func (s *Store) pull(ctx context.Context, want pullTarget, missing bool, report func(brig.Progress)) (*brig.Image, error) {
 	sources, err := s.sources(want.ref, want.pull, missing)
-	for _, at := range sources {
-		if at != nil {
-			defer at.close()
+	for _, reg := range sources {
+		if reg != nil {
+			defer reg.close()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	for i, at := range sources {
-		img, perr := s.pullFrom(ctx, at, want, report)
+	for i, reg := range sources {
+		img, perr := s.pullFrom(ctx, reg, want, report)
 		if perr == nil {
 			return img, nil
 		}
-		err = explainPull(ctx, want.ref, at, want.pull, perr)
+		err = explainPull(ctx, want.ref, reg, want.pull, perr)
 		if ctx.Err() != nil || i == len(sources)-1 || brig.KindOf(err) == brig.FailedPrecondition {
 			break
 		}
-		s.opts.Log.Warn("a mirror does not have an image", "mirror", at.repo.String(), "error", perr)
+		s.opts.Log.Warn("a mirror does not have an image", "mirror", reg.repo.String(), "error", perr)
 	}
 	return nil, err
 }
 
-func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, report func(brig.Progress)) (*brig.Image, error) {
-	report(brig.Progress{Step: "ask " + registryName(at.repo.RegistryStr())})
-	m, also, err := at.fetchManifest(ctx, want)
+func (s *Store) pullFrom(ctx context.Context, reg *registry, want pullTarget, report func(brig.Progress)) (*brig.Image, error) {
+	report(brig.Progress{Step: "ask " + registryName(reg.repo.RegistryStr())})
+	m, also, err := reg.fetchManifest(ctx, want)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, rep
 		}
 	}
 	var config memory
-	if err := at.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
+	if err := reg.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
 		return nil, err
 	}
 	l.layers = make([]layer, len(m.Layers)) // setConfig needs only the number of layers
@@ -114,15 +114,15 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, rep
 	if err := s.checkSize(m.Layers); err != nil {
 		return nil, err
 	}
-	return s.download(ctx, at, l, m.Layers, report)
+	return s.download(ctx, reg, l, m.Layers, report)
 }
 
 // checkSize refuses an image whose compressed size exceeds the limit for
 // unpacked data, before it downloads any layer.
 func (s *Store) checkSize(layers []v1.Descriptor) error {
-	left := s.maxImageSize()
+	remaining := s.maxImageSize()
 	for i, d := range layers {
-		if left -= d.Size; left < 0 {
+		if remaining -= d.Size; remaining < 0 {
 			return archiveError("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.maxImageSize())
 		}
 	}
@@ -130,14 +130,14 @@ func (s *Store) checkSize(layers []v1.Descriptor) error {
 }
 
 // download fetches layers and concurrently applies those that have arrived.
-func (s *Store) download(ctx context.Context, at *registry, l *layeredImage, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
+func (s *Store) download(ctx context.Context, reg *registry, l *layeredImage, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
 	w, err := s.newScratch()
 	if err != nil {
 		return nil, err
 	}
 	defer w.discard()
 	ctx, cancel := context.WithCancel(ctx)
-	d := &downloads{r: at, dir: w.dir, report: report, slots: make(chan struct{}, concurrentDownloads)}
+	d := &downloads{r: reg, dir: w.dir, report: report, slots: make(chan struct{}, concurrentDownloads)}
 	defer d.work.Wait()
 	defer cancel()
 	l.layers = d.start(ctx, layers)

@@ -352,7 +352,7 @@ func TestConcurrentPullsShareDownload(t *testing.T) {
 	}
 	for waiting := 0; waiting < n; time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
-		for _, fl := range a.store.flights.by {
+		for _, fl := range a.store.flights.byKey {
 			waiting = fl.waiting
 		}
 		a.store.flights.mu.Unlock()

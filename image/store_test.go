@@ -222,12 +222,12 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, dir)
-	left, err := os.ReadDir(s.path("tmp"))
+	leftovers, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, e := range left {
+	for _, e := range leftovers {
 		names = append(names, e.Name())
 	}
 	if want := []string{filepath.Base(busy.dir), filepath.Base(busy.lock)}; !slices.Equal(names, want) {

@@ -20,11 +20,11 @@ func (u *unpacker) enter(dir string) error {
 		return nil
 	}
 	u.close()
-	at, real, err := u.walk(dir, u.layer != nil)
+	current, real, err := u.walk(dir, u.layer != nil)
 	if err != nil {
 		return err
 	}
-	u.parent, u.parentName, u.parentReal = at, dir, real
+	u.parent, u.parentName, u.parentReal = current, dir, real
 	return nil
 }
 
@@ -33,7 +33,7 @@ func (u *unpacker) enter(dir string) error {
 // the link "lib -> usr/lib". It interprets the target below the root and walks to it in the same
 // way. It also returns the name of dir without links.
 func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
-	at, err := u.openTop()
+	current, err := u.openTop()
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,7 +51,7 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		var next *os.Root
 		target := ""
 		if part != "" {
-			next, target, err = u.openStep(at, part, dir, follow)
+			next, target, err = u.openStep(current, part, dir, follow)
 		}
 		if target != "" {
 			if links++; links > 40 {
@@ -68,7 +68,7 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		} else {
 			done = append(done, part)
 		}
-		_ = at.Close()
+		_ = current.Close()
 		if err == nil && (len(done) > maxDepth || steps > maxSteps) {
 			_ = next.Close()
 			err = archiveError("entry below %s: it is more than %d directories deep", quote(dir), maxDepth)
@@ -76,38 +76,38 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		at = next
+		current = next
 	}
-	return at, path.Join(append([]string{"."}, done...)...), nil
+	return current, path.Join(append([]string{"."}, done...)...), nil
 }
 
 func (u *unpacker) openTop() (*os.Root, error) {
-	at, err := u.root.OpenRoot(".")
+	current, err := u.root.OpenRoot(".")
 	if err != nil {
 		return nil, fmt.Errorf("open image folder: %w", err)
 	}
-	return at, nil
+	return current, nil
 }
 
 // openStep opens one directory of a walk or returns the target of a link.
-func (u *unpacker) openStep(at *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
-	fi, err := at.Lstat(part)
+func (u *unpacker) openStep(current *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
+	fi, err := current.Lstat(part)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// An archive may leave out directories. Implicit directories count toward the limit.
 		if u.files++; u.files > u.maxFiles {
 			return nil, "", archiveError("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
 		}
-		if err := at.Mkdir(part, 0o755); err != nil {
+		if err := current.Mkdir(part, 0o755); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
-		if err := at.Chmod(part, 0o755); err != nil {
+		if err := current.Chmod(part, 0o755); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
 	case err != nil:
 		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 	case fi.Mode().Type() == fs.ModeSymlink && follow:
-		if target, err = at.Readlink(part); err != nil {
+		if target, err = current.Readlink(part); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
 		return nil, target, nil
@@ -116,7 +116,7 @@ func (u *unpacker) openStep(at *os.Root, part, dir string, follow bool) (next *o
 	case !fi.IsDir():
 		return nil, "", archiveError("entry below %s: %s in it is not a directory", quote(dir), quote(part))
 	}
-	if next, err = at.OpenRoot(part); err != nil {
+	if next, err = current.OpenRoot(part); err != nil {
 		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 	}
 	return next, "", nil

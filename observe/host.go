@@ -26,7 +26,7 @@ type Host struct {
 
 	mu         sync.Mutex // guards the fields below
 	busy, idle float64    // seconds of all CPUs at the last measurement
-	at         time.Time
+	measuredAt time.Time
 	used       float64
 }
 
@@ -80,13 +80,13 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 func (h *Host) updateBusyShare(busy, idle float64, now time.Time) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now.Sub(h.at) < time.Second {
+	if now.Sub(h.measuredAt) < time.Second {
 		return h.used
 	}
 	if all := busy - h.busy + idle - h.idle; all > 0 {
 		h.used = (busy - h.busy) / all
 	}
-	h.busy, h.idle, h.at = busy, idle, now
+	h.busy, h.idle, h.measuredAt = busy, idle, now
 	return h.used
 }
 

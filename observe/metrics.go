@@ -230,8 +230,8 @@ func (m *Metrics) Called(provider, region, operation string, status int, took ti
 }
 
 // Allowance implements brig.Meter.
-func (m *Metrics) Allowance(provider, region string, limit, left float64) {
+func (m *Metrics) Allowance(provider, region string, limit, remaining float64) {
 	if limit > 0 {
-		m.rateLimits.set(provider, region, min(max(1-left/limit, 0), 1), m.now())
+		m.rateLimits.set(provider, region, min(max(1-remaining/limit, 0), 1), m.now())
 	}
 }

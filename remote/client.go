@@ -228,9 +228,9 @@ func (c *Client) roundTrip(req *http.Request, maxSize int64) (*Response, error) 
 // readRateLimit reads the rate-limit headers of a response.
 func readRateLimit(h http.Header) (used, limit float64) {
 	limit, err := strconv.ParseFloat(h.Get("X-RateLimit-Limit"), 64)
-	left, err2 := strconv.ParseFloat(h.Get("X-RateLimit-Remaining"), 64)
-	if err != nil || err2 != nil || !(limit >= 0 && left >= 0 && left <= limit) {
+	remaining, err2 := strconv.ParseFloat(h.Get("X-RateLimit-Remaining"), 64)
+	if err != nil || err2 != nil || !(limit >= 0 && remaining >= 0 && remaining <= limit) {
 		return 0, 0
 	}
-	return limit - left, limit
+	return limit - remaining, limit
 }

@@ -121,11 +121,11 @@ func ParseException(language brig.Language, stderr string) *brig.ProgramError {
 	trace := strings.TrimRight(stderr, "\n")
 	var m []string
 	if language == brig.Python {
-		at := strings.LastIndex(trace, "Traceback (most recent call last):")
-		if at < 0 {
+		pos := strings.LastIndex(trace, "Traceback (most recent call last):")
+		if pos < 0 {
 			return nil
 		}
-		trace = trace[at:]
+		trace = trace[pos:]
 		m = lastLinePattern.FindStringSubmatch(trace)
 	} else {
 		m = firstWord.FindStringSubmatch(trace)

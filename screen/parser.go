@@ -153,15 +153,15 @@ func (c instance) readNames(ctx context.Context, l grammarID, count, lookup stri
 	}
 	out := make([]string, n)
 	for i := range out {
-		at, err := c.call(ctx, lookup, uint64(l), uint64(i))
+		addr, err := c.call(ctx, lookup, uint64(l), uint64(i))
 		if err != nil {
 			return nil, err
 		}
-		if at == 0 {
+		if addr == 0 {
 			continue
 		}
-		for ; ; at++ {
-			b, ok := c.m.Memory().ReadByte(at)
+		for ; ; addr++ {
+			b, ok := c.m.Memory().ReadByte(addr)
 			if !ok || b == 0 {
 				break
 			}
@@ -175,14 +175,14 @@ var errParser = errors.New("the parser failed")
 
 // parseTree parses a source, and reads the resulting tree in batches of nodes.
 func (c instance) parseTree(ctx context.Context, l grammarID, source []byte) (*tree, error) {
-	at, err := c.call(ctx, "allocate", uint64(len(source)+1))
+	addr, err := c.call(ctx, "allocate", uint64(len(source)+1))
 	if err != nil {
 		return nil, err
 	}
-	if at == 0 || !c.m.Memory().Write(at, source) {
+	if addr == 0 || !c.m.Memory().Write(addr, source) {
 		return nil, errParser
 	}
-	if ok, err := c.call(ctx, "parse", uint64(l), uint64(at), uint64(len(source))); err != nil || ok == 0 {
+	if ok, err := c.call(ctx, "parse", uint64(l), uint64(addr), uint64(len(source))); err != nil || ok == 0 {
 		return nil, errors.Join(errParser, err)
 	}
 	const batchSize, size = 4096, 6 * 4

@@ -112,10 +112,10 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 
 // recordSum records the sum of two constant strings.
 func (s *scan) recordSum(i int32) {
-	left, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
-	a, b := s.value(left), s.value(right)
+	remaining, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
+	a, b := s.value(remaining), s.value(right)
 	if a.known && b.known && sign >= 0 && s.text(sign) == "+" {
-		delete(s.values, left)
+		delete(s.values, remaining)
 		delete(s.values, right)
 		s.set(i, value{text: a.text + b.text, known: true})
 	}
@@ -123,31 +123,31 @@ func (s *scan) recordSum(i int32) {
 
 // visitIdentifier distinguishes a use of a name from a binding.
 func (g pythonGrammar) visitIdentifier(s *scan, i int32) {
-	up, at := s.nodes[i].parent, s.fieldName(i)
+	up, field := s.nodes[i].parent, s.fieldName(i)
 	name := g.ident(s, i)
 	switch kind := s.kind(up); kind {
 	case "attribute":
-		if at == "attribute" {
+		if field == "attribute" {
 			return
 		}
 	case "keyword_argument", "aliased_import", "import_from_statement", "import_statement":
-		if at == "name" || at == "alias" {
+		if field == "name" || field == "alias" {
 			return
 		}
 	case "dotted_name", "relative_import", "global_statement", "nonlocal_statement", "future_import_statement":
 		return
 	case "function_definition", "class_definition", "named_expression", "default_parameter", "typed_default_parameter":
-		if at == "name" {
+		if field == "name" {
 			s.bind(name)
 			return
 		}
 	case "assignment", "augmented_assignment", "for_statement", "for_in_clause":
-		if at == "left" {
+		if field == "left" {
 			s.bind(name)
 			return
 		}
 	case "typed_parameter":
-		if at == "" {
+		if field == "" {
 			s.bind(name)
 			return
 		}
@@ -165,7 +165,7 @@ func (g pythonGrammar) visitIdentifier(s *scan, i int32) {
 // checked at their own nodes.
 func (pythonGrammar) checkName(s *scan, i int32) {
 	up := s.kind(s.nodes[i].parent)
-	if at := s.fieldName(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
+	if field := s.fieldName(i); field == "function" && up == "call" || field == "object" && up == "attribute" {
 		return
 	}
 	s.checkUse(i, s.value(i), false)
@@ -196,12 +196,12 @@ func (g pythonGrammar) visitDottedName(s *scan, i int32) {
 }
 
 func (g pythonGrammar) visitAttribute(s *scan, i int32) {
-	object, at := s.child(i, "object"), s.child(i, "attribute")
-	if at < 0 {
+	object, attribute := s.child(i, "object"), s.child(i, "attribute")
+	if attribute < 0 {
 		return
 	}
-	name := g.ident(s, at)
-	s.checkAttribute(at, name)
+	name := g.ident(s, attribute)
+	s.checkAttribute(attribute, name)
 	of := s.value(object)
 	s.set(i, value{paths: s.member(of, name)})
 	if !s.m.Only && s.kind(object) == "identifier" {

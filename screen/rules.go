@@ -131,15 +131,15 @@ func root(path string) string {
 // findDenied returns the rule that forbids the use of a function. ok is false if no
 // rule forbids it.
 func (m *matcher) findDenied(path string) (rule string, ok bool) {
-	for at := path; ; {
-		if m.calls[at] {
-			return at, true
+	for prefix := path; ; {
+		if m.calls[prefix] {
+			return prefix, true
 		}
-		i := strings.LastIndexByte(at, '.')
+		i := strings.LastIndexByte(prefix, '.')
 		if i < 0 {
 			break
 		}
-		at = at[:i]
+		prefix = prefix[:i]
 	}
 	if strings.HasPrefix(path, "*.") {
 		return strings.TrimPrefix(path, "*."), true

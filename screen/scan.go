@@ -92,8 +92,8 @@ func (s *scan) find(i int32, rule, name, format string, args ...any) {
 }
 
 // findAt records a finding at a byte offset.
-func (s *scan) findAt(at uint32, rule, name, format string, args ...any) {
-	line, column := s.position(at)
+func (s *scan) findAt(offset uint32, rule, name, format string, args ...any) {
+	line, column := s.position(offset)
 	s.found = append(s.found, Finding{Line: line, Column: column, Rule: rule, Name: clip(name), Message: fmt.Sprintf(format, args...)})
 }
 
@@ -138,13 +138,13 @@ func (s *scan) copyValue(i int32, from ...int32) {
 // soft only if it is soft in both.
 func join(to, more []path) []path {
 	for _, p := range more {
-		at := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
+		index := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
 		switch {
-		case at < 0:
+		case index < 0:
 			to = append(slices.Clip(to), p)
-		case to[at].soft && !p.soft:
+		case to[index].soft && !p.soft:
 			to = slices.Clone(to)
-			to[at].soft = false
+			to[index].soft = false
 		}
 	}
 	return to

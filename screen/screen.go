@@ -58,8 +58,8 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 		return nil, err
 	}
 	defer release()
-	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTimeout))
-	defer stop()
+	clock, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTimeout))
+	defer cancel()
 	if s.tree, err = c.parser.parse(clock, l, normalizeLines(source)); err == nil {
 		err = s.run(clock)
 	}

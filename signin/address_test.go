@@ -18,9 +18,9 @@ import (
 func TestDiscoveredHostsMustBePublic(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()
-		var asked atomic.Int32
+		var requests atomic.Int32
 		elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
+			requests.Add(1)
 			http.Redirect(w, r, i.URL+"/jwks", http.StatusTemporaryRedirect)
 		}))
 		defer elsewhere.Close()
@@ -31,7 +31,7 @@ func TestDiscoveredHostsMustBePublic(t *testing.T) {
 		if _, _, err := p.Person(t.Context(), i.sign(t, "one", i.of("ann", now))); err == nil {
 			t.Error("a key set that is a redirect was accepted")
 		}
-		if reached := asked.Load() > 0; reached != allow {
+		if reached := requests.Load() > 0; reached != allow {
 			t.Errorf("allow_private %v: the server asked the other host: %v", allow, reached)
 		}
 	}

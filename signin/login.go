@@ -202,11 +202,11 @@ func (p *Provider) fetchUserinfo(ctx context.Context, m *metadata, token *oauth2
 	if info.Subject != person.Subject {
 		return nil, errUntrusted("the identity provider says that it is of somebody else")
 	}
-	var told json.RawMessage
+	var doc json.RawMessage
 	more := claims{}
-	err = info.Claims(&told)
+	err = info.Claims(&doc)
 	if err == nil {
-		err = more.read(told)
+		err = more.read(doc)
 	}
 	if err != nil {
 		return nil, errUntrusted("what the identity provider says of it cannot be read").Because(err)

@@ -280,9 +280,9 @@ func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 		_, _, err := p.Person(t.Context(), strange)
 		waiting <- err
 	}()
-	for asked := 0; asked < 2; time.Sleep(time.Millisecond) {
+	for requests := 0; requests < 2; time.Sleep(time.Millisecond) {
 		i.mu.Lock()
-		asked = i.fetched
+		requests = i.fetched
 		i.mu.Unlock()
 	}
 	begin := time.Now()

@@ -289,12 +289,12 @@ func Truncate(text string, limit int) string {
 	if n <= limit {
 		return text
 	}
-	at := 0
+	pos := 0
 	for range limit {
-		_, size := utf8.DecodeRuneInString(text[at:])
-		at += size
+		_, size := utf8.DecodeRuneInString(text[pos:])
+		pos += size
 	}
-	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:at], n, limit)
+	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:pos], n, limit)
 }
 
 // ErrorText returns the text that reports a failed call to the agent.

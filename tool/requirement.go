@@ -45,13 +45,13 @@ func checkRequirements(field string, list []string, form *regexp.Regexp, example
 // means that they are packages of the tool itself and not of its setup. Letta's
 // clients search for this wording.
 func InstallError(installer string, packages []string, tool string, ofTool bool, output string) string {
-	whose := "sandbox"
+	owner := "sandbox"
 	if ofTool {
-		whose = "tool"
+		owner = "tool"
 	}
 	return fmt.Sprintf("Failed to install %s %s requirement '%s' for tool '%s' in E2B sandbox. This may be due to package version incompatibility. "+
 		"Consider updating the package version or removing the version constraint. Error: %s",
-		whose, installer, strings.Join(packages, " "), tool, output)
+		owner, installer, strings.Join(packages, " "), tool, output)
 }
 
 // PipRequirements returns the requirements that a cell passes to pip install, in

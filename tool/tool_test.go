@@ -342,8 +342,8 @@ func TestLayerCacheReturnsStoredLayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Sweep()
-	if left, err := filepath.Glob(filepath.Join(dir, "new-*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != "new-2" {
-		t.Errorf("%v, %v", left, err)
+	if leftovers, err := filepath.Glob(filepath.Join(dir, "new-*")); err != nil || len(leftovers) != 1 || filepath.Base(leftovers[0]) != "new-2" {
+		t.Errorf("%v, %v", leftovers, err)
 	}
 }
 

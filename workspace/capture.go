@@ -204,9 +204,9 @@ func (c *Capture) keepSkipped() {
 }
 
 // skip records a path that is not committed, and the reason.
-func (c *Capture) skip(at, why string) {
+func (c *Capture) skip(filePath, why string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspacePaths {
-		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(at), Reason: why})
+		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(filePath), Reason: why})
 	}
 }
 

@@ -93,8 +93,8 @@ func (p policy) allows(c change) bool {
 }
 
 // canAllow reports whether the policy may allow some change at a path.
-func (p policy) canAllow(at string) bool {
-	return p.allows(change{path: at, after: &entry{Node: brig.Node{Type: brig.Directory}}})
+func (p policy) canAllow(filePath string) bool {
+	return p.allows(change{path: filePath, after: &entry{Node: brig.Node{Type: brig.Directory}}})
 }
 
 // CheckPrefixes validates and cleans the path prefixes that a commit may

@@ -14,7 +14,7 @@ import (
 // scanFiles passes the entries of a version to f, with the paths shown to
 // callers: first the entries of /workspace, then those captured outside. It
 // returns the version's record, or nil for the empty version.
-func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(at string, e *entry)) (*record, error) {
+func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(filePath string, e *entry)) (*record, error) {
 	id, version, err := s.Find(ctx, tenant, name, version)
 	if err != nil || version == 0 {
 		return nil, err
@@ -45,10 +45,10 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 		return nil, err
 	}
 	defer release()
-	at := strings.TrimSuffix(place, "/")
+	filePath := strings.TrimSuffix(place, "/")
 	out := []brig.WorkspaceFile{}
 	_, err = s.scanFiles(ctx, tenant, name, version, func(p string, e *entry) {
-		if e.Type != brig.Directory && (p == at || strings.HasPrefix(p, at+"/")) {
+		if e.Type != brig.Directory && (p == filePath || strings.HasPrefix(p, filePath+"/")) {
 			out = append(out, toFile(p, e))
 		}
 	})
@@ -62,7 +62,7 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 // Read opens a file of a version by a path from Files, and returns its size.
 // The reader verifies the content, and returns an error at the end if the
 // content was modified. A sweep does not remove the content of an open reader.
-func (s *Store) Read(ctx context.Context, tenant, name string, version int, at string) (int64, io.ReadCloser, error) {
+func (s *Store) Read(ctx context.Context, tenant, name string, version int, filePath string) (int64, io.ReadCloser, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return 0, nil, err
@@ -70,7 +70,7 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	defer release()
 	var e *entry
 	r, err := s.scanFiles(ctx, tenant, name, version, func(p string, found *entry) {
-		if e == nil && p == at {
+		if e == nil && p == filePath {
 			e = found
 		}
 	})
@@ -82,10 +82,10 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	}
 	switch {
 	case e == nil:
-		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, Printable(at[:min(len(at), 100)])).
+		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, Printable(filePath[:min(len(filePath), 100)])).
 			WithHint("list its files to see what exists")
 	case e.Type != brig.RegularFile:
-		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(at), e.Type).WithHint("give the path of a file")
+		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(filePath), e.Type).WithHint("give the path of a file")
 	}
 	return s.openContent(ctx, tenant, name, version, e)
 }

@@ -272,14 +272,14 @@ func TestIncompleteUploadsAreRemoved(t *testing.T) {
 	if n, err := workspace.New(o, nil).Sweep(t.Context(), "acme"); n != 1 || err != nil {
 		t.Errorf("%d removed, %v", n, err)
 	}
-	var left []string
+	var leftovers []string
 	for u := range client.ListIncompleteUploads(t.Context(), g.o.Bucket, "", true) {
 		if u.Err != nil {
 			t.Fatal(u.Err)
 		}
-		left = append(left, u.Key)
+		leftovers = append(leftovers, u.Key)
 	}
-	if len(left) != 1 || !strings.Contains(left[0], "acmeother") {
-		t.Errorf("the uploads %q are left", left)
+	if len(leftovers) != 1 || !strings.Contains(leftovers[0], "acmeother") {
+		t.Errorf("the uploads %q are left", leftovers)
 	}
 }

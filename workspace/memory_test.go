@@ -239,8 +239,8 @@ func TestCommitsUseOnlyReservedMemory(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer c.Close()
-					add := func(at string) {
-						if err := c.Add(ctx, brig.Node{Path: at, Type: brig.Directory, Mode: 0o755}, nil); err != nil {
+					add := func(filePath string) {
+						if err := c.Add(ctx, brig.Node{Path: filePath, Type: brig.Directory, Mode: 0o755}, nil); err != nil {
 							t.Fatal(err)
 						}
 					}

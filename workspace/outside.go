@@ -14,10 +14,10 @@ import (
 // AddOutside adds a node from outside /workspace: a captured file or link, or
 // a parent directory. The node's path is relative to the root.
 func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) error {
-	at := "/" + n.Path
+	filePath := "/" + n.Path
 	switch {
 	case n.Skipped != "":
-		c.skip(at, n.Skipped)
+		c.skip(filePath, n.Skipped)
 		return nil
 	case !isLocalPath(n.Path):
 		return fmt.Errorf("a node of %.100q", n.Path)
@@ -34,21 +34,21 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 		return nil
 	}
 	if len(c.outside)-c.outside.directories() >= brig.MaxWorkspaceCaptured {
-		c.skip(at, fmt.Sprintf("more than %d files are captured", brig.MaxWorkspaceCaptured))
+		c.skip(filePath, fmt.Sprintf("more than %d files are captured", brig.MaxWorkspaceCaptured))
 		return nil
 	}
 	if n.Type == brig.RegularFile {
-		left := int64(brig.MaxWorkspaceCapturedSize) - c.outsideBytes
-		if n.Size > left {
-			c.skip(at, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
+		remaining := int64(brig.MaxWorkspaceCapturedSize) - c.outsideBytes
+		if n.Size > remaining {
+			c.skip(filePath, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
 			return nil
 		}
 		// The size that a sandbox declares is not trusted.
-		if err := c.storeFile(ctx, e, io.LimitReader(r, left+1), true); err != nil {
+		if err := c.storeFile(ctx, e, io.LimitReader(r, remaining+1), true); err != nil {
 			return err
 		}
-		if e.Size > left {
-			c.skip(at, "it is larger than it was said to be, and too large")
+		if e.Size > remaining {
+			c.skip(filePath, "it is larger than it was said to be, and too large")
 			return nil
 		}
 		c.outsideBytes += e.Size

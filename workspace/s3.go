@@ -123,8 +123,8 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 	if o.Prefix = strings.Trim(o.Prefix, "/"); o.Prefix != "" {
 		o.Prefix += "/"
 	}
-	there, err := client.BucketExists(ctx, o.Bucket)
-	if err == nil && !there {
+	exists, err := client.BucketExists(ctx, o.Bucket)
+	if err == nil && !exists {
 		err = fmt.Errorf("no bucket %q", o.Bucket)
 	}
 	if err != nil {

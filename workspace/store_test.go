@@ -194,8 +194,8 @@ func TestConcurrentChangesToDifferentPathsMerge(t *testing.T) {
 // further writes fail.
 type dyingObjects struct {
 	workspace.Objects
-	mu   sync.Mutex
-	left int
+	mu        sync.Mutex
+	remaining int
 }
 
 var errDead = errors.New("the server is dead")
@@ -203,7 +203,7 @@ var errDead = errors.New("the server is dead")
 func (d *dyingObjects) countWrite() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.left--; d.left < 0 {
+	if d.remaining--; d.remaining < 0 {
 		return errDead
 	}
 	return nil
@@ -238,7 +238,7 @@ func TestCrashAtEveryWriteKeepsOneVersion(t *testing.T) {
 		old, done := 0, false
 		for n := 0; !done; n++ {
 			after := tree{"a": fmt.Sprint("new", n), "c/": "", "c/d": fmt.Sprint("newer", n), "c/e": fmt.Sprint("newest", n)}
-			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
+			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, remaining: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
 			done = err == nil
 			got, lost := unpack(ctx, workspace.New(o.reopen(), nil), "acme", at(t, s, "acme", "data", 0))
 			switch {
@@ -334,8 +334,8 @@ func TestSkippedPathsAreCheap(t *testing.T) {
 		skipped = append(skipped, brig.Node{Path: fmt.Sprint("pipe", n), Skipped: "it is a pipe"})
 	}
 	begun := time.Now()
-	left := tree{"a/": ""}
-	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), left, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
+	remaining := tree{"a/": ""}
+	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), remaining, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
 	if took := time.Since(begun); err != nil || c.Passed != 120_001 || took > 20*time.Second {
 		t.Errorf("%v; %d are passed over, in %v", err, c.Passed, took)
 	}

@@ -55,11 +55,11 @@ func (t *timedBody) Read(p []byte) (int, error) {
 
 // setDeadline sets the read deadline to d from now, or removes it if d is zero.
 func (t *timedBody) setDeadline(d time.Duration) {
-	var at time.Time
+	var deadline time.Time
 	if d > 0 {
-		at = time.Now().Add(d)
+		deadline = time.Now().Add(d)
 	}
-	_ = t.rc.SetReadDeadline(at) // a writer without deadlines, as in tests, needs none
+	_ = t.rc.SetReadDeadline(deadline) // a writer without deadlines, as in tests, needs none
 }
 
 // restrictBody sets the time limit of unauthenticated clients for r's body,

@@ -10,4 +10,4 @@ func SetBodyTimeout(d time.Duration) (back func()) {
 }
 
 // Limited returns the number of addresses that l tracks.
-func Limited(l *Limit) int { return len(l.of) }
+func Limited(l *Limit) int { return len(l.byAddress) }

@@ -70,8 +70,8 @@ type Keyring struct {
 }
 
 type cachedKey struct {
-	actor brig.Actor
-	at    time.Time
+	actor     brig.Actor
+	checkedAt time.Time
 }
 
 // NewKeyring returns a Keyring for keys. If keys is already a Keyring, it
@@ -118,7 +118,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.at) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
+	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}

@@ -22,9 +22,9 @@ type Limit struct {
 	rate  rate.Limit
 	burst int
 
-	mu    sync.Mutex // guards the fields below
-	of    map[string]*list.Element
-	order list.List // list of limited values, most recently used first
+	mu        sync.Mutex // guards the fields below
+	byAddress map[string]*list.Element
+	order     list.List // list of limited values, most recently used first
 }
 
 type limited struct {
@@ -35,7 +35,7 @@ type limited struct {
 // NewLimit returns a Limit of perSecond requests per address, with bursts of up
 // to burst requests.
 func NewLimit(perSecond float64, burst int) *Limit {
-	return &Limit{rate: rate.Limit(perSecond), burst: burst, of: map[string]*list.Element{}}
+	return &Limit{rate: rate.Limit(perSecond), burst: burst, byAddress: map[string]*list.Element{}}
 }
 
 // Reserve counts a request of r's address, or returns RateLimited with the time
@@ -80,9 +80,9 @@ type SecondChance struct {
 	turn chan struct{} // holds a value while a request works or while the SecondChance rests
 	wait time.Duration
 
-	mu   sync.Mutex     // guards the fields below
-	of   map[string]int // waiting requests by address
-	held int            // all waiting requests
+	mu         sync.Mutex     // guards the fields below
+	waiting    map[string]int // waiting requests by address
+	allWaiting int            // all waiting requests
 }
 
 const (
@@ -98,7 +98,7 @@ const (
 
 // NewSecondChance returns a SecondChance in which a request waits for its turn for at most wait.
 func NewSecondChance(wait time.Duration) *SecondChance {
-	return &SecondChance{turn: make(chan struct{}, 1), wait: wait, of: map[string]int{}}
+	return &SecondChance{turn: make(chan struct{}, 1), wait: wait, waiting: map[string]int{}}
 }
 
 // Begin waits for r's turn and returns false if the turn does not come in time.
@@ -106,19 +106,19 @@ func NewSecondChance(wait time.Duration) *SecondChance {
 func (s *SecondChance) Begin(r *http.Request) (_ *SecondChanceTurn, ok bool) {
 	addr := clientAddress(r)
 	s.mu.Lock()
-	if s.of[addr] >= maxWaitingPerAddress || s.held >= maxWaiting {
+	if s.waiting[addr] >= maxWaitingPerAddress || s.allWaiting >= maxWaiting {
 		s.mu.Unlock()
 		return nil, false
 	}
-	s.of[addr]++
-	s.held++
+	s.waiting[addr]++
+	s.allWaiting++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held--
-		if s.of[addr]--; s.of[addr] == 0 {
-			delete(s.of, addr)
+		s.allWaiting--
+		if s.waiting[addr]--; s.waiting[addr] == 0 {
+			delete(s.waiting, addr)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), s.wait)
@@ -176,15 +176,15 @@ func (l *Limit) tooManyError(x *rate.Limiter, now time.Time) error {
 func (l *Limit) findLimiter(addr string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.of[addr]; ok {
+	if e, ok := l.byAddress[addr]; ok {
 		l.order.MoveToFront(e)
 		return e.Value.(limited).Limiter
 	}
 	if l.order.Len() >= maxLimited {
 		oldest := l.order.Back()
-		delete(l.of, l.order.Remove(oldest).(limited).addr)
+		delete(l.byAddress, l.order.Remove(oldest).(limited).addr)
 	}
 	x := limited{addr, rate.NewLimiter(l.rate, l.burst)}
-	l.of[addr] = l.order.PushFront(x)
+	l.byAddress[addr] = l.order.PushFront(x)
 	return x.Limiter
 }

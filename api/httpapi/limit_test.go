@@ -69,7 +69,7 @@ func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 			return r
 		}
 		var all sync.WaitGroup
-		var working, most, done, refused atomic.Int32
+		var working, maximum, done, refused atomic.Int32
 		begin := time.Now()
 		work := func() {
 			turn, ok := s.Begin(request("192.0.2.1:1"))
@@ -77,7 +77,7 @@ func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 				refused.Add(1)
 				return
 			}
-			most.Store(max(most.Load(), working.Add(1)))
+			maximum.Store(max(maximum.Load(), working.Add(1)))
 			time.Sleep(100 * time.Millisecond)
 			working.Add(-1)
 			done.Add(1)
@@ -101,8 +101,8 @@ func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 			other <- ok
 		}()
 		all.Wait()
-		if n := done.Load(); most.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
-			t.Errorf("%d at a time, %d in %v", most.Load(), n, time.Since(begin))
+		if n := done.Load(); maximum.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
+			t.Errorf("%d at a time, %d in %v", maximum.Load(), n, time.Since(begin))
 		}
 		// The other address gets its turn after the requests that waited before, if it does not
 		// time out.

@@ -31,10 +31,10 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 			}
 			return time.Since(begin)
 		}
-		const lasts = 10 * time.Second
+		const elapsed = 10 * time.Second
 		var calls sync.WaitGroup
 		var answered atomic.Int64
-		end := time.Now().Add(lasts)
+		end := time.Now().Add(elapsed)
 		for range 16 {
 			calls.Go(func() {
 				for time.Now().Before(end) {
@@ -46,8 +46,8 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		if n, most := answered.Load(), int64(rejectionsPerSecond*(lasts.Seconds()+1)+16); n > most || n < most*9/10 {
-			t.Errorf("%d refusals in %v, want about %d", n, lasts, most)
+		if n, maximum := answered.Load(), int64(rejectionsPerSecond*(elapsed.Seconds()+1)+16); n > maximum || n < maximum*9/10 {
+			t.Errorf("%d refusals in %v, want about %d", n, elapsed, maximum)
 		}
 		// No client waits longer than the maximum, however many clients wait.
 		for range 3000 {

@@ -124,11 +124,11 @@ func TestShieldRemovesCredentialsFromRequest(t *testing.T) {
 // A credential is removed even if it is percent-encoded several times. Control: another value
 // stays, unless it is encoded more often than the shield decodes.
 func TestShieldRemovesEscapedCredentials(t *testing.T) {
-	const most = 8
+	const maximum = 8
 	for what, value := range map[string]string{
 		"a key": rightKey, "a key in Base64": base64.StdEncoding.EncodeToString([]byte("key: " + rightKey)), "another value": "value",
 	} {
-		for level := range most + 2 {
+		for level := range maximum + 2 {
 			text := value
 			if level > 0 {
 				text = ""
@@ -139,7 +139,7 @@ func TestShieldRemovesEscapedCredentials(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "http://sandbox/?a=1&b="+text, nil)
 			r.Header.Set("Referer", "http://x/?b="+text)
 			want := "a=1"
-			if what == "another value" && level <= most {
+			if what == "another value" && level <= maximum {
 				want += "&b=" + text
 			}
 			if shield.RemoveCredentials(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {

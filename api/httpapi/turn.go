@@ -20,10 +20,10 @@ type turns struct {
 // until ctx ends. The caller calls done when the client has the response. A client that reads
 // slowly thus delays only the requests of its own key.
 func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
-	if l == nil || len(l.of) == 0 {
+	if l == nil || len(l.keys) == 0 {
 		return func() {}, nil
 	}
-	f, key := l.limiter, l.of[len(l.of)-1]
+	f, key := l.limiter, l.keys[len(l.keys)-1]
 	f.mu.Lock()
 	t := f.turns[key]
 	if t == nil {

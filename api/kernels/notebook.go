@@ -22,9 +22,9 @@ type ephemeralKey struct{ tenant, id string }
 // ephemeralKernels are the ephemeral kernels of all tenants. They end with the
 // server.
 type ephemeralKernels struct {
-	mu     sync.Mutex // guards the fields below
-	by     map[ephemeralKey]*ephemeralKernel
-	closed bool
+	mu      sync.Mutex // guards the fields below
+	kernels map[ephemeralKey]*ephemeralKernel
+	closed  bool
 }
 
 // ephemeralKernel is an ephemeral kernel. It consists of the state that its
@@ -57,7 +57,7 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := 0
-	for _, other := range s.by {
+	for _, other := range s.kernels {
 		if other.belongsTo(of) {
 			count++
 		}
@@ -65,7 +65,7 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 	if s.closed || count >= maxEphemeralKernels {
 		return nil, brig.Errorf(brig.RateLimited, "there are %d ephemeral kernels already", count).WithHint("remove one that is not used")
 	}
-	s.by[n.key] = n
+	s.kernels[n.key] = n
 	n.idle = time.AfterFunc(d.Idle, func() { n.end(errInterrupted) })
 	return n, nil
 }
@@ -73,14 +73,14 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 func (s *ephemeralKernels) get(tenant, id string) *ephemeralKernel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.by[ephemeralKey{tenant, id}]
+	return s.kernels[ephemeralKey{tenant, id}]
 }
 
 // ofTenant returns a tenant's kernels, sorted by id.
 func (s *ephemeralKernels) ofTenant(tenant brig.Tenant) (out []*ephemeralKernel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.by {
+	for _, n := range s.kernels {
 		if n.belongsTo(tenant) {
 			out = append(out, n)
 		}
@@ -92,7 +92,7 @@ func (s *ephemeralKernels) ofTenant(tenant brig.Tenant) (out []*ephemeralKernel)
 func (s *ephemeralKernels) close() {
 	s.mu.Lock()
 	s.closed = true
-	list := slices.Collect(maps.Values(s.by))
+	list := slices.Collect(maps.Values(s.kernels))
 	s.mu.Unlock()
 	for _, n := range list {
 		n.end(errInterrupted)
@@ -102,7 +102,7 @@ func (s *ephemeralKernels) close() {
 // end permanently ends the kernel, its running code and its connections.
 func (n *ephemeralKernel) end(why error) {
 	n.d.ephemeralKernels.mu.Lock()
-	delete(n.d.ephemeralKernels.by, n.key)
+	delete(n.d.ephemeralKernels.kernels, n.key)
 	n.d.ephemeralKernels.mu.Unlock()
 	n.idle.Stop()
 	n.mu.Lock()
@@ -198,14 +198,14 @@ func (n *ephemeralKernel) execute(ctx context.Context, code cell, sink eventSink
 
 // begin returns the kernel's state for the next step. It returns an error if
 // the kernel has ended.
-func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
+func (n *ephemeralKernel) begin(cancel context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hasEnded() {
 		return nil, 0, errMissing(n.key.id)
 	}
 	n.idle.Stop()
-	n.stop = stop
+	n.stop = cancel
 	step := &brig.Step{State: n.state, Count: n.count, Packages: n.packages}
 	if !uncounted {
 		n.count++

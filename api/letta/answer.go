@@ -65,10 +65,10 @@ func (i *validationError) Error() string { return i.err.Error() }
 // Unwrap lets brig.AsError find the error for the caller.
 func (i *validationError) Unwrap() error { return i.err }
 
-func invalidField(kind, message string, at ...string) error {
+func invalidField(kind, message string, loc ...string) error {
 	return &validationError{
-		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, at...), Msg: message},
-		brig.InvalidField(strings.Join(at, "."), "%s", message).WithHint("see the type of the field"),
+		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, loc...), Msg: message},
+		brig.InvalidField(strings.Join(loc, "."), "%s", message).WithHint("see the type of the field"),
 	}
 }
 
@@ -121,11 +121,11 @@ func read(body []byte, into any) error {
 	}
 	err := exactjson.Unmarshal(body, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		at := []string{}
+		loc := []string{}
 		if wrong.Field != "" {
-			at = strings.Split(wrong.Field, ".")
+			loc = strings.Split(wrong.Field, ".")
 		}
-		return invalidField(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), at...)
+		return invalidField(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), loc...)
 	}
 	if err != nil {
 		return invalidField("json_invalid", "the body is not a JSON object")

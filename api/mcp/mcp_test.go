@@ -52,8 +52,8 @@ func TestCanceledCallEnds(t *testing.T) {
 				defer cancel()
 				over := make(chan bool, 1)
 				go func() { res, err := c.CallTool(ctx, blockingCall()); over <- err == nil && !res.IsError }()
-				if who := receive(t, s.begun, "its begin"); who != "ann" {
-					t.Errorf("it is called as %q", who)
+				if caller := receive(t, s.begun, "its begin"); caller != "ann" {
+					t.Errorf("it is called as %q", caller)
 				}
 				switch how {
 				case "cancelled":

@@ -69,8 +69,8 @@ func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, 
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 30 // in MiB; the Service also checks its own limit
-	if in.MemoryMiB < 0 || in.MemoryMiB > most {
+	const maximum = 1 << 30 // in MiB; the Service also checks its own limit
+	if in.MemoryMiB < 0 || in.MemoryMiB > maximum {
 		return nil, brig.InvalidField("memory_mib", "%d is out of bounds", in.MemoryMiB)
 	}
 	spec := brig.Spec{
@@ -151,9 +151,9 @@ func fromSandbox(s *brig.Sandbox, err error) (*sandboxOut, error) {
 }
 
 // formatTime formats a time. It returns an empty string for the zero time.
-func formatTime(at time.Time) string {
-	if at.IsZero() {
+func formatTime(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
-	return at.UTC().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339)
 }

@@ -41,8 +41,8 @@ func TestOldestIdleSessionIsReplaced(t *testing.T) {
 	} {
 		s, start := newSessions(8), time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 		for i := range len(c.open) {
-			who, busy := c.open[i], c.open[i] < 'a'
-			x := &session{tenant: "acme", holder: actors[who|0x20].Holder(), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
+			caller, busy := c.open[i], c.open[i] < 'a'
+			x := &session{tenant: "acme", holder: actors[caller|0x20].Holder(), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
 			if busy {
 				x.calls[new(func(error))] = true
 			}
