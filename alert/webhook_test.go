@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/alert"
 )
 
-func begin(t *testing.T, o alert.WebhookOptions) *alert.Webhook {
+func startWebhook(t *testing.T, o alert.WebhookOptions) *alert.Webhook {
 	t.Helper()
 	w, err := alert.NewWebhook(o)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestWebhookRetriesFailedDelivery(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
 	start := time.Now()
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	body := <-got
@@ -91,7 +91,7 @@ func TestWebhookSendsLatestState(t *testing.T) {
 		got <- string(b)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	time.Sleep(10 * time.Millisecond)
 	w.Notify(alertList(brig.AlertResolved, 0.01))
@@ -129,7 +129,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	s := <-got
 	if s.header.Get("Authorization") != "Bearer b-e-a-r-e-r" {

@@ -15,11 +15,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Link returns the line of an event that follows prev. The argument prev is zero for the first
+// NewLine returns the line of an event that follows prev. The argument prev is zero for the first
 // line. Invalid UTF-8 is replaced, because encoding a line as JSON must not change it.
-func Link(prev brig.AuditLine, e brig.Event) brig.AuditLine {
+func NewLine(prev brig.AuditLine, e brig.Event) brig.AuditLine {
 	l := brig.AuditLine{Seq: prev.Seq + 1, Event: sanitize(e), Prev: prev.Hash}
-	l.Hash = Sum(l)
+	l.Hash = HashLine(l)
 	return l
 }
 
@@ -43,9 +43,9 @@ func toValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 // name, so that no line is valid in two encodings.
 const form = "brig audit line 1"
 
-// Sum returns the hash that a line must have: SHA-256 of its fields in a fixed
+// HashLine returns the hash that a line must have: SHA-256 of its fields in a fixed
 // order, each preceded by its length.
-func Sum(l brig.AuditLine) [32]byte {
+func HashLine(l brig.AuditLine) [32]byte {
 	b := make([]byte, 0, 512)
 	put := func(parts ...string) {
 		for _, s := range parts {

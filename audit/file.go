@@ -102,8 +102,8 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		}
 		var form Line
 		err := decodeStrict(sc.Bytes(), &form)
-		l, wrong := form.Domain()
-		if err = errors.Join(err, wrong); err != nil {
+		l, failure := form.Domain()
+		if err = errors.Join(err, failure); err != nil {
 			return nil, v.unreadableError(err)
 		}
 		if rep.First == 0 {

@@ -50,7 +50,7 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 		want = v.Begins
 	}
 	switch {
-	case Sum(l) != l.Hash:
+	case HashLine(l) != l.Hash:
 		return v.recordError(want, "it was changed: its hash does not match its content")
 	case v.position > 1 && l.Tenant != v.last.Tenant:
 		return v.recordError(want, "it is from another tenant's log")

@@ -105,9 +105,9 @@ func (g *Ground) Leave() ([]string, error) {
 	return clear(g.Dir)
 }
 
-// Quiet ends all processes of the ground, so that a test that must run alone is not disturbed. It
+// EndProcesses ends all processes of the ground, so that a test that must run alone is not disturbed. It
 // lists these processes.
-func (g *Ground) Quiet() []string {
+func (g *Ground) EndProcesses() []string {
 	groups := groupsOf(g.Dir)
 	return endProcesses(g.Dir, groups, &groups)
 }

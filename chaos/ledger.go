@@ -131,15 +131,15 @@ func (l *ledger) countMissing(events []brig.Event) (missing int) {
 // no longer exist.
 func (l *ledger) check(ctx context.Context, svc brig.Service) {
 	l.mu.Lock()
-	runs, gone := maps.Clone(l.runs), maps.Clone(l.removed)
-	l.counts.Checked += len(runs) + len(gone)
+	runs, removed := maps.Clone(l.runs), maps.Clone(l.removed)
+	l.counts.Checked += len(runs) + len(removed)
 	l.mu.Unlock()
 	for name, out := range runs {
 		if o, err := svc.GetRun(ctx, name); err != nil || string(o.Stdout.Head) != out {
 			l.recordLoss("run %s: %v", name, err)
 		}
 	}
-	for id, name := range gone {
+	for id, name := range removed {
 		if box, err := svc.Get(ctx, string(id)); brig.KindOf(err) != brig.NotFound {
 			l.recordLoss("sandbox %s was removed and is there: %+v, %v", name, box, err)
 		}

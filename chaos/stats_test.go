@@ -22,11 +22,11 @@ func TestPercentileUsesNearestRank(t *testing.T) {
 }
 
 func TestLineFitsPoints(t *testing.T) {
-	slope, at0 := Line([]float64{1, 2, 3, 4}, []float64{3, 5, 7, 9})
+	slope, at0 := FitLine([]float64{1, 2, 3, 4}, []float64{3, 5, 7, 9})
 	if math.Abs(slope-2) > 1e-9 || math.Abs(at0-1) > 1e-9 {
 		t.Errorf("2x+1 is %vx+%v", slope, at0)
 	}
-	if slope, at0 := Line([]float64{5, 5}, []float64{1, 3}); slope != 0 || at0 != 2 {
+	if slope, at0 := FitLine([]float64{5, 5}, []float64{1, 3}); slope != 0 || at0 != 2 {
 		t.Errorf("of one x: %v, %v", slope, at0)
 	}
 	if d := driftPercent([]float64{0, 10}, []float64{2, 3}); math.Abs(d-50) > 1e-9 {

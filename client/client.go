@@ -203,7 +203,7 @@ func (c *conn) connectionError(ctx context.Context, message string, err error) e
 		WithHint("check that a server runs at %s; brig serve starts one", c.name)
 }
 
-// decodeError restores the error from a response.
+// decodeError decodes the error in a response.
 func (c *conn) decodeError(resp *http.Response) error {
 	var answer v1.ErrorAnswer
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&answer)

@@ -69,7 +69,7 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 			}
 			attack.RecordCase("RES-04", fmt.Sprintf("%d MiB by %s", limit>>20, c.name), off > c.tolerance)
 		}
-		if off := deviation(float64(onDisk(t, m)), float64(limit)); off > 1 {
+		if off := deviation(float64(measureDiskUse(t, m)), float64(limit)); off > 1 {
 			t.Errorf("the host's file has %+.2f %%", off)
 		}
 	}

@@ -48,14 +48,14 @@ func (s *server) scrape() scrape {
 // written as name="value".
 func (m scrape) sum(metric string, labels ...string) (sum float64) {
 	for series, v := range m {
-		if m.has(series, metric, labels) {
+		if m.isSeriesOf(series, metric, labels) {
 			sum += v
 		}
 	}
 	return sum
 }
 
-func (scrape) has(series, metric string, labels []string) bool {
+func (scrape) isSeriesOf(series, metric string, labels []string) bool {
 	name, rest, _ := strings.Cut(series, "{")
 	if name != metric {
 		return false
@@ -68,10 +68,10 @@ func (scrape) has(series, metric string, labels []string) bool {
 	return true
 }
 
-// there reports whether the metric has a series with these labels.
-func (m scrape) there(metric string, labels ...string) bool {
+// hasSeries reports whether the metric has a series with these labels.
+func (m scrape) hasSeries(metric string, labels ...string) bool {
 	for series := range m {
-		if m.has(series, metric, labels) {
+		if m.isSeriesOf(series, metric, labels) {
 			return true
 		}
 	}

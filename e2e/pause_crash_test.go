@@ -76,7 +76,7 @@ func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausabl
 
 // restart waits until a process has crashed at a failpoint, and starts the next server.
 func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
-	if !c.visited(point, 2*patience) {
+	if !c.hasReached(point, 2*patience) {
 		t.Errorf("no process reached %s: %s", point, c.srv.errs)
 	}
 	c.arm("")

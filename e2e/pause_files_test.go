@@ -166,9 +166,9 @@ func TestPauseFilesOtherBuild(t *testing.T) {
 	}
 }
 
-// TestBootWithFilesStartsMainProgram verifies that a sandbox that boots with its files runs its
-// main program or the start command of its template before any call can use it, and that its
-// copies do the same while the original stays paused.
+// TestBootWithFilesStartsMainProgram verifies that a sandbox that boots with its files first runs
+// its main program or the start command of its template. No call can use it earlier. Its copies do
+// the same while the original stays paused.
 //
 //suite:part core
 func TestBootWithFilesStartsMainProgram(t *testing.T) {

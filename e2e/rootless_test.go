@@ -116,7 +116,7 @@ func (p *unprivilegedUser) checkNothingLeft() {
 			if err != nil {
 				continue
 			}
-			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == unprivilegedID && !awaitsInit(d) {
+			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == unprivilegedID && !isAwaitingInit(d) {
 				b, _ := os.ReadFile(d + "/cmdline")
 				remaining = append(remaining, fmt.Sprintf("%s %.100q", d, b))
 			}
@@ -129,9 +129,9 @@ func (p *unprivilegedUser) checkNothingLeft() {
 	p.t.Errorf("left:\n%s", strings.Join(remaining, "\n"))
 }
 
-// awaitsInit reports whether a process and its parent have ended, so that the
+// isAwaitingInit reports whether a process and its parent have ended, so that the
 // host's init must reap it, which may take a while.
-func awaitsInit(dir string) bool {
+func isAwaitingInit(dir string) bool {
 	b, _ := os.ReadFile(dir + "/stat")
 	_, rest, _ := strings.Cut(string(b), ") ") // the fields after the process name
 	fields := strings.Fields(rest)

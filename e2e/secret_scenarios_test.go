@@ -195,7 +195,7 @@ func (l *secretLab) try(t *testing.T, n int, s scenario) {
 	for _, v := range l.values[current:] {
 		other += within(l.hosts.received(otherHost), v)
 		revealed += within([]byte(printed), v) + within(l.answers.Bytes(), v)
-		inside += guestHas(t, l.dir, v)
+		inside += countInGuest(t, l.dir, v)
 	}
 	if other+revealed+inside > 0 {
 		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, revealed, inside, printed)
@@ -272,7 +272,7 @@ func (l *secretLab) control(t *testing.T) {
 	l.box, l.dir = "control", filepath.Join(l.server.dir, "sandboxes", s.ID)
 	printed := l.code(t, secretPrelude+"show(T)")
 	l.do("GET", "/v1/sandboxes/control/logs", "")
-	inside, files := guestHas(t, l.dir, value), map[string]int{}
+	inside, files := countInGuest(t, l.dir, value), map[string]int{}
 	lookFiles(t, l.server.dir, func(name string, b []byte) {
 		kind := filepath.Base(name)
 		if strings.Contains(name, ".db") {

@@ -83,24 +83,24 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 		x.exclusive = x.exclusive || s.Exclusive
 	}
 	before := headLength(out)
-	if no := x.substituteHeader(out.Header); no != nil {
-		return no
+	if refused := x.substituteHeader(out.Header); refused != nil {
+		return refused
 	}
-	if no := x.substituteQuery(out.URL); no != nil {
-		return no
+	if refused := x.substituteQuery(out.URL); refused != nil {
+		return refused
 	}
 	if err := x.grow(headLength(out) - before); err != nil {
 		return &refusal{http.StatusServiceUnavailable, "the sandbox's network has ended"}
 	}
-	if no := x.substituteBody(out); no != nil {
-		return no
+	if refused := x.substituteBody(out); refused != nil {
+		return refused
 	}
 	if why := x.checkCleartext(); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	x.n.valuesSent.add(x.grants)
-	if no := x.prepareScrubber(earlier); no != nil {
-		return no
+	if refused := x.prepareScrubber(earlier); refused != nil {
+		return refused
 	}
 	// The response is searched for values, so it must be neither compressed nor
 	// partial: a value split over two partial responses would be found in
@@ -140,16 +140,16 @@ func (x *exchange) substituteHeader(h http.Header) *refusal {
 	s := x.swapsIn(brig.SecretHeader, identity)
 	for name, values := range h {
 		for i, v := range values {
-			if no := x.growHead(s.growth([]byte(v), nil)); no != nil {
-				return no
+			if refused := x.growHead(s.growth([]byte(v), nil)); refused != nil {
+				return refused
 			}
 			var last string
 			put := func(secret string) { last = secret; x.recordInserted(secret) }
 			if with := s.replaceAll(v, put); last != "" {
 				values[i] = with
 			} else if scheme, pair, ok := parseBasic(name, v); ok {
-				if no := x.growHead(2 * s.growth([]byte(pair), nil)); no != nil {
-					return no
+				if refused := x.growHead(2 * s.growth([]byte(pair), nil)); refused != nil {
+					return refused
 				}
 				if with := s.replaceAll(pair, put); last != "" {
 					before := strings.TrimSpace(v[len(scheme):])
@@ -188,8 +188,8 @@ func (x *exchange) substituteQuery(u *url.URL) *refusal {
 	if err != nil {
 		whole = u.RawQuery
 	}
-	if no := x.growHead(3 * max(s.growth([]byte(whole), nil), s.growth([]byte(u.RawQuery), nil))); no != nil {
-		return no
+	if refused := x.growHead(3 * max(s.growth([]byte(whole), nil), s.growth([]byte(u.RawQuery), nil))); refused != nil {
+		return refused
 	}
 	parts := strings.Split(u.RawQuery, "&")
 	for i, p := range parts {

@@ -170,7 +170,7 @@ func contentCoding(h http.Header) string {
 	return c
 }
 
-// newDecoder returns the decompressed body. A host may compress a response although the request did
+// newDecoder returns a reader of the decompressed body. A host may compress a response although the request did
 // not allow compression.
 func newDecoder(h http.Header, body io.Reader) (io.Reader, error) {
 	switch c := contentCoding(h); c {

@@ -107,7 +107,7 @@ func reflectHandler(w http.ResponseWriter, r *http.Request) {
 				whole(coded[:width] + "\r\n")
 				coded = coded[width:]
 			}
-			whole(coded + "\n" + strings.Join(chunk(digits, 2+width%2*2), ":") + "\n" + strings.Join(chunk(digits, 2+width%2*2), " ") + "\n\n")
+			whole(coded + "\n" + strings.Join(splitChunks(digits, 2+width%2*2), ":") + "\n" + strings.Join(splitChunks(digits, 2+width%2*2), " ") + "\n\n")
 		}
 	case "/gzip":
 		w.Header().Set("Content-Encoding", "gzip")
@@ -161,7 +161,7 @@ func reflectHandler(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func chunk(s string, n int) (out []string) {
+func splitChunks(s string, n int) (out []string) {
 	for c := range slices.Chunk([]byte(s), n) {
 		out = append(out, string(c))
 	}
@@ -313,7 +313,7 @@ func TestScrubberMasksEscapedBase64(t *testing.T) {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 		for _, before := range []string{"", "u", "us", "user:"} {
 			coded := base64.StdEncoding.EncodeToString([]byte(before + v))
-			lines := strings.Join(chunk(coded, 8), "\n")
+			lines := strings.Join(splitChunks(coded, 8), "\n")
 			for how, text := range map[string]string{
 				"as it is": coded, "JSON": strings.ReplaceAll(coded, "/", `\/`), "a URL": url.QueryEscape(coded),
 				"HTML": strings.NewReplacer("/", "&#x2F;", "+", "&#43;").Replace(coded), "lines": strings.ReplaceAll(lines, "/", `\/`),

@@ -53,8 +53,8 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 	if s.count == 0 {
 		return nil
 	}
-	if no := x.charge(swapCost); no != nil {
-		return no
+	if refused := x.charge(swapCost); refused != nil {
+		return refused
 	}
 	out.Header.Del("Content-Length")
 	if out.ContentLength < 0 || out.ContentLength > maxBufferedBody {

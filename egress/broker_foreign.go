@@ -192,9 +192,9 @@ func isHarmlessParameter(key string) bool {
 	return harmlessParameters[strings.NewReplacer("_", "", "-", "", "$", "").Replace(key)]
 }
 
-func newSet(words string) map[string]bool {
+func newSet(text string) map[string]bool {
 	m := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
+	for w := range strings.FieldsSeq(text) {
 		m[w] = true
 	}
 	return m

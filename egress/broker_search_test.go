@@ -35,7 +35,7 @@ func written(v string) map[string]string {
 	forms := map[string]string{
 		"itself": v, "a query": url.QueryEscape(v), "a path": url.PathEscape(v), "HTML": html.EscapeString(v),
 		"JSON": strings.Trim(string(escapeJSON([]byte(v))), "\n"), "hex": hex.EncodeToString([]byte(v)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(v))),
-		"hex:": strings.Join(chunk(hex.EncodeToString([]byte(v)), 2), ":"),
+		"hex:": strings.Join(splitChunks(hex.EncodeToString([]byte(v)), 2), ":"),
 	}
 	for _, format := range []string{`\u%04x`, "%%%02X", "=%02x", `\x%02x`, "&#%d;", "&#x%x;"} {
 		var b strings.Builder
@@ -60,7 +60,7 @@ func written(v string) map[string]string {
 		for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
 			coded := coding.EncodeToString([]byte("xyz"[:pad] + v))
 			forms[fmt.Sprintf("base64 %d %d", pad, len(coded))] = coded
-			forms[fmt.Sprintf("base64, folded %d %d", pad, len(coded))] = strings.Join(chunk(coded, 7), "\r\n ")
+			forms[fmt.Sprintf("base64, folded %d %d", pad, len(coded))] = strings.Join(splitChunks(coded, 7), "\r\n ")
 		}
 	}
 	for i, order := range []bool{true, false} {

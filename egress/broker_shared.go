@@ -123,8 +123,8 @@ func (x *exchange) prepareScrubber(earlier []boundSecret) *refusal {
 	}
 	x.scrub = x.shared.scrubber
 	if len(x.pairs) > 0 {
-		if no := x.charge(16<<10 + 100*int64(len(x.scrub.values.list))); no != nil {
-			return no
+		if refused := x.charge(16<<10 + 100*int64(len(x.scrub.values.list))); refused != nil {
+			return refused
 		}
 		x.scrub = x.scrub.withCredentials(x.pairs)
 	}

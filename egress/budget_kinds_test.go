@@ -33,7 +33,7 @@ func awaitStable(f func() int64) (last int64) {
 	return last
 }
 
-func (b *budget) now() int64 {
+func (b *budget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
@@ -100,13 +100,13 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 				conn := l.connect()
 				all.Go(func() { c.begin(l, conn) })
 			}
-			charged = awaitStable(l.budget.now)
+			charged = awaitStable(l.budget.inUse)
 			peak = usedMemory() - before
 			l.stop()
 			l.over.Wait()
 			l.server.CloseClientConnections()
 			all.Wait()
-			remaining = awaitStable(l.budget.now)
+			remaining = awaitStable(l.budget.inUse)
 			return peak, charged, remaining
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 // and a DNS server that does not answer blocks only few connections at the same
 // time.
 func TestDNSMemoryIsCharged(t *testing.T) {
-	l := newWorld(t, allow("*.test"))
+	l := newWorld(t, allowHosts("*.test"))
 	for range maxFlows + 40 {
 		c, err := l.dial(brig.UplinkGateway, dnsPort)
 		if err != nil {
@@ -148,7 +148,7 @@ func TestDNSMemoryIsCharged(t *testing.T) {
 	l.Session.mu.Lock()
 	flows := len(l.flows)
 	l.Session.mu.Unlock()
-	if used := l.budget.now(); flows > maxFlows || used > DefaultMemory || used < int64(flows)*flowCost(narrowBuffer) {
+	if used := l.budget.inUse(); flows > maxFlows || used > DefaultMemory || used < int64(flows)*flowCost(narrowBuffer) {
 		t.Errorf("%d connections, %d KiB", flows, used>>10)
 	}
 	before := usedMemory()

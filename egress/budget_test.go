@@ -155,7 +155,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, re
 	fmt.Fprintln(in, "go")
 	counts := next("settled")
 	peak = usedMemory() - before
-	t.Logf("%s; %d KiB are charged", counts, attacked.budget.now()>>10)
+	t.Logf("%s; %d KiB are charged", counts, attacked.budget.inUse()>>10)
 
 	other := sandbox(DefaultMemory)
 	a, b := tcpPair(t)
@@ -172,7 +172,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, re
 	end()
 	serving.Wait()
 	remaining = usedMemory() - before
-	charged := func() [2]int64 { return [2]int64{attacked.budget.now(), other.budget.now()} }
+	charged := func() [2]int64 { return [2]int64{attacked.budget.inUse(), other.budget.inUse()} }
 	for end := time.Now().Add(30 * time.Second); charged() != [2]int64{} && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond) // a goroutine of net/http still ends
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// connect checks a connection to an address, and relays it. It calls answer to
-// accept the sandbox's side after the other side is connected. Until then the
+// connect checks a connection to an address, and relays it. It calls accept,
+// which accepts the sandbox's connection, after the other side is connected. Until then the
 // sandbox waits, so an unreachable host is refused as on any network.
-func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) connect(to netip.AddrPort, accept func(buffer int64) (net.Conn, error)) {
 	if to.Addr() == brig.UplinkGateway && to.Port() == dnsPort {
-		s.serveDNS(answer)
+		s.serveDNS(accept)
 		return
 	}
 	host, named := s.names.lookupName(to.Addr())
@@ -47,15 +47,15 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 		event.Why = "requests cannot be looked at here"
 		s.report(event)
 	case verdict == brig.Inspect:
-		s.inspect(f, event, answer)
+		s.inspect(f, event, accept)
 	default:
-		s.carry(f, judged, event, answer)
+		s.carry(f, judged, event, accept)
 	}
 }
 
 // carry connects to the other side, and copies data between the two sides.
-func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer int64) (net.Conn, error)) {
-	there, addr, err := s.dialOutside(f)
+func (s *Session) carry(f *flow, judged *policy, event Event, accept func(buffer int64) (net.Conn, error)) {
+	outside, addr, err := s.dialOutside(f)
 	if err != nil {
 		var rule int
 		var failedAddr netip.Addr
@@ -66,21 +66,21 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 		s.report(event)
 		return
 	}
-	defer there.Close()
+	defer outside.Close()
 	f.setAddr(addr)
-	f.add(there)
+	f.add(outside)
 	if s.policy.Load() != judged && !s.isStillAllowed(f, s.currentSecrets) {
 		return // the rules have changed during the dial
 	}
 	event.Addr, event.Allowed = addrText(addr), true
 	s.report(event)
-	here, err := answer(f.buffer)
+	inside, err := accept(f.buffer)
 	if err != nil {
 		return
 	}
-	defer here.Close()
-	f.add(here)
-	if why := s.tunnel(f, sandboxConn{here, s}, there); why != "" {
+	defer inside.Close()
+	f.add(inside)
+	if why := s.tunnel(f, sandboxConn{inside, s}, outside); why != "" {
 		event.Allowed, event.Why = false, why
 		s.report(event)
 	}
@@ -100,13 +100,13 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 }
 
 // serveDNS responds to DNS queries over TCP.
-func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) serveDNS(accept func(buffer int64) (net.Conn, error)) {
 	f, _ := s.open("", brig.UplinkGateway, dnsPort)
 	if f == nil {
 		return
 	}
 	defer s.finish(f)
-	c, err := answer(f.buffer)
+	c, err := accept(f.buffer)
 	if err != nil {
 		return
 	}

@@ -163,8 +163,8 @@ func (b *connBody) Close() error {
 }
 
 // finish implements guestBody. It reads the rest of the body, and reports whether the connection is
-// at the body's end. net/http would also read the rest, but without a time limit, and in full
-// duplex it panics if the guest then uses its connection again. A guest that waits for permission
+// at the body's end. net/http would also read the rest, but without a time limit. In full duplex,
+// net/http also panics if the guest then uses its connection again. A guest that waits for permission
 // to send a body that was not read will not send it, and net/http ends its connection.
 func (b *connBody) finish() bool {
 	_ = b.Close()

@@ -34,7 +34,7 @@ type exchange struct {
 
 	mu       sync.Mutex
 	inserted []string // the names of the secrets whose values were inserted
-	bare     string   // the name of a secret that was not inserted, because the request is unencrypted
+	exposed  string   // the name of a secret that was not inserted, because the request is unencrypted
 	broken   atomic.Bool
 }
 
@@ -61,22 +61,22 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer n.requestTracker.endServing(cost)
-	escaped, methods, no := n.check(r)
+	escaped, methods, refused := n.check(r)
 	x := &exchange{n: n, in: r, bound: n.bound(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.release()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)
 		defer func() { _ = x.body.Close() }()
 	}
-	if no == nil {
-		no = x.checkReadings(escaped, methods)
+	if refused == nil {
+		refused = x.checkReadings(escaped, methods)
 	}
-	if no == nil {
-		no = x.serve(w)
+	if refused == nil {
+		refused = x.serve(w)
 	}
-	if no != nil {
-		x.report(no.why)
-		respondError(w, no.status, fmt.Sprintf("this request to %s is not made: %s", n.host, no.why))
+	if refused != nil {
+		x.report(refused.why)
+		respondError(w, refused.status, fmt.Sprintf("this request to %s is not made: %s", n.host, refused.why))
 	}
 	if x.body != nil {
 		_ = http.NewResponseController(w).Flush() // the guest may send no more before it has the response
@@ -105,11 +105,11 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 			delete(out.Header, name)
 		}
 	}
-	if no := x.checkUpgrade(out); no != nil {
-		return no
+	if refused := x.checkUpgrade(out); refused != nil {
+		return refused
 	}
-	if no := x.substitute(out); no != nil {
-		return no
+	if refused := x.substitute(out); refused != nil {
+		return refused
 	}
 	sent := func() {}
 	if x.hasSubstitutedBody(out) {
@@ -200,7 +200,7 @@ func (x *exchange) recordInserted(name string) {
 		x.inserted = append(x.inserted, name)
 	}
 	if !x.n.secure && slices.ContainsFunc(x.grants, func(g boundSecret) bool { return g.Name == name && !g.Plain }) {
-		x.bare = name
+		x.exposed = name
 	}
 }
 
@@ -208,10 +208,10 @@ func (x *exchange) recordInserted(name string) {
 func (x *exchange) checkCleartext() (why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.bare == "" {
+	if x.exposed == "" {
 		return ""
 	}
-	return "the secret " + x.bare + " is for https only"
+	return "the secret " + x.exposed + " is for https only"
 }
 
 // report reports the outcome of the request. why is empty if the request is

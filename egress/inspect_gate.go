@@ -123,7 +123,7 @@ func (g *gate) readUnchecked(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// readLine checks the next line, and writes it, or invalidLine, to out.
+// readLine reads and checks the next line, and writes it, or invalidLine, to out.
 func (g *gate) readLine() error {
 	end := bytes.IndexByte(g.in, '\n')
 	for end < 0 {

@@ -36,9 +36,9 @@ var (
 // Read implements net.Conn.
 func (g *frameGate) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if wrong := g.inspect(p[:n]); wrong != nil {
-		g.refused(wrong.Error())
-		return 0, wrong
+	if failure := g.inspect(p[:n]); failure != nil {
+		g.refused(failure.Error())
+		return 0, failure
 	}
 	return n, err
 }

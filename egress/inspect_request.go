@@ -20,7 +20,7 @@ const maxTrailers = 100
 
 // check returns a refusal if a request is invalid regardless of the rules, and otherwise its
 // escaped paths and methods. The first of each is the standard one.
-func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refusal) {
+func (n *inspection) check(r *http.Request) (escaped, methods []string, refused *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
 		return nil, nil, &refusal{http.StatusMethodNotAllowed, "CONNECT is not served"}
@@ -86,7 +86,7 @@ func (n *inspection) authorityName() string {
 
 // readTargets returns the escaped paths and the methods that a request names. If no
 // rule depends on requests, its header fields are not checked.
-func readTargets(r *http.Request, hasRequestRules bool) (escaped, methods []string, no *refusal) {
+func readTargets(r *http.Request, hasRequestRules bool) (escaped, methods []string, refused *refusal) {
 	escaped = []string{r.URL.EscapedPath()}
 	if escaped[0] == "" {
 		escaped[0] = "/"
@@ -130,8 +130,8 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 		total += len(p)
 	}
 	cost := 2 * int64(min(maxReadings*total, maxReadingBytes))
-	if no := x.charge(cost); no != nil {
-		return no
+	if refused := x.charge(cost); refused != nil {
+		return refused
 	}
 	defer x.discharge(cost)
 	var paths pathReadings
@@ -147,14 +147,14 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 		}
 	}
 	x.requested = requests[0]
-	rule, no := x.n.decide(requests)
+	rule, refused := x.n.decide(requests)
 	x.rule = rule
-	return no
+	return refused
 }
 
 // decide evaluates all interpretations of a request. If the results differ, it
 // rejects the request.
-func (n *inspection) decide(requests []brig.Request) (rule int, no *refusal) {
+func (n *inspection) decide(requests []brig.Request) (rule int, refused *refusal) {
 	verdict, rule := n.judge(n.host, n.port, requests[0])
 	if verdict != brig.Allowed {
 		return rule, &refusal{http.StatusForbidden, "no rule allows it"}

@@ -33,12 +33,12 @@ func (s *sink) serve(conn net.Conn) {
 		q, err := http.ReadRequest(r)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, net.ErrClosed) {
-				s.note("", true)
+				s.recordRequest("", true)
 			}
 			return
 		}
 		body, err := io.ReadAll(q.Body)
-		s.note(fmt.Sprintf("%s %s %s %q", q.Method, q.Host, q.RequestURI, body), err != nil)
+		s.recordRequest(fmt.Sprintf("%s %s %s %q", q.Method, q.Host, q.RequestURI, body), err != nil)
 		if err != nil {
 			return
 		}
@@ -52,7 +52,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return s.raw.Write(p)
 }
 
-func (s *sink) note(request string, broken bool) {
+func (s *sink) recordRequest(request string, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if broken {

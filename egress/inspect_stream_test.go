@@ -92,11 +92,11 @@ func TestTrailersAreForwarded(t *testing.T) {
 }
 
 func TestExpectContinueIsForwarded(t *testing.T) {
-	t.Run("clear", func(t *testing.T) { testContinue(t, false) })
-	t.Run("tls", func(t *testing.T) { testContinue(t, true) })
+	t.Run("clear", func(t *testing.T) { checkContinue(t, false) })
+	t.Run("tls", func(t *testing.T) { checkContinue(t, true) })
 }
 
-func testContinue(t *testing.T, secure bool) {
+func checkContinue(t *testing.T, secure bool) {
 	l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(http.StatusExpectationFailed)

@@ -200,7 +200,7 @@ func TestUntrustedServerIsRejected(t *testing.T) {
 		t.Fatalf("control: %s %s", res.Status, body)
 	}
 	good, was := l.roots, l.server.TLS.Certificates
-	l.roots = trusting(t, &CA{})
+	l.roots = newCertPool(t, &CA{})
 	res, body := l.get("/")
 	if res.StatusCode != 502 || !strings.Contains(body, "unknown authority") {
 		t.Errorf("%s: %s", res.Status, body)

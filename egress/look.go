@@ -9,22 +9,22 @@ import (
 )
 
 // inspect serves the requests of a connection, and checks each of them.
-func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) inspect(f *flow, event Event, accept func(buffer int64) (net.Conn, error)) {
 	f.setInspected()
-	here, err := answer(f.buffer)
+	inside, err := accept(f.buffer)
 	if err != nil {
 		return
 	}
-	f.add(here)
+	f.add(inside)
 	first := make([]byte, 1)
-	_ = here.SetReadDeadline(time.Now().Add(sniffTimeout))
-	n, err := here.Read(first)
+	_ = inside.SetReadDeadline(time.Now().Add(sniffTimeout))
+	n, err := inside.Read(first)
 	if err != nil {
 		event.Why = "it said nothing"
 		s.report(event)
 		return
 	}
-	_ = here.SetReadDeadline(time.Time{})
+	_ = inside.SetReadDeadline(time.Time{})
 	event.Allowed = true
 	s.report(event)
 	i := &inspector{
@@ -49,7 +49,7 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 			return nil, err
 		},
 	}
-	i.serve(f.ctx, &replayConn{sandboxConn{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
+	i.serve(f.ctx, &replayConn{sandboxConn{inside, s}, first[:n]}, f.host, f.port, first[0] == handshake)
 }
 
 // judgeRequest checks a request by the current rules.

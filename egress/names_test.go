@@ -43,7 +43,7 @@ func TestLeastRecentlyUsedNamesAreFreed(t *testing.T) {
 // The same holds in a session: a sandbox that has looked up more names than
 // there are addresses can still resolve names.
 func TestNamesResolveAfterAddressesAreUsedUp(t *testing.T) {
-	l := newWorld(t, allow("*.many.test"))
+	l := newWorld(t, allowHosts("*.many.test"))
 	for i := range 1<<16 + 10 {
 		if out := l.names.assignAddress(fmt.Sprintf("n%d.many.test", i)); !out.IsValid() {
 			t.Fatal(i)

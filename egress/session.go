@@ -66,7 +66,7 @@ type Session struct {
 
 	policy     atomic.Pointer[policy]
 	events     *rate.Limiter
-	lost       atomic.Int64 // events that were not reported because there were too many
+	suppressed atomic.Int64 // events that were not reported because there were too many
 	usage      usage
 	valuesSent sentValues
 	budget     *budget
@@ -185,7 +185,7 @@ func (s *Session) Usage() (sent, received int64) {
 
 // Suppressed returns how many events were not reported since the last reported
 // event, and resets the counter.
-func (s *Session) Suppressed() int64 { return s.lost.Swap(0) }
+func (s *Session) Suppressed() int64 { return s.suppressed.Swap(0) }
 
 // Done returns a channel that is closed when the session or its link has ended.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
@@ -233,10 +233,10 @@ func (s *Session) awaitFlows() {
 func (s *Session) report(e Event) {
 	let := e.Allowed && e.Kind != Lookup
 	if !let && !s.events.Allow() {
-		s.lost.Add(1)
+		s.suppressed.Add(1)
 		return
 	}
-	e.At, e.Suppressed = time.Now().UTC(), s.lost.Swap(0)
+	e.At, e.Suppressed = time.Now().UTC(), s.suppressed.Swap(0)
 	s.Report(e)
 }
 

@@ -96,8 +96,8 @@ func matchProtocol(first []byte) protocolMatch {
 // isSingleWord reports whether the first bytes are a single incomplete word, which no server
 // processes yet.
 func isSingleWord(first []byte) bool {
-	words := strings.TrimSuffix(string(skipBlanks(first)), "\r")
-	return words == "" || isToken(words)
+	text := strings.TrimSuffix(string(skipBlanks(first)), "\r")
+	return text == "" || isToken(text)
 }
 
 // isHTTP09 reports whether a line is a request of HTTP/0.9, which has no

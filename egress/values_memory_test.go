@@ -277,7 +277,7 @@ func TestGrowthIsCounted(t *testing.T) {
 			t.Errorf("%s: the host receives %d bytes for %d, and %d are counted", name, got, sent, n)
 		}
 	}
-	w := newWorld(t, allow("*.test"), func(o *Options) { o.Rules.Bandwidth = 1 << 30 })
+	w := newWorld(t, allowHosts("*.test"), func(o *Options) { o.Rules.Bandwidth = 1 << 30 })
 	if sent, _ := w.Usage(); sent != 0 {
 		t.Errorf("%d bytes before", sent)
 	}

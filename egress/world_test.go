@@ -233,7 +233,7 @@ func (l *world) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, b
 func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	var out dnsmessage.Message
-	_ = l.wire.Send(datagram(brig.UplinkGateway, dnsPort, message))
+	_ = l.wire.Send(newDatagram(brig.UplinkGateway, dnsPort, message))
 	select {
 	case p := <-l.udp:
 		ip := header.IPv4(p)
@@ -250,8 +250,8 @@ func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	}
 }
 
-// datagram returns a UDP packet from the sandbox.
-func datagram(to netip.Addr, port int, payload []byte) []byte {
+// newDatagram returns a UDP packet from the sandbox.
+func newDatagram(to netip.Addr, port int, payload []byte) []byte {
 	ask := make([]byte, header.IPv4MinimumSize+header.UDPMinimumSize)
 	ip := header.IPv4(ask)
 	ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ask)), TTL: 1, SrcAddr: tcpip.AddrFrom4(to.As4()), DstAddr: tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())})

@@ -176,7 +176,7 @@ func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (ms
 func noPackages(j *toolJob, l toolLayer, msg string) *brig.ProgramError {
 	name := j.tool.Name
 	if name == "" {
-		name = tool.LastFunction(j.tool.Source)
+		name = tool.FindLastFunction(j.tool.Source)
 	}
 	return &brig.ProgramError{
 		Name: "PackageError", Message: tool.InstallError(l.Installer(), l.Packages, name, l.fromTool, brig.Clip(msg, 2000)),

@@ -213,7 +213,7 @@ func (ts *tools) applySetup(ctx context.Context, tenant string, j *toolJob) erro
 			}
 		}
 	}
-	j.env = tool.Environment(vars, j.tool.Env)
+	j.env = tool.MergeEnvironment(vars, j.tool.Env)
 	for _, l := range []toolLayer{
 		{tool.Layer{Language: brig.Python, Packages: j.setup.Python}, false}, {tool.Layer{Language: brig.TypeScript, Packages: j.setup.Node}, false},
 		{tool.Layer{Language: brig.Python, Packages: j.tool.Python}, true}, {tool.Layer{Language: brig.TypeScript, Packages: j.tool.Node}, true},

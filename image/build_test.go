@@ -62,8 +62,8 @@ func TestBuildRejectsInvalidArguments(t *testing.T) {
 func debianHost(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "debian")
-	put(t, root+"/etc/os-release", "NAME=x\nVERSION_CODENAME=\"bookworm\"\n")
-	put(t, root+"/etc/apt/sources.list", `# comment
+	writeFile(t, root+"/etc/os-release", "NAME=x\nVERSION_CODENAME=\"bookworm\"\n")
+	writeFile(t, root+"/etc/apt/sources.list", `# comment
 deb [arch=amd64 signed-by=/k.gpg] http://a.invalid/debian bookworm main contrib # tail
 deb-src http://a.invalid/debian bookworm main
 deb http://a.invalid/debian bookworm-updates main
@@ -71,7 +71,7 @@ deb http://b.invalid/other stable-tool stable
 deb http://c.invalid/x jammy main
 debris
 `)
-	put(t, root+"/etc/apt/sources.list.d/s.sources", `Types: deb deb-src
+	writeFile(t, root+"/etc/apt/sources.list.d/s.sources", `Types: deb deb-src
 URIs: http://user:secret@s.invalid/security
 Suites: bookworm-security bookworm/updates
 Components: main
@@ -86,7 +86,7 @@ URIs: http://off.invalid/
 Suites: bookworm
 Components: main
 `)
-	put(t, root+"/etc/apt/sources.list.d/x.list.disabled", "deb http://disabled.invalid/ bookworm main\n")
+	writeFile(t, root+"/etc/apt/sources.list.d/x.list.disabled", "deb http://disabled.invalid/ bookworm main\n")
 	return root
 }
 
@@ -148,8 +148,8 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	t.Helper()
 	a := newArena(t)
 	tools := t.TempDir()
-	put(t, tools+"/archive.tar", string(archive))
-	put(t, tools+"/mmdebstrap", "#!/bin/sh\nARCHIVE="+tools+"/archive.tar\n"+script)
+	writeFile(t, tools+"/archive.tar", string(archive))
+	writeFile(t, tools+"/mmdebstrap", "#!/bin/sh\nARCHIVE="+tools+"/archive.tar\n"+script)
 	if err := os.Chmod(tools+"/mmdebstrap", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -166,11 +166,11 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 func TestBuildImportsOutputOfBuilder(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
-	m.file("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")
-	m.file("etc/apt/sources.list.d/a.sources", canaryText)
-	m.file("etc/apt/auth.conf.d/a", canaryText)
-	m.link("etc/resolv.conf", "/etc/shadow")
-	m.file("etc/hostname", canaryText)
+	m.addFile("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")
+	m.addFile("etc/apt/sources.list.d/a.sources", canaryText)
+	m.addFile("etc/apt/auth.conf.d/a", canaryText)
+	m.addLink("etc/resolv.conf", "/etc/shadow")
+	m.addFile("etc/hostname", canaryText)
 	a := fakeBuilder(t, m.bytes(), `
 test "$*" = '--variant=minbase --format=tar --aptopt=APT::Cmd::Pattern-Only "true" --include=bash,g++ -- bookworm - -' || { echo "$*" >&2; exit 2; }
 grep -q 'user:secret@s.invalid' || exit 3
@@ -198,11 +198,11 @@ cat $ARCHIVE
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := listing(t, r.Dir)
+	all := listTree(t, r.Dir)
 	if all["etc/apt/sources.list"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
 		t.Errorf("%v", all)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
@@ -226,10 +226,10 @@ func TestFailedBuildLeavesNoImage(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			a := fakeBuilder(t, small(t), c.script)
+			a := fakeBuilder(t, smallArchive(t), c.script)
 			if name == "does not end" {
 				c.script = "" // the tar reader needs a whole block before it reports an error
-				a = fakeBuilder(t, small(t), "head -c 1000 /dev/urandom; sleep 600 & sleep 600")
+				a = fakeBuilder(t, smallArchive(t), "head -c 1000 /dev/urandom; sleep 600 & sleep 600")
 			}
 			start := time.Now()
 			_, err := a.store.Build(t.Context(), brig.ImageBuild{Name: "deb"}, nil)
@@ -243,7 +243,7 @@ func TestFailedBuildLeavesNoImage(t *testing.T) {
 			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}
-			if err := a.check(); err != nil {
+			if err := a.checkUnchanged(); err != nil {
 				t.Error(err)
 			}
 			if leftovers, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(leftovers) > 0 {
@@ -267,13 +267,13 @@ func TestCanceledBuildKillsBuilder(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || brig.KindOf(err) != brig.Canceled {
 		t.Errorf("%v", err)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 	if os.Geteuid() != 0 {
 		return // without a process namespace only the group is killed
 	}
-	for deadline := time.Now().Add(time.Minute); running(t, mark); {
+	for deadline := time.Now().Add(time.Minute); isRunning(t, mark); {
 		if time.Now().After(deadline) {
 			t.Fatal("a child of the builder is still running")
 		}
@@ -281,8 +281,8 @@ func TestCanceledBuildKillsBuilder(t *testing.T) {
 	}
 }
 
-// running reports whether a process has the argument.
-func running(t *testing.T, arg string) bool {
+// isRunning reports whether a process has the argument.
+func isRunning(t *testing.T, arg string) bool {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -40,7 +40,7 @@ func TestMemoryForRegistryResponsesIsLimited(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			a, h := newArena(t), newHub(t)
-			h.put(func(w http.ResponseWriter, r *http.Request) bool {
+			h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				switch {
 				case strings.Contains(r.URL.Path, c.part) && (c.part != "/v2/" || r.URL.Path == "/v2/"):
 					w.Header().Set("Content-Type", string(types.OCIManifestSchema1))

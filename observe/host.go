@@ -76,7 +76,7 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge(diskUsed, 1-free/total)
 }
 
-// updateBusyShare returns the busy share of the time since the last measurement.
+// updateBusyShare updates and returns the busy share of the time since the last measurement.
 func (h *Host) updateBusyShare(busy, idle float64, now time.Time) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,13 +109,13 @@ func readCPUTimes(file string) (busy, idle float64, err error) {
 		return 0, 0, err
 	}
 	line, _, _ := bytes.Cut(b, []byte("\n"))
-	words := strings.Fields(string(line))
-	if len(words) < 6 || words[0] != "cpu" {
+	fields := strings.Fields(string(line))
+	if len(fields) < 6 || fields[0] != "cpu" {
 		return 0, 0, fmt.Errorf("%s begins with %.40q", file, line)
 	}
 	// user nice system idle iowait irq softirq steal; guest time is included in
 	// user.
-	for i, w := range words[1:min(len(words), 9)] {
+	for i, w := range fields[1:min(len(fields), 9)] {
 		v, err := strconv.ParseFloat(w, 64)
 		if err != nil {
 			return 0, 0, fmt.Errorf("read %s: %w", file, err)
@@ -137,15 +137,15 @@ func readMemory(file string) (total, free float64, err error) {
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		words := strings.Fields(s.Text())
-		if len(words) < 2 {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 2 {
 			continue
 		}
-		v, err := strconv.ParseFloat(words[1], 64)
+		v, err := strconv.ParseFloat(fields[1], 64)
 		if err != nil {
 			continue
 		}
-		switch words[0] {
+		switch fields[0] {
 		case "MemTotal:":
 			total = v * brig.KiB
 		case "MemAvailable:":

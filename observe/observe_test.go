@@ -39,8 +39,8 @@ func (c *testMetrics) recordExecutions(status brig.RunStatus, took time.Duration
 	c.ExecutionEnded(brig.ExecutionReport{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
 }
 
-// want compares some metrics with their expected text format.
-func (c *testMetrics) want(t *testing.T, text string, names ...string) {
+// checkMetrics compares some metrics with their expected text format.
+func (c *testMetrics) checkMetrics(t *testing.T, text string, names ...string) {
 	t.Helper()
 	var plain []string
 	for line := range strings.Lines(text) {
@@ -136,7 +136,7 @@ func TestCallerErrorsDoNotAffectAvailability(t *testing.T) {
 	if s := onlySample(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
 		t.Errorf("with a trial that failed: %+v", s)
 	}
-	c.want(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
+	c.checkMetrics(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
 		# TYPE brig_attempts_total counter
 		brig_attempts_total{provider="p",result="failed"} 2
 		brig_attempts_total{provider="p",result="ok"} 4
@@ -157,7 +157,7 @@ func TestMetricsMatchProviderCalls(t *testing.T) {
 			c.Allowance("cloud", "eu-1", 20, float64(19-i))
 		}
 	}
-	c.want(t, `# HELP brig_api_calls_total Calls of a provider's API, by response status; none if there was no response.
+	c.checkMetrics(t, `# HELP brig_api_calls_total Calls of a provider's API, by response status; none if there was no response.
 		# TYPE brig_api_calls_total counter
 		brig_api_calls_total{code="200",provider="cloud",region="eu-1"} 3
 		brig_api_calls_total{code="404",provider="cloud",region="eu-1"} 1

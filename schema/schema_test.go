@@ -65,8 +65,8 @@ func TestDecodeReportsEveryInvalidField(t *testing.T) {
 		})
 	}
 	c := newConfig()
-	if wrong := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); wrong != nil {
-		t.Fatal(wrong)
+	if invalid := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); invalid != nil {
+		t.Fatal(invalid)
 	}
 	if c.Timeout != 7 || c.Region != "us" || len(c.Hosts) != 2 || c.Key != "k" {
 		t.Errorf("got %+v", c)

@@ -89,10 +89,10 @@ func isGiven(config map[string]json.RawMessage, name string) bool {
 func checkRecipient(secret string, now, was map[string]json.RawMessage, fields []brig.ConfigField) error {
 	for _, f := range fields {
 		if f.Destination && !isSameSetting(now[f.Name], was[f.Name], f.Default) {
-			wrong := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", secret).
+			invalid := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", secret).
 				WithHint("give %s again, not masked", secret)
-			wrong.Field = f.Name
-			return wrong
+			invalid.Field = f.Name
+			return invalid
 		}
 	}
 	return nil
@@ -119,21 +119,21 @@ func isSameSetting(a, b json.RawMessage, byDefault any) bool {
 // ReplaceSecrets replaces the secrets of a configuration. It returns JSON other than
 // an object unchanged, because Decode reports the error.
 func ReplaceSecrets(raw []byte, fields []brig.ConfigField, f func(name, s string) string) ([]byte, error) {
-	var given map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &given) // JSON other than an object has no secrets
-	if given == nil {
+	var values map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &values) // JSON other than an object has no secrets
+	if values == nil {
 		return raw, nil
 	}
 	for _, field := range fields {
 		var s string
-		if !field.Secret || !isGiven(given, field.Name) || json.Unmarshal(given[field.Name], &s) != nil {
+		if !field.Secret || !isGiven(values, field.Name) || json.Unmarshal(values[field.Name], &s) != nil {
 			continue
 		}
 		v, err := json.Marshal(f(field.Name, s))
 		if err != nil {
 			return nil, err
 		}
-		given[field.Name] = v
+		values[field.Name] = v
 	}
-	return json.Marshal(given)
+	return json.Marshal(values)
 }

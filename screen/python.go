@@ -207,7 +207,7 @@ func (g pythonGrammar) visitAttribute(s *scan, i int32) {
 	if !s.m.Only && s.kind(object) == "identifier" {
 		// The module may be available although the source does not import it.
 		module := g.ident(s, object)
-		if _, wrong := s.m.findDeniedImport(module); wrong && !s.bound[module] {
+		if _, denied := s.m.findDeniedImport(module); denied && !s.bound[module] {
 			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
 		}
 	}
@@ -279,13 +279,13 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		return
 	}
 	module := g.dotted(s, from)
-	message, wrong := s.m.findDeniedImport(module)
-	if wrong && !s.m.Only {
+	message, denied := s.m.findDeniedImport(module)
+	if denied && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 	for c := range s.namedChildren(i) {
 		if s.kind(c) == "wildcard_import" {
-			g.importAll(s, i, module, message, wrong)
+			g.importAll(s, i, module, message, denied)
 		}
 		if s.fieldName(c) != "name" {
 			continue
@@ -300,7 +300,7 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		whole := module + "." + g.dotted(s, name)
 		if _, inner := s.m.findDeniedImport(whole); inner && s.m.Only {
 			s.find(i, ImportRule, module, "%s", message)
-		} else if inner && !wrong {
+		} else if inner && !denied {
 			s.checkImport(i, whole)
 		}
 		s.checkAttribute(name, g.dotted(s, name))
@@ -314,8 +314,8 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 }
 
 // importAll checks a wildcard import of a module.
-func (g pythonGrammar) importAll(s *scan, i int32, module, message string, wrong bool) {
-	if wrong && s.m.Only {
+func (g pythonGrammar) importAll(s *scan, i int32, module, message string, denied bool) {
+	if denied && s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 	for _, rule := range s.m.Calls {

@@ -243,7 +243,7 @@ func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 
 // checkImport checks an import of a module by its name.
 func (s *scan) checkImport(i int32, module string) {
-	if message, wrong := s.m.findDeniedImport(module); wrong {
+	if message, denied := s.m.findDeniedImport(module); denied {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 }

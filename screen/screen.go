@@ -50,7 +50,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	if len(source) > maxSource {
 		return nil, ErrTooLarge
 	}
-	if f, wrong := checkEncoding(l, source); wrong {
+	if f, invalid := checkEncoding(l, source); invalid {
 		return []Finding{f}, nil
 	}
 	release, err := c.parser.acquire(ctx)

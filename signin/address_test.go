@@ -27,8 +27,8 @@ func TestDiscoveredHostsMustBePublic(t *testing.T) {
 		i.mu.Lock()
 		i.jwks = strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1) + "/jwks"
 		i.mu.Unlock()
-		p := i.open(t, &now, func(o *signin.Options) { o.AllowPrivate = allow })
-		if _, _, err := p.Person(t.Context(), i.sign(t, "one", i.of("ann", now))); err == nil {
+		p := i.newProvider(t, &now, func(o *signin.Options) { o.AllowPrivate = allow })
+		if _, _, err := p.Person(t.Context(), i.sign(t, "one", i.newClaims("ann", now))); err == nil {
 			t.Error("a key set that is a redirect was accepted")
 		}
 		if reached := requests.Load() > 0; reached != allow {

@@ -43,12 +43,12 @@ func TestMemoryForProviderResponsesIsLimited(t *testing.T) {
 			} else {
 				issuer = endless.URL
 			}
-			p := i.open(t, &now, func(o *signin.Options) {
+			p := i.newProvider(t, &now, func(o *signin.Options) {
 				if issuer != "" {
 					o.Issuer = issuer
 				}
 			})
-			token := i.sign(t, "one", i.of("ann", now))
+			token := i.sign(t, "one", i.newClaims("ann", now))
 			var open func() error
 			if !c.keys {
 				open = func() error { _, err := oidc.NewProvider(t.Context(), issuer); return err }

@@ -108,8 +108,8 @@ func New(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// newTransport connects to the issuer and to the hosts in its documents. The provider chooses those
-// hosts, so they must be public.
+// newTransport returns a transport to the issuer and to the hosts in its
+// documents. The provider chooses those hosts, so they must be public.
 func (o Options) newTransport() http.RoundTripper {
 	issuer := ""
 	if u, err := url.Parse(o.Issuer); err == nil {

@@ -250,8 +250,8 @@ var quietEnvironment = map[string]string{
 	"PYTHONWARNINGS": "ignore", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1",
 }
 
-// Environment merges layers of variables. Later layers take precedence.
-func Environment(layers ...map[string]string) map[string]string {
+// MergeEnvironment merges layers of variables. Later layers take precedence.
+func MergeEnvironment(layers ...map[string]string) map[string]string {
 	out := maps.Clone(quietEnvironment)
 	for _, l := range layers {
 		maps.Copy(out, l)

@@ -120,8 +120,8 @@ func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(
 	return c
 }
 
-// replacing returns a function that replaces a part of a driver's source.
-func replacing(piece, instead string) func(string) string {
+// newReplacement returns a function that replaces a part of a driver's source.
+func newReplacement(piece, instead string) func(string) string {
 	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
 }
 
@@ -136,11 +136,11 @@ func TestChannelAttacksFail(t *testing.T) {
 	}{
 		{
 			"a child that returns", "import os\ndef f():\n    if os.fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
+			newReplacement("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a child of the C library's", "import ctypes, os\ndef f():\n    if ctypes.CDLL(None).fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
+			newReplacement("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a line without an end", "import os\ndef f():\n    os.write(3, b'{\"type\":')\n    return 'right'", `"right"`,
@@ -152,19 +152,19 @@ func TestChannelAttacksFail(t *testing.T) {
 		},
 		{
 			"another json", "import json\ndef f():\n    json.dumps = lambda *a, **k: '{\"value\":\"rogue\"}'\n    return 'right'", `"right"`,
-			replacing("payload = dumps(report)", "payload = json.dumps(report)"), func(c callResult) bool { return c.value() == `"rogue"` },
+			newReplacement("payload = dumps(report)", "payload = json.dumps(report)"), func(c callResult) bool { return c.value() == `"rogue"` },
 		},
 		{
 			"another os.write", "import os\ndef f():\n    os.write = lambda fd, data: len(data)\n    return 'right'", `"right"`,
-			replacing("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c callResult) bool { return c.first() == nil },
+			newReplacement("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"another hmac", "import hmac\ndef f():\n    hmac.new = None\n    return 'right'", `"right"`,
-			replacing("total = sign(key", "total = hmac.new(key"), func(c callResult) bool { return c.first() == nil },
+			newReplacement("total = sign(key", "total = hmac.new(key"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"a channel that is closed", rogue + "def f():\n    os.close(3)\n    return 'right'", "corrupted",
-			replacing("os._exit(LOST)", "os._exit(0)"), func(c callResult) bool { return c.value() == "exit 0" },
+			newReplacement("os._exit(LOST)", "os._exit(0)"), func(c callResult) bool { return c.value() == "exit 0" },
 		},
 		{
 			"the end in a frame", rogue + "def f():\n    os.write(3, frame[:40].encode() + b'\\n')\n    os._exit(0)", "corrupted", nil, nil,

@@ -55,10 +55,10 @@ var functionForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 var lastForm = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+([A-Za-z_][A-Za-z0-9_]*)`)
 
-// LastFunction returns the name of the last function in a Python source. It is an
+// FindLastFunction returns the name of the last function in a Python source. It is an
 // estimate for messages; the driver that runs the source determines the actual
 // function.
-func LastFunction(source string) string {
+func FindLastFunction(source string) string {
 	all := lastForm.FindAllStringSubmatch(source, -1)
 	if len(all) == 0 {
 		return ""

@@ -55,7 +55,7 @@ func TestParseConfigDetectsKind(t *testing.T) {
 const fingerprintOfDefault = "38585387858825995395837620792505480482961890121281728958787290287798295947182"
 
 func TestFingerprintIgnoresKeyOrder(t *testing.T) {
-	if got := tool.Organization("default"); got != tool.Organization("default") || got == tool.Organization("other") || len(got) != 40 {
+	if got := tool.OrganizationID("default"); got != tool.OrganizationID("default") || got == tool.OrganizationID("other") || len(got) != 40 {
 		t.Errorf("organization %s", got)
 	}
 	s := &brig.ToolSetup{Tenant: "default", Kind: brig.ToolLocal, Config: json.RawMessage(`{"b":[1,{"z":"<é>","a":null}],"a":true}`)}
@@ -74,7 +74,7 @@ func TestFingerprintIgnoresKeyOrder(t *testing.T) {
 }
 
 func TestEnvironmentPrefersLaterLayers(t *testing.T) {
-	got := tool.Environment(map[string]string{"A": "setup", "B": "setup", "TERM": "setup"}, nil, map[string]string{"B": "call"})
+	got := tool.MergeEnvironment(map[string]string{"A": "setup", "B": "setup", "TERM": "setup"}, nil, map[string]string{"B": "call"})
 	want := map[string]string{"A": "setup", "B": "call", "TERM": "setup", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
@@ -99,7 +99,7 @@ func TestTruncateKeepsLimit(t *testing.T) {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))
 	}
 	for source, want := range map[string]string{"": "", "def a():\n  def b(): pass": "a", "def a(): pass\nasync  def c(x): pass\n": "c"} {
-		if got := tool.LastFunction(source); got != want {
+		if got := tool.FindLastFunction(source); got != want {
 			t.Errorf("the last function of %q is %q", source, got)
 		}
 	}

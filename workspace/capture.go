@@ -206,7 +206,7 @@ func (c *Capture) keepSkipped() {
 // skip records a path that is not committed, and the reason.
 func (c *Capture) skip(filePath, why string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspacePaths {
-		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(filePath), Reason: why})
+		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: EscapePath(filePath), Reason: why})
 	}
 }
 
@@ -247,7 +247,7 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	return nil
 }
 
-// storeFile reads a file. It writes the content if the content may become part of
+// storeFile reads a file. It stores the content if the content may become part of
 // a version and is not in the store yet.
 func (c *Capture) storeFile(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	n, err := fill(r, c.buf)
@@ -280,7 +280,7 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// claimWrite reports whether a content must be written. It returns true only
+// claimWrite reports whether the caller must write a content. It returns true only
 // once for each digest.
 func (c *Capture) claimWrite(e *entry) bool {
 	c.mu.Lock()
@@ -292,7 +292,7 @@ func (c *Capture) claimWrite(e *entry) bool {
 	return true
 }
 
-// storeSmallFile writes a small content in the background, concurrently with further
+// storeSmallFile stores a small content in the background, concurrently with further
 // reads.
 func (c *Capture) storeSmallFile(ctx context.Context, digest string, data []byte) error {
 	c.recordWrite(digest)
@@ -310,7 +310,7 @@ func (c *Capture) storeSmallFile(ctx context.Context, digest string, data []byte
 	return unavailableError(c.err)
 }
 
-// storeLargeFile writes a large content, whose digest is not known until its end.
+// storeLargeFile stores a large content, whose digest is not known until its end.
 func (c *Capture) storeLargeFile(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	sum := sha256.New()
 	var to io.Writer = sum

@@ -42,7 +42,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		}
 		merged, conflict := merge(c.base.files, head.files, mine)
 		if conflict != "" {
-			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, Printable(conflict)).
+			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, EscapePath(conflict)).
 				WithHint("the sandbox began with version %d; copy its files out, or restore that version first", c.use.Version)
 		}
 		var own, outside encodedManifest

@@ -38,7 +38,7 @@ func diff(from, to manifest) []change {
 func toChanges(list []change, limit int) []brig.WorkspaceChange {
 	out := []brig.WorkspaceChange{}
 	for _, c := range list[:min(len(list), limit)] {
-		w := brig.WorkspaceChange{Path: Printable(c.path), Kind: brig.WorkspaceChanged}
+		w := brig.WorkspaceChange{Path: EscapePath(c.path), Kind: brig.WorkspaceChanged}
 		switch {
 		case c.before == nil:
 			w.Kind = brig.WorkspaceAdded
@@ -53,9 +53,9 @@ func toChanges(list []change, limit int) []brig.WorkspaceChange {
 	return out
 }
 
-// Printable returns a path as shown to callers: invalid UTF-8, control
+// EscapePath returns a path as shown to callers: invalid UTF-8, control
 // characters and backslashes are escaped.
-func Printable(p string) string {
+func EscapePath(p string) string {
 	var b strings.Builder
 	for i, r := range p {
 		switch {
@@ -107,7 +107,7 @@ func CheckPrefixes(list []string) ([]string, error) {
 	for i, p := range list {
 		clean := path.Clean(strings.TrimPrefix(p, "/workspace/"))
 		if p == "" || !isLocalPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
-			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", Printable(p[:min(len(p), 100)])).
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", EscapePath(p[:min(len(p), 100)])).
 				WithHint("give paths relative to /workspace, for example outputs")
 		}
 		out = append(out, clean)

@@ -42,7 +42,7 @@ func TestConcurrentDiffsDoNotDeadlock(t *testing.T) {
 		for n := range 500 {
 			tr[fmt.Sprintf("d%d/", n)] = ""
 		}
-		if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb", i)), at(t, s, "acme", "data", 0), tr); err != nil {
+		if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb", i)), resolveUse(t, s, "acme", "data", 0), tr); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,12 +23,12 @@ func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int,
 	if err != nil {
 		return nil, noVersionError(name, version, err)
 	}
-	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(Printable(mountPath+"/"+e.Path), e) })
+	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(EscapePath(mountPath+"/"+e.Path), e) })
 	if err != nil || r.Outside == "" {
 		return r, err
 	}
 	_, err = s.scan(ctx, tenant, r.Outside, func(e *entry) error {
-		f(Printable("/"+e.Path), e)
+		f(EscapePath("/"+e.Path), e)
 		return nil
 	})
 	if err != nil {
@@ -82,10 +82,10 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, file
 	}
 	switch {
 	case e == nil:
-		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, Printable(filePath[:min(len(filePath), 100)])).
+		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, EscapePath(filePath[:min(len(filePath), 100)])).
 			WithHint("list its files to see what exists")
 	case e.Type != brig.RegularFile:
-		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(filePath), e.Type).WithHint("give the path of a file")
+		return 0, nil, brig.InvalidField("path", "%q is a %s", EscapePath(filePath), e.Type).WithHint("give the path of a file")
 	}
 	return s.openContent(ctx, tenant, name, version, e)
 }

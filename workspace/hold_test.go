@@ -74,7 +74,7 @@ func TestSweepDelaysOthersBriefly(t *testing.T) {
 		}
 		swept <- err
 	}()
-	for o.Waiting("t/a") == 0 {
+	for o.CountWaiting("t/a") == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	entered := make(chan error, 1)

@@ -93,9 +93,9 @@ func (d *treeDigest) sum() string {
 	return "sha256:" + hex.EncodeToString(d.hash.Sum(nil))
 }
 
-// line is the stored form of an entry. Text that is not valid UTF-8 is stored
+// manifestLine is the stored form of an entry. Text that is not valid UTF-8 is stored
 // in base64.
-type line struct {
+type manifestLine struct {
 	Path      string `json:"path,omitempty"`
 	PathB64   []byte `json:"path_b64,omitempty"`
 	Type      string `json:"type"`
@@ -126,7 +126,7 @@ func (m manifest) encode(w io.Writer) (size int64, err error) {
 	enc.SetEscapeHTML(false)
 	for _, p := range m.paths() {
 		e := m[p]
-		l := line{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
+		l := manifestLine{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
 		l.Path, l.PathB64 = encodeText(p)
 		l.Target, l.TargetB64 = encodeText(e.Target)
 		if e.Type == brig.RegularFile {

@@ -114,7 +114,7 @@ func (u *memoryUse) canHold(n int64) bool {
 	return u.canTenantHold(n) && (m.held == u.held || m.held+n <= all)
 }
 
-// canTenantHold is like fits, for the tenant's limit only.
+// canTenantHold is like canHold, for the tenant's limit only.
 func (u *memoryUse) canTenantHold(n int64) bool {
 	tenantHeld := u.m.byTenant[u.tenant]
 	return tenantHeld == u.held || tenantHeld+n <= u.m.tenant

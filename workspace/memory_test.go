@@ -122,7 +122,7 @@ func TestReadsUseOnlyReservedMemory(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	use := at(t, s, "acme", "data", 0)
+	use := resolveUse(t, s, "acme", "data", 0)
 	nodes := longNames(10_000)
 	base := liveHeap()
 	c, err := s.Begin(ctx, "acme", "sb1", use, 0)
@@ -221,7 +221,7 @@ func TestCommitsUseOnlyReservedMemory(t *testing.T) {
 			if _, err := s.Create(ctx, "acme", "data"); err != nil {
 				t.Fatal(err)
 			}
-			use := at(t, s, "acme", "data", 0)
+			use := resolveUse(t, s, "acme", "data", 0)
 			measure := func(what string, do func()) {
 				t.Helper()
 				s.SetMemory(1<<30, 1<<30)
@@ -282,10 +282,10 @@ func TestManifestMemoryIsShared(t *testing.T) {
 		if _, err := s.Create(ctx, tenant, "data"); err != nil {
 			t.Fatal(err)
 		}
-		if err := commitNodes(ctx, s, tenant, at(t, s, tenant, "data", 0), longNames(100)); err != nil {
+		if err := commitNodes(ctx, s, tenant, resolveUse(t, s, tenant, "data", 0), longNames(100)); err != nil {
 			t.Fatal(err)
 		}
-		uses[tenant] = at(t, s, tenant, "data", 0)
+		uses[tenant] = resolveUse(t, s, tenant, "data", 0)
 	}
 	one, err := s.BeginUnpack(ctx, "acme", uses["acme"])
 	if err != nil {
@@ -378,7 +378,7 @@ func TestNamesAreLimited(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	use := at(t, s, "acme", "data", 0)
+	use := resolveUse(t, s, "acme", "data", 0)
 	use.Capture = []string{"/etc"}
 	deep := strings.Repeat("d/", 1900)
 	for what, add := range map[string]func(*workspace.Capture, brig.Node) error{

@@ -90,7 +90,7 @@ func (c *Capture) captured() []brig.WorkspaceFile {
 	}
 	displayed := manifest{}
 	for p, e := range needed {
-		displayed[Printable("/"+p)] = e
+		displayed[EscapePath("/"+p)] = e
 	}
 	return toFiles(displayed)
 }
@@ -110,7 +110,7 @@ func toFiles(m manifest) []brig.WorkspaceFile {
 // toFile converts an entry to the API's type. p is the path shown to
 // callers.
 func toFile(p string, e *entry) brig.WorkspaceFile {
-	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)}
+	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: EscapePath(e.Target)}
 }
 
 // mountPath is the path of a workspace in a sandbox.
@@ -133,7 +133,7 @@ func CheckCapture(list []string) ([]string, error) {
 			bad = bad || clean == b || strings.HasPrefix(clean, b+"/")
 		}
 		if bad {
-			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", Printable(p[:min(len(p), 100)])).
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", EscapePath(p[:min(len(p), 100)])).
 				WithHint("give absolute paths outside %s, for example /home/user or /etc/hosts", strings.Join(uncapturable, ", "))
 		}
 		out = append(out, clean)

@@ -140,7 +140,7 @@ func unavailableError(err error) error {
 }
 
 func missingError(name string) error {
-	return brig.Errorf(brig.NotFound, "no workspace %q", Printable(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
+	return brig.Errorf(brig.NotFound, "no workspace %q", EscapePath(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
 }
 
 // find returns the stored state of a name.
@@ -167,7 +167,7 @@ func isValidID(id string) bool { return len(id) > 8 && brig.ValidName(id) }
 // Create creates an empty workspace.
 func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspace, error) {
 	if !brig.ValidName(name) {
-		return nil, brig.InvalidField("name", "%q is not a name", Printable(name[:min(len(name), 80)])).
+		return nil, brig.InvalidField("name", "%q is not a name", EscapePath(name[:min(len(name), 80)])).
 			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
 	if err := s.checkCount(ctx, tenant); err != nil {

@@ -109,7 +109,7 @@ func New(o Options) *API {
 	mux.HandleFunc("POST /run", d.serveRun)
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
-		httpapi.Route(r, pattern)
+		httpapi.RecordRoute(r, pattern)
 		mux.ServeHTTP(w, r)
 	})
 	d.handler = httpapi.Wrap(o.Log, metrics, d.admit(httpapi.Guard(append([]string{hostName}, o.Hosts...), "", routed)))
@@ -192,9 +192,9 @@ func (d *API) serveRun(w http.ResponseWriter, r *http.Request) {
 		httpapi.Fail(w, r, err)
 		return
 	}
-	p, wrong := decode(body)
-	if wrong != nil {
-		d.writeResult(w, r, http.StatusUnprocessableEntity, wrong)
+	p, invalid := decode(body)
+	if invalid != nil {
+		d.writeResult(w, r, http.StatusUnprocessableEntity, invalid)
 		return
 	}
 	p.Timeout, p.Grace, p.Limits, p.Image, p.Egress = d.Timeout, grace, d.Limits, d.Images[p.Language], d.Egress

@@ -121,7 +121,7 @@ func (c *Constraint) CheckZero(raw []byte) *brig.Error {
 	return nil
 }
 
-// checkZeroSize rejects a size of 0 that is encoded as a string, just as Zero
+// checkZeroSize rejects a size of 0 that is encoded as a string, just as CheckZero
 // rejects the number 0.
 func (c *Constraint) checkZeroSize(raw []byte) *brig.Error {
 	if c.Minimum == nil || *c.Minimum <= 0 {

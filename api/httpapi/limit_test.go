@@ -52,7 +52,7 @@ func TestEachAddressHasOwnRate(t *testing.T) {
 		for i := range 100_000 {
 			_ = take(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 		}
-		if n := httpapi.Limited(l); n > 10_000 {
+		if n := httpapi.CountLimited(l); n > 10_000 {
 			t.Errorf("%d addresses are remembered", n)
 		}
 	})

@@ -44,11 +44,11 @@ func serveOwner(t *testing.T, dir string) (tcp string) {
 	srv := httpapi.NewServer(httpapi.Wrap(log, nil, httpapi.Guard(nil, "", httpapi.Auth(ring, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, brig.ActorFrom(r.Context()).Name)
 	})))), log)
-	return serveBoth(t, srv, dir)
+	return serveTCPAndSocket(t, srv, dir)
 }
 
-// serveBoth serves on the socket of a directory and on TCP, and returns the TCP address.
-func serveBoth(t *testing.T, srv *http.Server, dir string) (tcp string) {
+// serveTCPAndSocket serves on the socket of a directory and on TCP, and returns the TCP address.
+func serveTCPAndSocket(t *testing.T, srv *http.Server, dir string) (tcp string) {
 	t.Helper()
 	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
 	if err != nil {
@@ -178,7 +178,7 @@ func TestSocketSharesLimits(t *testing.T) {
 		}
 	})))), log)
 	dir := t.TempDir()
-	addr := serveBoth(t, srv, dir)
+	addr := serveTCPAndSocket(t, srv, dir)
 	socket := func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }
 	tcp := func() (net.Conn, error) { return net.Dial("tcp", addr) }
 	key := http.Header{"Authorization": {"Bearer " + ownersKey}}

@@ -33,7 +33,7 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 		}
 		const elapsed = 10 * time.Second
 		var calls sync.WaitGroup
-		var answered atomic.Int64
+		var responses atomic.Int64
 		end := time.Now().Add(elapsed)
 		for range 16 {
 			calls.Go(func() {
@@ -41,12 +41,12 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 					if took := ask(t.Context()); took > maxRejectionDelay {
 						t.Errorf("a refusal took %v", took)
 					}
-					answered.Add(1)
+					responses.Add(1)
 				}
 			})
 		}
 		calls.Wait()
-		if n, maximum := answered.Load(), int64(rejectionsPerSecond*(elapsed.Seconds()+1)+16); n > maximum || n < maximum*9/10 {
+		if n, maximum := responses.Load(), int64(rejectionsPerSecond*(elapsed.Seconds()+1)+16); n > maximum || n < maximum*9/10 {
 			t.Errorf("%d refusals in %v, want about %d", n, elapsed, maximum)
 		}
 		// No client waits longer than the maximum, however many clients wait.

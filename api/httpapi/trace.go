@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// Traced records every request for OpenTelemetry. If a request has a
-// traceparent header, its span is part of that trace. If t is nil, Traced
+// WithTracing records every request for OpenTelemetry. If a request has a
+// traceparent header, its span is part of that trace. If t is nil, WithTracing
 // returns next.
-func Traced(t trace.Tracer, next http.Handler) http.Handler {
+func WithTracing(t trace.Tracer, next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}

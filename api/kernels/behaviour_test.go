@@ -100,15 +100,15 @@ func TestCodeCanBeInterrupted(t *testing.T) {
 				}
 				waitForText(t, conn, "waits")
 			}
-			before := s.interrupted()
+			before := s.countInterrupts()
 			conn.CloseNow()
 			s.waitForInterrupt(t, before, "the code goes on without its client")
 		})
 	}
 }
 
-// interrupted returns the number of interrupted runs.
-func (s *scriptedService) interrupted() int {
+// countInterrupts returns the number of interrupted runs.
+func (s *scriptedService) countInterrupts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
@@ -118,7 +118,7 @@ func (s *scriptedService) interrupted() int {
 // fails the test with the message in otherwise.
 func (s *scriptedService) waitForInterrupt(t *testing.T, before int, otherwise string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); s.interrupted() == before; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); s.countInterrupts() == before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(otherwise)
 		}

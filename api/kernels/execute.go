@@ -55,7 +55,7 @@ func expressionErrors(x *execution) content {
 }
 
 // tracebackLines returns the lines of an error's traceback. If the error has no
-// traceback, lines returns its name and value, because clients display only the
+// traceback, it returns the name and value, because clients display only the
 // traceback.
 func tracebackLines(e *brig.CodeError) []string {
 	text := strings.TrimRight(e.Traceback, "\n")

@@ -55,7 +55,7 @@ func (d *API) router() http.Handler {
 	for _, rt := range d.routes() {
 		keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
 		mux.MethodFunc(rt.method, rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			httpapi.Route(r, "kernels:"+rt.pattern)
+			httpapi.RecordRoute(r, "kernels:"+rt.pattern)
 			keyed(w, r)
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // handle returns the handler of a route.
 func (d *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Route(r, rt.path)
+		httpapi.RecordRoute(r, rt.path)
 		var body []byte
 		err := httpapi.Check(r, d.Service, "", rt.op)
 		if err == nil {
@@ -120,12 +120,12 @@ func read(body []byte, into any) error {
 		return invalidField("missing", "Field required")
 	}
 	err := exactjson.Unmarshal(body, into)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if invalid, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		loc := []string{}
-		if wrong.Field != "" {
-			loc = strings.Split(wrong.Field, ".")
+		if invalid.Field != "" {
+			loc = strings.Split(invalid.Field, ".")
 		}
-		return invalidField(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), loc...)
+		return invalidField(invalid.Type.Kind().String()+"_type", "Input should be a valid "+invalid.Type.Kind().String(), loc...)
 	}
 	if err != nil {
 		return invalidField("json_invalid", "the body is not a JSON object")

@@ -16,7 +16,7 @@ const maxPage = 1000
 
 // organization returns the ID of the caller's tenant in this API.
 func organization(r *http.Request) string {
-	return tool.Organization(brig.ActorFrom(r.Context()).Tenant)
+	return tool.OrganizationID(brig.ActorFrom(r.Context()).Tenant)
 }
 
 // putTool creates or changes a tool setup.

@@ -124,9 +124,9 @@ func (d *toolServer) read(ctx context.Context, sandbox, name string, from, lengt
 
 func (d *toolServer) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeFileIn) (*entryOut, error) {
 	f := fileIn{Text: in.Text, Data: in.Data}
-	data, wrong := f.decodeContent()
-	if wrong != nil {
-		return nil, wrong
+	data, invalid := f.decodeContent()
+	if invalid != nil {
+		return nil, invalid
 	}
 	if in.Path == "" {
 		return nil, brig.InvalidField("path", "is missing").WithHint("for example /workspace/a.txt")

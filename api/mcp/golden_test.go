@@ -30,7 +30,7 @@ func TestResponsesMatchTranscripts(t *testing.T) {
 			text := string(body)
 			if method, params, _ := strings.Cut(text, " "); text != "" && !strings.ContainsAny(text[:1], "{[") {
 				inner := strings.TrimSuffix(strings.TrimPrefix(params, "{"), "}")
-				text = stateless(method, inner)
+				text = statelessRequest(method, inner)
 				var p struct{ Name, URI string }
 				if params != "" && json.Unmarshal([]byte(params), &p) != nil {
 					t.Fatalf("%s is no JSON", params)

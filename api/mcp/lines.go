@@ -51,13 +51,13 @@ func (l *lines) Read(p []byte) (int, error) {
 		if len(line) == 0 {
 			continue
 		}
-		messages, wrong := decodeMessages(line)
-		if wrong == nil {
-			wrong = l.checkBatch(&messages)
+		messages, invalid := decodeMessages(line)
+		if invalid == nil {
+			invalid = l.checkBatch(&messages)
 		}
-		if wrong != nil {
+		if invalid != nil {
 			l.to.expect(1)
-			if _, err := l.to.Write(append(wrong.response(), '\n')); err != nil {
+			if _, err := l.to.Write(append(invalid.response(), '\n')); err != nil {
 				return 0, err
 			}
 			continue

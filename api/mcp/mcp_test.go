@@ -35,9 +35,11 @@ func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
 	return v
 }
 
-func args(v any) *sdk.CallToolParams { return &sdk.CallToolParams{Name: "run_code", Arguments: v} }
+func callParams(v any) *sdk.CallToolParams {
+	return &sdk.CallToolParams{Name: "run_code", Arguments: v}
+}
 
-func blockingCall() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
+func blockingCall() *sdk.CallToolParams { return callParams(map[string]any{"code": "wait"}) }
 
 // In both kinds of protocol, a call belongs to its caller. The call ends when the caller
 // cancels it or disconnects, and the client can make other calls afterwards.
@@ -70,7 +72,7 @@ func TestCanceledCallEnds(t *testing.T) {
 				if how != "cancelled" {
 					return
 				}
-				if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+				if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "1"})); err != nil {
 					t.Errorf("the client goes on: %v", err)
 				}
 			})
@@ -197,7 +199,7 @@ func TestRejectsUnauthorizedRequests(t *testing.T) {
 		"a forged visit":    {func(r *http.Request) { r.Header.Set("Brig-Visit", "x") }, 200},
 		"an unheard method": {func(r *http.Request) { r.Method = http.MethodPut }, 405},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+mcp.Path, strings.NewReader(stateless("tools/list", "")))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+mcp.Path, strings.NewReader(statelessRequest("tools/list", "")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +221,8 @@ func TestRejectsUnauthorizedRequests(t *testing.T) {
 	}
 }
 
-// stateless returns a request of the newest protocol version.
-func stateless(method, params string) string {
+// statelessRequest returns a request of the newest protocol version.
+func statelessRequest(method, params string) string {
 	if params != "" {
 		params = "," + params
 	}
@@ -336,10 +338,10 @@ func TestPanicSendsOneErrorResponse(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	for _, old := range []bool{true, false} {
 		c := connect(t, srv.URL, annsKey, old)
-		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
+		if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
 			t.Errorf("error: %v", err)
 		}
-		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+		if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "1"})); err != nil {
 			t.Errorf("afterwards %v", err)
 		}
 	}
@@ -362,7 +364,7 @@ func TestProgressIsReportedOnRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cs.Close()
-	p := args(map[string]any{"code": "talk"})
+	p := callParams(map[string]any{"code": "talk"})
 	p.SetProgressToken("token")
 	if _, err := cs.CallTool(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -391,7 +393,7 @@ func TestCallsEndWithStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := cs.CallTool(t.Context(), args(map[string]any{"code": "1"}))
+	res, err := cs.CallTool(t.Context(), callParams(map[string]any{"code": "1"}))
 	if err != nil || !strings.Contains(fmt.Sprint(res.StructuredContent), "python for ") {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -518,7 +520,7 @@ func TestShutdownEndsCallsOfStreams(t *testing.T) {
 func TestMessageSizeIsLimited(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	long := strings.Repeat("x", 16<<20)
-	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, stateless("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
+	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, statelessRequest("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
 	if code != http.StatusRequestEntityTooLarge || !strings.Contains(body, "SB010") {
 		t.Errorf("%d %.200s", code, body)
 	}
@@ -527,11 +529,11 @@ func TestMessageSizeIsLimited(t *testing.T) {
 // FuzzMessage verifies that the server responds to every input and keeps running.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
-		initialize, "[" + initialize + "," + list + "]", list, stateless("tools/list", ""), stateless("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
-		stateless("tools/call", `"name":"run_code","arguments":{"code":7,"code":8}`), stateless("tools/call", `"name":"read_file","arguments":{"sandbox":"box","path":"/workspace/a.txt","offset":-1}`),
-		stateless("resources/read", `"uri":"brig://sandboxes/box/files/workspace/a%20b%25.bin"`), stateless("resources/read", `"uri":"x:\u0001"`), stateless("resources/read", `"uri":"brig://sandboxes/\"/log"`),
-		stateless("tools/call", `"name":"http_request","arguments":{"sandbox":"box","port":80,"path":"/x?y","headers":{"A b":"c"}}`),
-		stateless("tools/call", `"name":"nothing"`), `[]`, `[[]]`, `null`, `{"jsonrpc":"2.0","id":{},"method":1}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, "",
+		initialize, "[" + initialize + "," + list + "]", list, statelessRequest("tools/list", ""), statelessRequest("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
+		statelessRequest("tools/call", `"name":"run_code","arguments":{"code":7,"code":8}`), statelessRequest("tools/call", `"name":"read_file","arguments":{"sandbox":"box","path":"/workspace/a.txt","offset":-1}`),
+		statelessRequest("resources/read", `"uri":"brig://sandboxes/box/files/workspace/a%20b%25.bin"`), statelessRequest("resources/read", `"uri":"x:\u0001"`), statelessRequest("resources/read", `"uri":"brig://sandboxes/\"/log"`),
+		statelessRequest("tools/call", `"name":"http_request","arguments":{"sandbox":"box","port":80,"path":"/x?y","headers":{"A b":"c"}}`),
+		statelessRequest("tools/call", `"name":"nothing"`), `[]`, `[[]]`, `null`, `{"jsonrpc":"2.0","id":{},"method":1}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, "",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
