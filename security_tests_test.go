@@ -71,21 +71,21 @@ func TestSecurityTestsExist(t *testing.T) {
 // invalid rows are reported.
 func TestMissingSecurityTestsAreReported(t *testing.T) {
 	for row, want := range map[string]string{
-		"| a | `brig.TestSecurityTestsExist` | c | control |":                       "",
-		"| a | `api/httpapi.TestCookies`, `servicetest.secrets` | c | server: so |": "",
-		"| a | `servicetest/vault.go` | `OPTIONS` | code, revert |":                 "",
-		"| a | `api/httpapi.TestNoSuchTest` | c | control |":                        "api/httpapi.TestNoSuchTest",
-		"| a | `api/httpapi.TestCookies`, `api/rest.TestCookies` | c | control |":   "api/rest.TestCookies",
-		"| a | `nowhere.TestCookies` | c | control |":                               "nowhere.TestCookies",
-		"| a | `servicetest.noSuchCase` | c | control |":                            "servicetest.noSuchCase",
-		"| a | `sdk/python/tests/test_nothing.py` | c | control |":                  "test_nothing.py",
-		"| a | `api/httpapi.TestCookies` | `e2e.TestNothing` | control |":           "e2e.TestNothing",
-		"| a | TestCookies | c | control |":                                         "no test",
-		"| a | `TestCookies` | c | control |":                                       "names no package",
-		"| a | `api/httpapi.TestCookies` | c | |":                                   "how it was red",
-		"| a | `api/httpapi.TestCookies` | c | seems so |":                          "how it was red",
-		"| a | `api/httpapi.TestCookies` | | control |":                             "no control",
-		"| a | `api/httpapi.TestCookies` | c | control | more |":                    "5 cells",
+		"| a | `brig.TestSecurityTestsExist` | c | control |":                                                                   "",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges`, `servicetest.secrets` | c | server: so |":                      "",
+		"| a | `servicetest/vault.go` | `OPTIONS` | code, revert |":                                                             "",
+		"| a | `api/httpapi.TestNoSuchTest` | c | control |":                                                                    "api/httpapi.TestNoSuchTest",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges`, `api/rest.TestCookieNeedsCSRFTokenForChanges` | c | control |": "api/rest.TestCookieNeedsCSRFTokenForChanges",
+		"| a | `nowhere.TestCookieNeedsCSRFTokenForChanges` | c | control |":                                                    "nowhere.TestCookieNeedsCSRFTokenForChanges",
+		"| a | `servicetest.noSuchCase` | c | control |":                                                                        "servicetest.noSuchCase",
+		"| a | `sdk/python/tests/test_nothing.py` | c | control |":                                                              "test_nothing.py",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges` | `e2e.TestNothing` | control |":                                "e2e.TestNothing",
+		"| a | TestCookieNeedsCSRFTokenForChanges | c | control |":                                                              "no test",
+		"| a | `TestCookieNeedsCSRFTokenForChanges` | c | control |":                                                            "names no package",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges` | c | |":                                                        "how it was red",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges` | c | seems so |":                                               "how it was red",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges` | | control |":                                                  "no control",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges` | c | control | more |":                                         "5 cells",
 	} {
 		_, err := checkClaims("| Claim | Tests | Control | Red before |\n|---|---|---|---|\n" + row + "\n")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -39,7 +39,7 @@ func sections(rules []Rule) []section {
 		case Memory, CostRatio:
 			legend = "all"
 		}
-		p := one(r.Name, units[r.Unit], r.query(r.Measure), legend)
+		p := one(r.Name, units[r.Unit], r.fillQuery(r.Measure), legend)
 		p.rule = &r
 		alerts.panels = append(alerts.panels, p)
 	}

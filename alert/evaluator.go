@@ -125,7 +125,7 @@ func (e *Evaluator) evaluate(r Rule, samples []brig.Sample) (notified []brig.Ale
 	now := e.Now().UTC()
 	wrong := map[string]bool{}
 	for _, s := range samples {
-		if !r.holds(s) {
+		if !r.isMet(s) {
 			continue
 		}
 		key := keyOf(r.Name, s.Labels)

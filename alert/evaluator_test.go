@@ -36,7 +36,7 @@ func newTestEvaluator(r alert.Rule, file string) *testEvaluator {
 	return b
 }
 
-func (b *testEvaluator) at(t *testing.T, after time.Duration, v float64, count int64) brig.AlertState {
+func (b *testEvaluator) evaluateAfter(t *testing.T, after time.Duration, v float64, count int64) brig.AlertState {
 	t.Helper()
 	b.now = b.now.Add(after)
 	b.samples = []brig.Sample{{Labels: map[string]string{"provider": "p"}, Value: v, Count: count}}
@@ -50,7 +50,7 @@ func (b *testEvaluator) at(t *testing.T, after time.Duration, v float64, count i
 // rule fires if a value measured over at least 10 items exceeds 5 for a minute.
 var rule = alert.Rule{Name: "R", Severity: brig.Warning, Figure: "x", Threshold: 5, For: time.Minute, Least: 10, Summary: "{provider} has {value}"}
 
-func TestAlertLifecycle(t *testing.T) {
+func TestAlertIsPendingThenFiringThenResolved(t *testing.T) {
 	b := newTestEvaluator(rule, "")
 	for i, c := range []struct {
 		after time.Duration
@@ -73,7 +73,7 @@ func TestAlertLifecycle(t *testing.T) {
 		{time.Second, 6, 3, brig.AlertResolved},      // too few items to measure
 		{time.Hour + time.Second, 1, 10, ""},         // no longer listed
 	} {
-		if got := b.at(t, c.after, c.v, c.count); got != c.want {
+		if got := b.evaluateAfter(t, c.after, c.v, c.count); got != c.want {
 			t.Fatalf("step %d: %q, want %q", i, got, c.want)
 		}
 	}
@@ -83,18 +83,18 @@ func TestAlertLifecycle(t *testing.T) {
 	}
 }
 
-// TestUnknownFigure checks that alerts keep their state if a figure cannot be
+// TestUnknownFigureKeepsAlertState checks that alerts keep their state if a figure cannot be
 // measured.
-func TestUnknownFigure(t *testing.T) {
+func TestUnknownFigureKeepsAlertState(t *testing.T) {
 	b := newTestEvaluator(rule, "")
-	b.at(t, 0, 6, 10)
-	b.at(t, time.Minute, 6, 10)
+	b.evaluateAfter(t, 0, 6, 10)
+	b.evaluateAfter(t, time.Minute, 6, 10)
 	b.err = errors.New("the disk is on fire")
-	if got := b.at(t, time.Minute, 1, 10); got != brig.AlertFiring {
+	if got := b.evaluateAfter(t, time.Minute, 1, 10); got != brig.AlertFiring {
 		t.Errorf("it is %q", got)
 	}
 	b.err = nil
-	if got := b.at(t, time.Minute, 1, 10); got != brig.AlertResolved {
+	if got := b.evaluateAfter(t, time.Minute, 1, 10); got != brig.AlertResolved {
 		t.Errorf("it is %q", got)
 	}
 }
@@ -104,13 +104,13 @@ func TestUnknownFigure(t *testing.T) {
 func TestAlertsSurviveRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alerts.json")
 	first := newTestEvaluator(rule, file)
-	first.at(t, 0, 6, 10)
-	first.at(t, time.Minute, 6, 10)
+	first.evaluateAfter(t, 0, 6, 10)
+	first.evaluateAfter(t, time.Minute, 6, 10)
 	next := newTestEvaluator(rule, file)
-	if got := next.at(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.notification) != 0 {
+	if got := next.evaluateAfter(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.notification) != 0 {
 		t.Errorf("it is %q, and was told again: %v", got, next.notification)
 	}
-	if got := next.at(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.notification, []brig.AlertState{brig.AlertResolved}) {
+	if got := next.evaluateAfter(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.notification, []brig.AlertState{brig.AlertResolved}) {
 		t.Errorf("it is %q, told %v", got, next.notification)
 	}
 	if third := newTestEvaluator(rule, file); len(third.Alerts()) != 0 {

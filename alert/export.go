@@ -31,10 +31,10 @@ func PrometheusRules(rules []Rule) ([]byte, error) {
 	for _, r := range rules {
 		p := promRule{
 			Alert: r.Name, Expr: r.Expr(), Labels: map[string]string{"severity": string(r.Severity)},
-			Annotations: map[string]string{"summary": r.templated(r.Summary), "description": r.templated(r.Hint)},
+			Annotations: map[string]string{"summary": r.toTemplate(r.Summary), "description": r.toTemplate(r.Hint)},
 		}
 		if r.For > 0 {
-			p.For = span(r.For)
+			p.For = formatDuration(r.For)
 		}
 		g.Rules = append(g.Rules, p)
 	}
@@ -44,8 +44,8 @@ func PrometheusRules(rules []Rule) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// templated replaces the placeholders of a text with Prometheus templates.
-func (r Rule) templated(text string) string {
+// toTemplate replaces the placeholders of a text with Prometheus templates.
+func (r Rule) toTemplate(text string) string {
 	human := map[Unit]string{Share: "humanizePercentage", Seconds: "humanizeDuration", Number: "humanize"}[r.Unit]
 	pairs := []string{"{value}", "{{ $value | " + human + " }}", "{threshold}", r.Unit.Format(r.Threshold)}
 	for _, l := range labelsOf(text) {

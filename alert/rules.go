@@ -148,8 +148,8 @@ func Rules() []Rule {
 	}
 }
 
-// holds reports whether a sample meets the condition of the rule.
-func (r Rule) holds(s brig.Sample) bool {
+// isMet reports whether a sample meets the condition of the rule.
+func (r Rule) isMet(s brig.Sample) bool {
 	if s.Count < r.Least {
 		return false
 	}

@@ -36,9 +36,9 @@ func labelsOf(text string) (out []string) {
 	return out
 }
 
-// query replaces the placeholders of a query with the rule's values.
-func (r Rule) query(q string) string {
-	return strings.NewReplacer("{window}", span(r.Window), "{least}", fmt.Sprint(r.Least)).Replace(q)
+// fillQuery replaces the placeholders of a query with the rule's values.
+func (r Rule) fillQuery(q string) string {
+	return strings.NewReplacer("{window}", formatDuration(r.Window), "{least}", fmt.Sprint(r.Least)).Replace(q)
 }
 
 // Expr returns the whole condition in PromQL.
@@ -47,15 +47,15 @@ func (r Rule) Expr() string {
 	if r.Under {
 		op = "<"
 	}
-	expr := fmt.Sprintf("(%s) %s %g", r.query(r.Measure), op, r.Threshold)
+	expr := fmt.Sprintf("(%s) %s %g", r.fillQuery(r.Measure), op, r.Threshold)
 	if r.Guard != "" {
-		expr += " and " + r.query(r.Guard)
+		expr += " and " + r.fillQuery(r.Guard)
 	}
 	return expr
 }
 
-// span formats a duration as Prometheus does: 90s, 5m, 1h.
-func span(d time.Duration) string {
+// formatDuration formats a duration as Prometheus does: 90s, 5m, 1h.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "0s"

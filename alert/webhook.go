@@ -67,7 +67,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.url: %q is not the URL of a web server", brig.Clip(o.URL, 80)).
 			WithHint("for example https://alerts.example/hook")
 	}
-	if u.Scheme == "http" && !o.Insecure && !loopback(u.Hostname()) {
+	if u.Scheme == "http" && !o.Insecure && !isLoopback(u.Hostname()) {
 		return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.url: plain HTTP leaves this machine").
 			WithHint("use https, or set alerts.webhook.insecure")
 	}
@@ -92,7 +92,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	}, nil
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -212,8 +212,8 @@ func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]br
 }
 
 // Sign returns the value of the header Signature.
-func Sign(secret string, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
+func Sign(secret string, now time.Time, body []byte) string {
+	t := strconv.FormatInt(now.Unix(), 10)
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte(t + "."))
 	h.Write(body)

@@ -26,14 +26,14 @@ func (s countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWebhookEndlessResponse checks that an endless response is read only up to a limit, and uses
+// TestWebhookReadsEndlessResponseOnlyToLimit checks that an endless response is read only up to a limit, and uses
 // little memory. The control reads the whole response.
-func TestWebhookEndlessResponse(t *testing.T) {
+func TestWebhookReadsEndlessResponseOnlyToLimit(t *testing.T) {
 	var bytes, calls atomic.Int64
-	const most = 256 << 20
+	const maximum = 256 << 20
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
-		testenv.WriteEndless(countingWriter{w, &bytes}, "", "x", most)
+		testenv.WriteEndless(countingWriter{w, &bytes}, "", "x", maximum)
 	}))
 	defer srv.Close()
 	w, err := alert.NewWebhook(alert.WebhookOptions{URL: srv.URL, RetryDelay: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
@@ -64,7 +64,7 @@ func TestWebhookEndlessResponse(t *testing.T) {
 	for b := make([]byte, 64<<10); err == nil; {
 		_, err = resp.Body.Read(b)
 	}
-	if _ = resp.Body.Close(); bytes.Load() < most {
+	if _ = resp.Body.Close(); bytes.Load() < maximum {
 		t.Errorf("the control: %d MiB were sent", bytes.Load()>>20)
 	}
 }

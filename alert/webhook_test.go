@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/alert"
 )
 
-func begin(t *testing.T, o alert.WebhookOptions) *alert.Webhook {
+func startWebhook(t *testing.T, o alert.WebhookOptions) *alert.Webhook {
 	t.Helper()
 	w, err := alert.NewWebhook(o)
 	if err != nil {
@@ -37,15 +37,15 @@ func alertList(state brig.AlertState, value float64) []brig.Alert {
 	return []brig.Alert{{Name: "BrigErrorRate", Severity: brig.Critical, State: state, Labels: map[string]string{"provider": "gvisor"}, Value: value, Since: time.Unix(1e9, 0)}}
 }
 
-// TestWebhookRetries checks that a delivery to a failing receiver is retried at
+// TestWebhookRetriesFailedDelivery checks that a delivery to a failing receiver is retried at
 // increasing intervals, with the current state. A delivery that the receiver
 // rejects permanently is not retried.
-func TestWebhookRetries(t *testing.T) {
-	var asked atomic.Int32
+func TestWebhookRetriesFailedDelivery(t *testing.T) {
+	var requests atomic.Int32
 	got := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		switch asked.Add(1) {
+		switch requests.Add(1) {
 		case 1, 2:
 			w.WriteHeader(http.StatusBadGateway)
 		case 3:
@@ -58,21 +58,21 @@ func TestWebhookRetries(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
 	start := time.Now()
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	body := <-got
 	if took := time.Since(start); took < (20+40+80)*time.Millisecond {
 		t.Errorf("three failures took %v: it did not wait longer each time", took)
 	}
-	if !strings.Contains(body, `"status":"firing"`) || asked.Load() != 4 {
-		t.Errorf("asked %d times, the last with %s", asked.Load(), body)
+	if !strings.Contains(body, `"status":"firing"`) || requests.Load() != 4 {
+		t.Errorf("asked %d times, the last with %s", requests.Load(), body)
 	}
 	w.Notify([]brig.Alert{{Name: "BrigRefused", State: brig.AlertFiring}})
 	<-got
 	w.Notify(alertList(brig.AlertResolved, 0))
-	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || asked.Load() != 6 {
-		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", asked.Load(), body)
+	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || requests.Load() != 6 {
+		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", requests.Load(), body)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWebhookSendsLatestState(t *testing.T) {
 		got <- string(b)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	time.Sleep(10 * time.Millisecond)
 	w.Notify(alertList(brig.AlertResolved, 0.01))
@@ -129,7 +129,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
+	w := startWebhook(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
 	w.Notify(alertList(brig.AlertFiring, 0.25))
 	s := <-got
 	if s.header.Get("Authorization") != "Bearer b-e-a-r-e-r" {
@@ -148,7 +148,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 	}
 }
 
-func TestWebhookURLRules(t *testing.T) {
+func TestWebhookRejectsInvalidURLs(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://alerts.example/hook": true, "http://127.0.0.1:9/hook": true, "http://localhost/": true, "http://[::1]:9/": true,
 		"http://alerts.example/hook": false, "http://169.254.169.254/": false, "ftp://alerts.example/": false, "alerts.example": false,

@@ -15,21 +15,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Link returns the line of an event that follows prev. The argument prev is zero for the first
+// NewLine returns the line of an event that follows prev. The argument prev is zero for the first
 // line. Invalid UTF-8 is replaced, because encoding a line as JSON must not change it.
-func Link(prev brig.AuditLine, e brig.Event) brig.AuditLine {
+func NewLine(prev brig.AuditLine, e brig.Event) brig.AuditLine {
 	l := brig.AuditLine{Seq: prev.Seq + 1, Event: sanitize(e), Prev: prev.Hash}
-	l.Hash = Sum(l)
+	l.Hash = HashLine(l)
 	return l
 }
 
 func sanitize(e brig.Event) brig.Event {
 	e.At = e.At.UTC().Round(0)
-	e.Op, e.Actor, e.Tenant = validText(e.Op), validText(e.Actor), validText(e.Tenant)
-	e.Sandbox, e.Phase, e.Kind = brig.ID(validText(string(e.Sandbox))), brig.Phase(validText(string(e.Phase))), brig.Kind(validText(string(e.Kind)))
+	e.Op, e.Actor, e.Tenant = toValidText(e.Op), toValidText(e.Actor), toValidText(e.Tenant)
+	e.Sandbox, e.Phase, e.Kind = brig.ID(toValidText(string(e.Sandbox))), brig.Phase(toValidText(string(e.Phase))), brig.Kind(toValidText(string(e.Kind)))
 	detail := map[string]string{}
 	for k, v := range e.Detail {
-		detail[validText(k)] = validText(v)
+		detail[toValidText(k)] = toValidText(v)
 	}
 	if e.Detail = detail; len(detail) == 0 {
 		e.Detail = nil
@@ -37,15 +37,15 @@ func sanitize(e brig.Event) brig.Event {
 	return e
 }
 
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func toValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // form identifies the byte encoding of a line. Each encoding has a different
 // name, so that no line is valid in two encodings.
 const form = "brig audit line 1"
 
-// Sum returns the hash that a line must have: SHA-256 of its fields in a fixed
+// HashLine returns the hash that a line must have: SHA-256 of its fields in a fixed
 // order, each preceded by its length.
-func Sum(l brig.AuditLine) [32]byte {
+func HashLine(l brig.AuditLine) [32]byte {
 	b := make([]byte, 0, 512)
 	put := func(parts ...string) {
 		for _, s := range parts {

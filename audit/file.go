@@ -27,7 +27,7 @@ type heading struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-func (h heading) partial() bool {
+func (h heading) isPartial() bool {
 	return h.After != 0 || !h.Since.IsZero() || !h.Until.IsZero() || h.Sandbox != "" || len(h.Labels) > 0
 }
 
@@ -51,14 +51,14 @@ func NewWriter(w io.Writer, q brig.AuditQuery, begins int64) (*Writer, error) {
 	return &Writer{to: e}, e.Encode(heading{version, begins, q.After, q.Since, q.Until, q.Sandbox, q.Labels})
 }
 
-// Line writes a record.
-func (w *Writer) Line(l brig.AuditLine) error {
+// WriteLine writes a record.
+func (w *Writer) WriteLine(l brig.AuditLine) error {
 	w.n++
 	return w.to.Encode(FromLine(l))
 }
 
-// End writes the last line of the export.
-func (w *Writer) End(h brig.AuditHead) error { return w.to.Encode(ending{w.n, FromHead(h)}) }
+// WriteEnd writes the last line of the export.
+func (w *Writer) WriteEnd(h brig.AuditHead) error { return w.to.Encode(ending{w.n, FromHead(h)}) }
 
 // Report is the result of a verification.
 type Report struct {
@@ -88,7 +88,7 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		return nil, errors.Join(brig.Errorf(brig.InvalidArgument, "this is not an export of an audit log").
 			WithHint("make one with brig audit export"), sc.Err())
 	}
-	v.Partial, v.Begins = head.partial(), head.Begins
+	v.Partial, v.Begins = head.isPartial(), head.Begins
 	for sc.Scan() {
 		if end != nil {
 			return nil, &InvalidRecord{v.position + 1, v.last.Seq + 1, "it stands behind the end"}
@@ -96,15 +96,15 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		if bytes.HasPrefix(sc.Bytes(), []byte(`{"lines":`)) {
 			end = new(ending)
 			if err := decodeStrict(sc.Bytes(), end); err != nil {
-				return nil, v.unreadable(err)
+				return nil, v.unreadableError(err)
 			}
 			continue
 		}
 		var form Line
 		err := decodeStrict(sc.Bytes(), &form)
-		l, wrong := form.Domain()
-		if err = errors.Join(err, wrong); err != nil {
-			return nil, v.unreadable(err)
+		l, failure := form.Domain()
+		if err = errors.Join(err, failure); err != nil {
+			return nil, v.unreadableError(err)
 		}
 		if rep.First == 0 {
 			rep.First = l.Seq
@@ -114,7 +114,7 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		}
 	}
 	if err := sc.Err(); err != nil {
-		return nil, v.unreadable(err)
+		return nil, v.unreadableError(err)
 	}
 	if end == nil {
 		if err := v.End(nil); err != nil {
@@ -130,7 +130,7 @@ func (v *Verifier) finish(rep *Report, end ending, key ed25519.PublicKey) error 
 	n := v.position
 	h, err := end.Head.Domain()
 	if err != nil {
-		return v.unreadable(err)
+		return v.unreadableError(err)
 	}
 	if err := v.End(&h); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (v *Verifier) finish(rep *Report, end ending, key ed25519.PublicKey) error 
 	return CheckHead(h, key)
 }
 
-func (v *Verifier) unreadable(err error) error {
+func (v *Verifier) unreadableError(err error) error {
 	return &InvalidRecord{v.position + 1, v.last.Seq + 1, "it cannot be read: " + err.Error()}
 }
 

@@ -11,8 +11,8 @@ import (
 // headForm identifies the byte encoding of a head.
 const headForm = "brig audit head 1"
 
-// signed returns the bytes that a head's signature covers.
-func signed(h brig.AuditHead) []byte {
+// signedBytes returns the bytes that a head's signature covers.
+func signedBytes(h brig.AuditHead) []byte {
 	b := []byte(headForm)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(h.Tenant)))
 	b = append(b, h.Tenant...)
@@ -27,7 +27,7 @@ func Sign(h *brig.AuditHead, key ed25519.PrivateKey) {
 	h.At = h.At.UTC().Round(0)
 	if len(key) == ed25519.PrivateKeySize {
 		h.Key = key.Public().(ed25519.PublicKey)
-		h.Signature = ed25519.Sign(key, signed(*h))
+		h.Signature = ed25519.Sign(key, signedBytes(*h))
 	}
 }
 
@@ -42,7 +42,7 @@ func CheckHead(h brig.AuditHead, key ed25519.PublicKey) error {
 	case !bytes.Equal(key, h.Key):
 		return &InvalidRecord{Seq: h.Seq, Reason: "the head of the log is signed by another key"}
 	}
-	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signed(h), h.Signature) {
+	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signedBytes(h), h.Signature) {
 		return &InvalidRecord{Seq: h.Seq, Reason: "the signature of the log's head is wrong"}
 	}
 	return nil

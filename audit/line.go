@@ -37,13 +37,13 @@ func (l Line) Domain() (out brig.AuditLine, err error) {
 		At: l.Time.UTC(), Op: l.Op, Phase: brig.Phase(l.Phase), Kind: brig.Kind(l.Kind), Tenant: l.Tenant, Actor: l.Actor,
 		Sandbox: brig.ID(l.Sandbox), Detail: l.Detail,
 	}}
-	if err = unhex(out.Prev[:], l.Prev); err == nil {
-		err = unhex(out.Hash[:], l.Hash)
+	if err = decodeHex(out.Prev[:], l.Prev); err == nil {
+		err = decodeHex(out.Hash[:], l.Hash)
 	}
 	return out, err
 }
 
-func unhex(to []byte, s string) error {
+func decodeHex(to []byte, s string) error {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(to) || hex.EncodeToString(b) != s {
 		return fmt.Errorf("%q is not a hash", s)
@@ -70,7 +70,7 @@ func FromHead(h brig.AuditHead) Head {
 // Domain converts h to a domain head.
 func (h Head) Domain() (out brig.AuditHead, err error) {
 	out = brig.AuditHead{Tenant: h.Tenant, Seq: h.Seq, At: h.Time.UTC(), Key: h.Key, Signature: h.Signature}
-	return out, unhex(out.Hash[:], h.Hash)
+	return out, decodeHex(out.Hash[:], h.Hash)
 }
 
 // Page is the JSON form of a page.

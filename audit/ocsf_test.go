@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
-func TestOCSFStatus(t *testing.T) {
+func TestOCSFStatusFollowsErrorKind(t *testing.T) {
 	denied := map[string]string{brig.DetailVerdict: "denied"}
 	for name, c := range map[string]struct {
 		event        brig.Event
@@ -21,7 +21,7 @@ func TestOCSFStatus(t *testing.T) {
 		"denied with a cause": {brig.Event{Phase: brig.Observed, Detail: denied, Kind: brig.PermissionDenied}, "Failure", brig.PermissionDenied.Code(), 2, 2},
 	} {
 		c.event.Op, c.event.Tenant = "egress.connect", "acme"
-		got := audit.FromLineOCSF(audit.Link(brig.AuditLine{}, c.event))
+		got := audit.FromLineOCSF(audit.NewLine(brig.AuditLine{}, c.event))
 		if got.Status != c.status || got.StatusCode != c.code || got.StatusID != c.id || got.SeverityID != c.severity {
 			t.Errorf("%s: %q %q %d %d, want %q %q %d %d", name, got.Status, got.StatusCode, got.StatusID, got.SeverityID, c.status, c.code, c.id, c.severity)
 		}

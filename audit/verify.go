@@ -50,20 +50,20 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 		want = v.Begins
 	}
 	switch {
-	case Sum(l) != l.Hash:
-		return v.invalid(want, "it was changed: its hash does not match its content")
+	case HashLine(l) != l.Hash:
+		return v.recordError(want, "it was changed: its hash does not match its content")
 	case v.position > 1 && l.Tenant != v.last.Tenant:
-		return v.invalid(want, "it is from another tenant's log")
+		return v.recordError(want, "it is from another tenant's log")
 	case v.Partial && l.Seq > want:
 	case l.Seq > want:
-		return v.invalid(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
+		return v.recordError(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
 	case v.position > 1 && l.Seq == v.last.Seq && l.Hash != v.last.Hash:
 		v.contradictingLine = &l // both hashes are valid; the next line determines which line is invalid
 		return nil
 	case l.Seq < want:
-		return v.invalid(want, fmt.Sprintf("record %d is in its place, repeated or out of order", l.Seq))
+		return v.recordError(want, fmt.Sprintf("record %d is in its place, repeated or out of order", l.Seq))
 	case want == 1 && l.Prev != [32]byte{}:
-		return v.invalid(1, "it is not the first of a log")
+		return v.recordError(1, "it is not the first of a log")
 	case v.position == 1:
 		v.first = l
 	case l.Prev != v.last.Hash:
@@ -85,12 +85,14 @@ func (v *Verifier) resolveDoubt(next [32]byte) error {
 	v.position-- // the position of the contradiction
 	if next == d.Hash && (d.Seq == v.last.Seq+1 || d.Prev == v.wantPrev) {
 		v.position--
-		return v.invalid(v.last.Seq, "it was changed or inserted: the next record follows another one")
+		return v.recordError(v.last.Seq, "it was changed or inserted: the next record follows another one")
 	}
-	return v.invalid(v.last.Seq+1, "it was changed or inserted: it does not follow the record before it")
+	return v.recordError(v.last.Seq+1, "it was changed or inserted: it does not follow the record before it")
 }
 
-func (v *Verifier) invalid(seq int64, why string) error { return &InvalidRecord{v.position, seq, why} }
+func (v *Verifier) recordError(seq int64, why string) error {
+	return &InvalidRecord{v.position, seq, why}
+}
 
 // Lines returns the number of added lines.
 func (v *Verifier) Lines() int { return v.position }
@@ -114,13 +116,13 @@ func (v *Verifier) End(head *brig.AuditHead) error {
 	}
 	switch {
 	case head.Seq > v.last.Seq:
-		return v.invalid(v.last.Seq+1, fmt.Sprintf("it is missing, with all records up to %d, the last one", head.Seq))
+		return v.recordError(v.last.Seq+1, fmt.Sprintf("it is missing, with all records up to %d, the last one", head.Seq))
 	case head.Seq < v.last.Seq:
 		v.position -= int(v.last.Seq - head.Seq)
-		return v.invalid(head.Seq+1, fmt.Sprintf("it was inserted: record %d was the last one", head.Seq))
+		return v.recordError(head.Seq+1, fmt.Sprintf("it was inserted: record %d was the last one", head.Seq))
 	case head.Hash != v.last.Hash:
 		v.position--
-		return v.invalid(head.Seq, "it was changed: it differs from the signed last record")
+		return v.recordError(head.Seq, "it was changed: it differs from the signed last record")
 	}
 	return nil
 }
@@ -139,5 +141,5 @@ func (v *Verifier) verifyBeginning() error {
 	if err != nil || upTo >= v.first.Seq {
 		upTo = 0
 	}
-	return v.invalid(upTo+1, fmt.Sprintf("it is missing: the log begins with record %d, and no record states that earlier ones were pruned", v.first.Seq))
+	return v.recordError(upTo+1, fmt.Sprintf("it is missing: the log begins with record %d, and no record states that earlier ones were pruned", v.first.Seq))
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// chain creates n lines.
-func chain(n int) []brig.AuditLine {
+// newChain creates n lines.
+func newChain(n int) []brig.AuditLine {
 	var out []brig.AuditLine
 	var last brig.AuditLine
 	for i := range n {
-		last = audit.Link(last, brig.Event{
+		last = audit.NewLine(last, brig.Event{
 			At: time.Date(2026, 11, 21, 9, 0, i, 123456789, time.UTC), Op: "run", Actor: "ann", Tenant: "acme",
 			Sandbox: brig.ID("sb" + strconv.Itoa(i/2)), Phase: []brig.Phase{brig.Intent, brig.Finish}[i%2],
 			Detail: map[string]string{brig.DetailCode: fmt.Sprintf("sha256:%064d", i), brig.DetailLabel + "team": "<a>"},
@@ -44,9 +44,9 @@ func export(t *testing.T, lines []brig.AuditLine, head brig.AuditHead, q brig.Au
 	var b bytes.Buffer
 	w, err := audit.NewWriter(&b, q, begins)
 	for _, l := range lines {
-		err = errors.Join(err, w.Line(l))
+		err = errors.Join(err, w.WriteLine(l))
 	}
-	if err = errors.Join(err, w.End(head)); err != nil {
+	if err = errors.Join(err, w.WriteEnd(head)); err != nil {
 		t.Fatal(err)
 	}
 	return strings.SplitAfter(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -72,7 +72,7 @@ func tamperings(t *testing.T) map[string]tampering {
 			if err != nil {
 				t.Fatal(err)
 			}
-			noun.Hash = audit.Sum(noun)
+			noun.Hash = audit.HashLine(noun)
 			l = audit.FromLine(noun)
 		}
 		var b bytes.Buffer
@@ -155,7 +155,7 @@ func tamperings(t *testing.T) map[string]tampering {
 				l, _ = form.Domain()
 			}
 			// A line with a valid hash and a valid position.
-			forged := audit.Link(l, brig.Event{At: time.Unix(int64(i), 0), Op: "forged", Tenant: "acme", Detail: map[string]string{"x": "y"}})
+			forged := audit.NewLine(l, brig.Event{At: time.Unix(int64(i), 0), Op: "forged", Tenant: "acme", Detail: map[string]string{"x": "y"}})
 			return slices.Insert(rows, i, change("{}", func(to *audit.Line) { *to = audit.FromLine(forged) }, false)), i + 1
 		},
 	}
@@ -167,7 +167,7 @@ func TestTamperingIsDetected(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	lines := chain(20)
+	lines := newChain(20)
 	whole := export(t, lines, headOf(lines), brig.AuditQuery{}, 1)
 	if rep, err := verify(whole); err != nil || rep.Lines != 20 || rep.Partial {
 		t.Fatalf("what nobody touched: %+v, %v", rep, err)
@@ -181,7 +181,7 @@ func TestTamperingIsDetected(t *testing.T) {
 			last = forged[i-1]
 		}
 		l.Actor = "bob"
-		forged = append(forged, audit.Link(last, l.Event))
+		forged = append(forged, audit.NewLine(last, l.Event))
 	}
 	anew := export(t, forged, headOf(forged), brig.AuditQuery{}, 1)
 	_, err := verify(anew)
@@ -220,7 +220,7 @@ func TestTamperingIsDetected(t *testing.T) {
 // Both must match.
 func TestPrunedLogRequiresPruneRecord(t *testing.T) {
 	const cut = 5
-	whole := chain(10)
+	whole := newChain(10)
 	last := whole[cut-1]
 	for name, c := range map[string]struct {
 		upTo, hash string
@@ -233,7 +233,7 @@ func TestPrunedLogRequiresPruneRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := slices.Clone(whole[cut:])
-			lines = append(lines, audit.Link(lines[len(lines)-1], brig.Event{
+			lines = append(lines, audit.NewLine(lines[len(lines)-1], brig.Event{
 				At: time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC), Op: brig.PrunedOp, Tenant: "acme",
 				Detail: map[string]string{brig.DetailPruned: c.upTo, brig.DetailPrunedHash: c.hash},
 			}))
@@ -245,10 +245,10 @@ func TestPrunedLogRequiresPruneRecord(t *testing.T) {
 	}
 }
 
-// TestEmptyExport checks that an export without matching records has the head
+// TestEmptyExportIsValid checks that an export without matching records has the head
 // of the tenant's log, and is valid.
-func TestEmptyExport(t *testing.T) {
-	head := headOf(chain(3))
+func TestEmptyExportIsValid(t *testing.T) {
+	head := headOf(newChain(3))
 	for name, c := range map[string]struct {
 		lines []brig.AuditLine
 		q     brig.AuditQuery
@@ -256,9 +256,9 @@ func TestEmptyExport(t *testing.T) {
 		ok    bool
 	}{
 		"no record fits":              {nil, brig.AuditQuery{Sandbox: "none"}, head, true},
-		"one fits":                    {chain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, head, true},
-		"the head of another tenant":  {chain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, brig.AuditHead{Tenant: "rival", Seq: head.Seq, Hash: head.Hash, At: head.At}, false},
-		"all records of the whole":    {chain(3), brig.AuditQuery{}, head, true},
+		"one fits":                    {newChain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, head, true},
+		"the head of another tenant":  {newChain(3)[1:2], brig.AuditQuery{Sandbox: "sb0"}, brig.AuditHead{Tenant: "rival", Seq: head.Seq, Hash: head.Hash, At: head.At}, false},
+		"all records of the whole":    {newChain(3), brig.AuditQuery{}, head, true},
 		"no records of what is whole": {nil, brig.AuditQuery{}, head, false},
 	} {
 		rep, err := verify(export(t, c.lines, c.head, c.q, 1))

@@ -66,7 +66,7 @@ type Report struct {
 // Clean reports whether there were no leaks, lost results, missing events or
 // unexplained errors.
 func (r *Report) Clean() bool {
-	return noLeaks(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
+	return hasNoLeaks(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
 }
 
 // victims lists the kinds of processes to kill, with the probability of each in
@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			return nil, err
 		}
 		if (i+1)%20 == 0 {
-			o.Say("%d kills, %d runs", i+1, r.load.done().Runs)
+			o.Say("%d kills, %d runs", i+1, r.load.successes().Runs)
 		}
 	}
 	quit()
@@ -140,7 +140,7 @@ func (r *run) warm(ctx context.Context) (files []string, err error) {
 			return nil, err
 		}
 	}
-	if err := r.idle(ctx); err != nil {
+	if err := r.waitIdle(ctx); err != nil {
 		return nil, err
 	}
 	r.Before = resourceUsageOf(r.srv.PID)
@@ -154,9 +154,9 @@ func (r *run) kill(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	who, at := "", r.rand.IntN(100)
+	who, index := "", r.rand.IntN(100)
 	for _, v := range victims {
-		if at -= v.part; at < 0 {
+		if index -= v.part; index < 0 {
 			who = v.name
 			break
 		}
@@ -220,7 +220,7 @@ func (r *run) restart(ctx context.Context) error {
 			r.First = append(r.First, time.Since(begin))
 			return nil
 		}
-		r.load.refused("first run", begin, err)
+		r.load.recordError("first run", begin, err)
 		if time.Since(begin) > callTimeout {
 			return fmt.Errorf("a new server does not get a program run: %w", err)
 		}
@@ -234,7 +234,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 	if err := removeAll(ctx, svc); err != nil {
 		return err
 	}
-	if err := r.idle(ctx); err != nil {
+	if err := r.waitIdle(ctx); err != nil {
 		r.load.recordLoss("%v", err)
 	}
 	// A server that has survived many kills must not hold more descriptors than
@@ -251,7 +251,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 		return err
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if r.Leaks = r.host.leaks(files); noLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
+		if r.Leaks = r.host.leaks(files); hasNoLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
 			break
 		}
 	}
@@ -265,7 +265,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	r.Missing = r.load.audit(events)
+	r.Missing = r.load.countMissing(events)
 	l := r.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,8 +280,8 @@ const (
 	spareMemory      = 64 * brig.MiB
 )
 
-// idle waits until the server has no sandboxes on the host except those in its pool.
-func (r *run) idle(ctx context.Context) error {
+// waitIdle waits until the server has no sandboxes on the host except those in its pool.
+func (r *run) waitIdle(ctx context.Context) error {
 	why := ""
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		shelves, err := r.srv.Service.Pool(ctx)

@@ -105,9 +105,9 @@ func (g *Ground) Leave() ([]string, error) {
 	return clear(g.Dir)
 }
 
-// Quiet ends all processes of the ground, so that a test that must run alone is not disturbed. It
+// EndProcesses ends all processes of the ground, so that a test that must run alone is not disturbed. It
 // lists these processes.
-func (g *Ground) Quiet() []string {
+func (g *Ground) EndProcesses() []string {
 	groups := groupsOf(g.Dir)
 	return endProcesses(g.Dir, groups, &groups)
 }
@@ -172,8 +172,8 @@ var programs = []string{
 	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",
 }
 
-// belongs reports whether a process belongs to a ground.
-func (l leftover) belongs(dir string, groups []string) bool {
+// belongsTo reports whether a process belongs to a ground.
+func (l leftover) belongsTo(dir string, groups []string) bool {
 	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
 		return true
 	}
@@ -219,7 +219,7 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 			// A descendant of a process of the ground also belongs to the ground, for example the
 			// program in a container.
 			for p, seen := l, 0; seen < 100 && !kept[p.PID]; p, seen = all[p.Parent], seen+1 {
-				if p.belongs(dir, own) {
+				if p.belongsTo(dir, own) {
 					list = append(list, l)
 					break
 				}
@@ -237,15 +237,15 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 			}
 			*groups = append(*groups, l.groups()...)
 		}
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && slices.ContainsFunc(list, leftover.runs); {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && slices.ContainsFunc(list, leftover.isRunning); {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	return ended
 }
 
-// runs reports whether the process is still running.
-func (l leftover) runs() bool {
+// isRunning reports whether the process is still running.
+func (l leftover) isRunning() bool {
 	now, ok := readLeftover(l.PID)
 	return ok && slices.Equal(now.argv, l.argv)
 }
@@ -253,7 +253,7 @@ func (l leftover) runs() bool {
 // kill kills a process, unless another process now has its ID.
 func (l leftover) kill() bool {
 	p, err := os.FindProcess(l.PID) // from here on, p refers to this process
-	if err != nil || !l.runs() {
+	if err != nil || !l.isRunning() {
 		return false
 	}
 	return p.Kill() == nil
@@ -276,13 +276,13 @@ func (l leftover) groups() (groups []string) {
 // unmountBelow detaches the mounts at and below a directory, the newest first. It returns an error
 // if a mount remains.
 func unmountBelow(dir string) (removed []string, err error) {
-	for _, at := range slices.Backward(mountsBelow(dir)) {
-		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
-			removed = append(removed, "the mount "+at)
+	for _, mount := range slices.Backward(mountsBelow(dir)) {
+		if err := unix.Unmount(mount, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
+			removed = append(removed, "the mount "+mount)
 		}
 	}
-	if left := mountsBelow(dir); len(left) > 0 {
-		return removed, fmt.Errorf("these mounts stay: %s", strings.Join(left, ", "))
+	if leftovers := mountsBelow(dir); len(leftovers) > 0 {
+		return removed, fmt.Errorf("these mounts stay: %s", strings.Join(leftovers, ", "))
 	}
 	return removed, nil
 }
@@ -295,12 +295,12 @@ func mountsBelow(dir string) (list []string) {
 		if len(fields) < 2 {
 			continue
 		}
-		at := octal.ReplaceAllStringFunc(fields[1], func(s string) string {
+		mount := octal.ReplaceAllStringFunc(fields[1], func(s string) string {
 			n, _ := strconv.ParseUint(s[1:], 8, 8)
 			return string([]byte{byte(n)})
 		})
-		if at == dir || strings.HasPrefix(at, dir+"/") {
-			list = append(list, at)
+		if mount == dir || strings.HasPrefix(mount, dir+"/") {
+			list = append(list, mount)
 		}
 	}
 	return list

@@ -28,14 +28,14 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 		t.Errorf("an empty folder had %q", removed)
 	}
 	data := filepath.Join(first.Dir, "TestX1", "001")
-	at := filepath.Join(data, "sandboxes", "box", "root")
-	if err := os.MkdirAll(at, 0o700); err != nil {
+	mount := filepath.Join(data, "sandboxes", "box", "root")
+	if err := os.MkdirAll(mount, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("none", at, "tmpfs", 0, ""); err != nil {
+	if err := syscall.Mount("none", mount, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
+	t.Cleanup(func() { _ = syscall.Unmount(mount, syscall.MNT_DETACH) })
 	group := "/sys/fs/cgroup/pids" + Group(data)
 	if _, err := os.Stat("/sys/fs/cgroup/pids"); err != nil {
 		group = "/sys/fs/cgroup" + Group(data)
@@ -75,7 +75,7 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 		t.Fatalf("after the interrupted run: %+v, %v", next, err)
 	}
 	all := strings.Join(removed, "\n")
-	for _, want := range []string{strconv.Itoa(ours.Process.Pid), strconv.Itoa(inGroup.Process.Pid), "the mount " + at, "the cgroup " + group} {
+	for _, want := range []string{strconv.Itoa(ours.Process.Pid), strconv.Itoa(inGroup.Process.Pid), "the mount " + mount, "the cgroup " + group} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it did not remove %s:\n%s", want, all)
 		}

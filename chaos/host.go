@@ -197,8 +197,8 @@ func (h *Host) leaks(before []string) map[string][]string {
 	return out
 }
 
-// noLeaks reports whether there are no leaks.
-func noLeaks(leaks map[string][]string) bool {
+// hasNoLeaks reports whether there are no leaks.
+func hasNoLeaks(leaks map[string][]string) bool {
 	for _, list := range leaks {
 		if len(list) > 0 {
 			return false

@@ -14,7 +14,7 @@ import (
 type ledger struct {
 	mu          sync.Mutex // guards the fields below
 	runs        map[string]string
-	gone        map[brig.ID]string // the names of sandboxes whose removal was acknowledged
+	removed     map[brig.ID]string // the names of sandboxes whose removal was acknowledged
 	killed      map[brig.ID]bool   // sandboxes of which a process was killed
 	lastKill    time.Time          // time of the last kill
 	events      map[done]int       // successful operations
@@ -42,13 +42,13 @@ type Counts struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		runs: map[string]string{}, gone: map[brig.ID]string{}, killed: map[brig.ID]bool{},
+		runs: map[string]string{}, removed: map[brig.ID]string{}, killed: map[brig.ID]bool{},
 		events: map[done]int{}, errors: map[brig.Kind]int{},
 	}
 }
 
-// ack records a successful operation, whose event must be in the audit log.
-func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
+// recordSuccess records a successful operation, whose event must be in the audit log.
+func (l *ledger) recordSuccess(op brig.Op, id brig.ID, f func(*Counts)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op.Changes {
@@ -57,8 +57,8 @@ func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	f(&l.counts)
 }
 
-// done returns the numbers of successful operations so far.
-func (l *ledger) done() Counts {
+// successes returns the numbers of successful operations so far.
+func (l *ledger) successes() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
@@ -93,9 +93,9 @@ func (l *ledger) wasKilled(id brig.ID) bool {
 // blameWindow is the time after a kill during which it may explain an error.
 const blameWindow = 5 * time.Second
 
-// refused records an error. The error is unexplained unless the connection
+// recordError records an error. The error is unexplained unless the connection
 // failed or a process was killed shortly before the call.
-func (l *ledger) refused(what string, begin time.Time, err error) {
+func (l *ledger) recordError(what string, begin time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind := brig.KindOf(err)
@@ -105,9 +105,9 @@ func (l *ledger) refused(what string, begin time.Time, err error) {
 	}
 }
 
-// audit compares the events of a store with the acknowledged operations, and
+// countMissing compares the events of a store with the acknowledged operations, and
 // returns the number of missing events.
-func (l *ledger) audit(events []brig.Event) (missing int) {
+func (l *ledger) countMissing(events []brig.Event) (missing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have, runs := map[done]int{}, 0
@@ -131,15 +131,15 @@ func (l *ledger) audit(events []brig.Event) (missing int) {
 // no longer exist.
 func (l *ledger) check(ctx context.Context, svc brig.Service) {
 	l.mu.Lock()
-	runs, gone := maps.Clone(l.runs), maps.Clone(l.gone)
-	l.counts.Checked += len(runs) + len(gone)
+	runs, removed := maps.Clone(l.runs), maps.Clone(l.removed)
+	l.counts.Checked += len(runs) + len(removed)
 	l.mu.Unlock()
 	for name, out := range runs {
 		if o, err := svc.GetRun(ctx, name); err != nil || string(o.Stdout.Head) != out {
 			l.recordLoss("run %s: %v", name, err)
 		}
 	}
-	for id, name := range gone {
+	for id, name := range removed {
 		if box, err := svc.Get(ctx, string(id)); brig.KindOf(err) != brig.NotFound {
 			l.recordLoss("sandbox %s was removed and is there: %+v, %v", name, box, err)
 		}

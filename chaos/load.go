@@ -29,22 +29,22 @@ const holderCount = 3
 // callTimeout is the timeout of a client's call.
 const callTimeout = time.Minute
 
-// svc returns the service of the current server.
-func (l *load) svc() brig.Service { return l.server.Load().Service }
+// service returns the service of the current server.
+func (l *load) service() brig.Service { return l.server.Load().Service }
 
 // start starts the clients, which run until ctx is done.
 func (l *load) start(ctx context.Context) {
-	l.client(ctx, l.oneShot)
-	l.client(ctx, l.oneShot)
-	l.client(ctx, l.createAndDelete)
+	l.repeat(ctx, l.runProgram)
+	l.repeat(ctx, l.runProgram)
+	l.repeat(ctx, l.createAndDelete)
 	for i := range holderCount {
 		k := &holder{load: l, index: i}
-		l.client(ctx, k.step)
+		l.repeat(ctx, k.step)
 	}
 }
 
-// client repeats an operation until ctx is done.
-func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64) (what string, err error)) {
+// repeat repeats an operation until ctx is done.
+func (l *load) repeat(ctx context.Context, do func(ctx context.Context, n int64) (what string, err error)) {
 	l.work.Go(func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
@@ -52,24 +52,24 @@ func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64)
 			what, err := do(call, l.n.Add(1))
 			cancel()
 			if err != nil {
-				l.refused(what, begin, err)
+				l.recordError(what, begin, err)
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
 	})
 }
 
-// timed records the duration of a successful operation.
-func (l *load) timed(op brig.Op, begin time.Time) {
+// recordDuration records the duration of a successful operation.
+func (l *load) recordDuration(op brig.Op, begin time.Time) {
 	if l.onSuccess != nil {
 		l.onSuccess(op.Name, time.Since(begin))
 	}
 }
 
-// oneShot runs a one-shot program and checks its result.
-func (l *load) oneShot(ctx context.Context, n int64) (string, error) {
+// runProgram runs a one-shot program and checks its result.
+func (l *load) runProgram(ctx context.Context, n int64) (string, error) {
 	name, begin := fmt.Sprintf("shot-%s-%d", l.tag, n), time.Now()
-	o, err := l.svc().Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
+	o, err := l.service().Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
 	if err != nil {
 		return "run", err
 	}
@@ -79,8 +79,8 @@ func (l *load) oneShot(ctx context.Context, n int64) (string, error) {
 		}
 		return "run", brig.Errorf(brig.Internal, "the program ended with %d %s", o.ExitCode, o.Signal)
 	}
-	l.timed(brig.OpRun, begin)
-	l.ack(brig.OpRun, "", func(c *Counts) {
+	l.recordDuration(brig.OpRun, begin)
+	l.recordSuccess(brig.OpRun, "", func(c *Counts) {
 		l.runs[name] = name + "\n"
 		c.Runs++
 		if o.Pool == brig.PoolHit {
@@ -97,14 +97,14 @@ func (l *load) createAndDelete(ctx context.Context, n int64) (string, error) {
 		spec.Command = &brig.Command{Argv: []string{"sleep", "600"}} // a sandbox with a command is never in the pool
 	}
 	begin := time.Now()
-	box, err := l.svc().Create(ctx, spec)
+	box, err := l.service().Create(ctx, spec)
 	if err != nil {
 		return "create", err
 	}
-	l.timed(brig.OpCreate, begin)
-	l.ack(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
+	l.recordDuration(brig.OpCreate, begin)
+	l.recordSuccess(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
 	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
-	now, err := l.svc().Get(ctx, spec.Name)
+	now, err := l.service().Get(ctx, spec.Name)
 	switch {
 	case brig.KindOf(err) == brig.NotFound, err == nil && now.ID != box.ID:
 		l.recordLoss("sandbox %s was made and is %+v, %v", spec.Name, now, err)
@@ -114,17 +114,17 @@ func (l *load) createAndDelete(ctx context.Context, n int64) (string, error) {
 		l.recordLoss("sandbox %s was made and is %s, %+v", spec.Name, now.State, now.Exit)
 	}
 	if rand.IntN(2) == 0 {
-		if _, err := l.svc().Stop(ctx, spec.Name, 50*time.Millisecond); err != nil {
+		if _, err := l.service().Stop(ctx, spec.Name, 50*time.Millisecond); err != nil {
 			return "stop", err
 		}
-		l.ack(brig.OpStop, box.ID, func(*Counts) {})
+		l.recordSuccess(brig.OpStop, box.ID, func(*Counts) {})
 	}
 	begin = time.Now()
-	if err := l.svc().Remove(ctx, spec.Name); err != nil {
+	if err := l.service().Remove(ctx, spec.Name); err != nil {
 		return "remove", err
 	}
-	l.timed(brig.OpRemove, begin)
-	l.ack(brig.OpRemove, box.ID, func(*Counts) { l.gone[box.ID] = spec.Name })
+	l.recordDuration(brig.OpRemove, begin)
+	l.recordSuccess(brig.OpRemove, box.ID, func(*Counts) { l.removed[box.ID] = spec.Name })
 	return "", nil
 }
 
@@ -142,17 +142,17 @@ type holder struct {
 func (k *holder) step(ctx context.Context, n int64) (string, error) {
 	if k.box == nil {
 		spec := brig.Spec{Name: fmt.Sprintf("keep-%s-%d", k.tag, n), TTL: time.Hour}
-		box, err := k.svc().Create(ctx, spec)
+		box, err := k.service().Create(ctx, spec)
 		if err != nil {
 			return "create", err
 		}
-		k.ack(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
+		k.recordSuccess(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
 		k.box, k.possibleValues, k.killPending, k.execID = box, map[string]bool{"None": true}, false, ""
 	}
-	if what, err := k.code(ctx, n); err != nil {
+	if what, err := k.updateVariable(ctx, n); err != nil {
 		return what, k.abandon(ctx, err)
 	}
-	if what, err := k.exec(ctx, n); err != nil {
+	if what, err := k.startOrCheckExec(ctx, n); err != nil {
 		return what, k.abandon(ctx, err)
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -164,7 +164,7 @@ func (k *holder) abandon(ctx context.Context, err error) error {
 	if brig.KindOf(err) == brig.ConnectionFailed {
 		return err
 	}
-	box, getErr := k.svc().Get(ctx, k.box.Spec.Name)
+	box, getErr := k.service().Get(ctx, k.box.Spec.Name)
 	switch {
 	case brig.KindOf(getErr) == brig.ConnectionFailed:
 		return getErr
@@ -181,8 +181,8 @@ func (k *holder) abandon(ctx context.Context, err error) error {
 	return err
 }
 
-// code reads the variable and assigns a new value.
-func (k *holder) code(ctx context.Context, n int64) (string, error) {
+// updateVariable reads the variable and assigns a new value.
+func (k *holder) updateVariable(ctx context.Context, n int64) (string, error) {
 	die := k.kills[k.index].Swap(false)
 	if die {
 		k.killPending = true
@@ -194,12 +194,12 @@ func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	}
 	begin := time.Now()
 	k.possibleValues[fmt.Sprint(n)] = true
-	res, err := k.svc().RunCode(ctx, k.box.Spec.Name, brig.Code{Source: source}, nil)
+	res, err := k.service().RunCode(ctx, k.box.Spec.Name, brig.Code{Source: source}, nil)
 	if err != nil {
 		k.possibleValues["None"] = k.possibleValues["None"] || k.killPending
 		return "code", err
 	}
-	k.ack(brig.OpRunCode, k.box.ID, func(c *Counts) { c.Codes++; c.Checked++ })
+	k.recordSuccess(brig.OpRunCode, k.box.ID, func(c *Counts) { c.Codes++; c.Checked++ })
 	was := strings.TrimSpace(string(res.Stdout.Head))
 	if res.Error == nil && !k.possibleValues[was] {
 		k.recordLoss("the variable of %s is %s, and may be one of %v", k.box.Spec.Name, was, k.possibleValues)
@@ -214,18 +214,18 @@ func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	case res.Error != nil:
 		return "code", brig.Errorf(brig.Internal, "%s: %s", res.Error.Name, res.Error.Value)
 	default:
-		k.timed(brig.OpRunCode, begin)
+		k.recordDuration(brig.OpRunCode, begin)
 		k.killPending = false
 		k.possibleValues = map[string]bool{fmt.Sprint(n): true}
 	}
 	return "", nil
 }
 
-// exec starts an execution that outlives its server, or reads the result of the
+// startOrCheckExec starts an execution that outlives its server, or reads the result of the
 // last one.
-func (k *holder) exec(ctx context.Context, n int64) (string, error) {
+func (k *holder) startOrCheckExec(ctx context.Context, n int64) (string, error) {
 	if k.execID != "" {
-		x, err := k.svc().GetExec(ctx, k.box.Spec.Name, k.execID)
+		x, err := k.service().GetExec(ctx, k.box.Spec.Name, k.execID)
 		switch {
 		case brig.KindOf(err) == brig.NotFound:
 			k.recordLoss("execution %s of %s", k.execID, k.box.Spec.Name)
@@ -236,19 +236,19 @@ func (k *holder) exec(ctx context.Context, n int64) (string, error) {
 		case string(x.Stdout.Head) != k.execOutput && !k.wasKilled(k.box.ID):
 			k.recordLoss("execution %s of %s wrote %q and ended with %d", k.execID, k.box.Spec.Name, x.Stdout.Head, x.ExitCode)
 		}
-		k.ack(brig.Op{}, "", func(c *Counts) { c.Checked++ })
+		k.recordSuccess(brig.Op{}, "", func(c *Counts) { c.Checked++ })
 		k.execID = ""
 		return "", nil
 	}
 	k.execOutput = fmt.Sprintf("word-%d\n", n)
 	begin := time.Now()
 	cmd := brig.Command{Shell: "sleep 0.1; echo " + strings.TrimSpace(k.execOutput), Survive: true}
-	res, err := k.svc().Exec(ctx, k.box.Spec.Name, cmd, brig.IO{Started: func(id string) { k.execID = id }})
+	res, err := k.service().Exec(ctx, k.box.Spec.Name, cmd, brig.IO{Started: func(id string) { k.execID = id }})
 	if err != nil {
 		return "exec", err
 	}
-	k.timed(brig.OpExec, begin)
+	k.recordDuration(brig.OpExec, begin)
 	k.execID = res.ExecID
-	k.ack(brig.OpExec, k.box.ID, func(c *Counts) { c.Executions++ })
+	k.recordSuccess(brig.OpExec, k.box.ID, func(c *Counts) { c.Executions++ })
 	return "", nil
 }

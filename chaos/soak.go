@@ -138,9 +138,9 @@ func (r *SoakReport) fit(times *spans) {
 		minutes = append(minutes, s.At.Minutes())
 		p50, p99 = append(p50, s.P50.Seconds()), append(p99, s.P99.Seconds())
 	}
-	r.Memory, _ = Line(runs, rss)
-	r.Descriptors, _ = Line(runs, fds)
-	r.Goroutines, _ = Line(runs, goroutines)
+	r.Memory, _ = FitLine(runs, rss)
+	r.Descriptors, _ = FitLine(runs, fds)
+	r.Goroutines, _ = FitLine(runs, goroutines)
 	r.Drift50, r.Drift99 = driftPercent(minutes, p50), driftPercent(minutes, p99)
 	for name, all := range times.all {
 		r.Operations = append(r.Operations, Operation{name, len(all), Percentile(all, 50), Percentile(all, 99), slices.Max(all)})

@@ -16,10 +16,10 @@ func Percentile(d []time.Duration, p float64) time.Duration {
 	return s[min(max(int(math.Ceil(p/100*float64(len(s))))-1, 0), len(s)-1)]
 }
 
-// Line fits a straight line to points by least squares, and returns its slope
+// FitLine fits a straight line to points by least squares, and returns its slope
 // and its value at 0. With fewer than two distinct values of x, the line is
 // flat.
-func Line(x, y []float64) (slope, at0 float64) {
+func FitLine(x, y []float64) (slope, at0 float64) {
 	n := float64(len(x))
 	if n == 0 {
 		return 0, 0
@@ -42,7 +42,7 @@ func Line(x, y []float64) (slope, at0 float64) {
 // driftPercent returns the rise of the fitted line from the first point to the last,
 // in percent.
 func driftPercent(x, y []float64) float64 {
-	slope, at0 := Line(x, y)
+	slope, at0 := FitLine(x, y)
 	if len(x) == 0 || at0+slope*x[0] == 0 {
 		return 0
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPercentile(t *testing.T) {
+func TestPercentileUsesNearestRank(t *testing.T) {
 	var d []time.Duration
 	for i := range 100 {
 		d = append(d, time.Duration(100-i))
@@ -21,12 +21,12 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestLineFit(t *testing.T) {
-	slope, at0 := Line([]float64{1, 2, 3, 4}, []float64{3, 5, 7, 9})
+func TestLineFitsPoints(t *testing.T) {
+	slope, at0 := FitLine([]float64{1, 2, 3, 4}, []float64{3, 5, 7, 9})
 	if math.Abs(slope-2) > 1e-9 || math.Abs(at0-1) > 1e-9 {
 		t.Errorf("2x+1 is %vx+%v", slope, at0)
 	}
-	if slope, at0 := Line([]float64{5, 5}, []float64{1, 3}); slope != 0 || at0 != 2 {
+	if slope, at0 := FitLine([]float64{5, 5}, []float64{1, 3}); slope != 0 || at0 != 2 {
 		t.Errorf("of one x: %v, %v", slope, at0)
 	}
 	if d := driftPercent([]float64{0, 10}, []float64{2, 3}); math.Abs(d-50) > 1e-9 {
@@ -37,23 +37,23 @@ func TestLineFit(t *testing.T) {
 	}
 }
 
-// TestLedgerAudit checks the number of missing events, and that a kill explains the
+// TestLedgerCountsMissingEvents checks the number of missing events, and that a kill explains the
 // errors that follow it.
-func TestLedgerAudit(t *testing.T) {
+func TestLedgerCountsMissingEvents(t *testing.T) {
 	l := newLedger()
 	for range 2 {
-		l.ack(opForTest("a"), "box", func(*Counts) {})
+		l.recordSuccess(opForTest("a"), "box", func(*Counts) {})
 	}
-	l.ack(opForTest("b"), "box", func(*Counts) {})
-	if n := l.audit(eventsForTest("a", "a", "b")); n != 0 {
+	l.recordSuccess(opForTest("b"), "box", func(*Counts) {})
+	if n := l.countMissing(eventsForTest("a", "a", "b")); n != 0 {
 		t.Errorf("%d are missing of all", n)
 	}
-	if n := l.audit(eventsForTest("a")); n != 2 {
+	if n := l.countMissing(eventsForTest("a")); n != 2 {
 		t.Errorf("%d are missing, want 2", n)
 	}
-	l.refused("x", time.Now(), errForTest)
+	l.recordError("x", time.Now(), errForTest)
 	l.markKilled("box")
-	l.refused("y", time.Now(), errForTest)
+	l.recordError("y", time.Now(), errForTest)
 	if len(l.unexplained) != 1 {
 		t.Errorf("unexplained: %v", l.unexplained)
 	}

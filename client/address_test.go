@@ -12,9 +12,9 @@ import (
 
 const key = "brig_0123456789012345678901234567890123456789"
 
-// TestPlainHTTP checks that the client does not send a key over a network in
+// TestClientRefusesPlainHTTP checks that the client does not send a key over a network in
 // plain HTTP unless the options allow it.
-func TestPlainHTTP(t *testing.T) {
+func TestClientRefusesPlainHTTP(t *testing.T) {
 	for url, plain := range map[string]bool{
 		"http://127.0.0.1:2744": false, "http://127.8.9.10": false, "http://[::1]:2744": false,
 		"http://[::ffff:127.0.0.1]:2744": false, "http://localhost:2744": false, "http://localhost/below": false,

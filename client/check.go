@@ -26,44 +26,44 @@ func encode(v any) ([]byte, error) {
 // checker finds text that JSON encoding would silently change.
 type checker struct{ err error }
 
-func (c *checker) text(field, s string) {
+func (c *checker) checkText(field, s string) {
 	if c.err == nil && !utf8.ValidString(s) {
 		c.err = brig.InvalidField(field, "is not UTF-8").WithHint("send bytes as a file or as standard input")
 	}
 }
 
-func (c *checker) list(field string, list []string) {
+func (c *checker) checkList(field string, list []string) {
 	for i, s := range list {
-		c.text(fmt.Sprintf("%s[%d]", field, i), s)
+		c.checkText(fmt.Sprintf("%s[%d]", field, i), s)
 	}
 }
 
-func (c *checker) dict(field string, m map[string]string) {
+func (c *checker) checkDict(field string, m map[string]string) {
 	for k, v := range m {
-		c.text(field, k)
-		c.text(field+"."+k, v)
+		c.checkText(field, k)
+		c.checkText(field+"."+k, v)
 	}
 }
 
 func checkCommand(cmd brig.Command) error {
 	var c checker
-	c.list("command", cmd.Argv)
-	c.text("shell", cmd.Shell)
-	c.dict("env", cmd.Env)
-	c.text("cwd", cmd.Dir)
-	c.text("user", cmd.User)
+	c.checkList("command", cmd.Argv)
+	c.checkText("shell", cmd.Shell)
+	c.checkDict("env", cmd.Env)
+	c.checkText("cwd", cmd.Dir)
+	c.checkText("user", cmd.User)
 	return c.err
 }
 
 func checkSpec(s brig.Spec) error {
 	var c checker
-	c.text("name", s.Name)
-	c.text("template", s.Template)
-	c.text("default_user", s.User)
-	c.text("default_cwd", s.Dir)
-	c.text("image", s.Image)
-	c.dict("env", s.Env)
-	c.dict("labels", s.Labels)
+	c.checkText("name", s.Name)
+	c.checkText("template", s.Template)
+	c.checkText("default_user", s.User)
+	c.checkText("default_cwd", s.Dir)
+	c.checkText("image", s.Image)
+	c.checkDict("env", s.Env)
+	c.checkDict("labels", s.Labels)
 	if c.err == nil && s.Command != nil {
 		c.err = checkCommand(*s.Command)
 	}
@@ -72,16 +72,16 @@ func checkSpec(s brig.Spec) error {
 
 func checkProgram(p brig.Program) error {
 	var c checker
-	c.text("language", string(p.Language))
-	c.text("code", p.Code)
-	c.list("command", p.Command)
-	c.dict("env", p.Env)
-	c.dict("labels", p.Labels)
-	c.text("name", p.SandboxName)
-	c.text("image", p.Image)
-	c.text("user", p.User)
+	c.checkText("language", string(p.Language))
+	c.checkText("code", p.Code)
+	c.checkList("command", p.Command)
+	c.checkDict("env", p.Env)
+	c.checkDict("labels", p.Labels)
+	c.checkText("name", p.SandboxName)
+	c.checkText("image", p.Image)
+	c.checkText("user", p.User)
 	for i, f := range p.Files {
-		c.text(fmt.Sprintf("files[%d].path", i), f.Path)
+		c.checkText(fmt.Sprintf("files[%d].path", i), f.Path)
 	}
 	if c.err == nil && p.Arguments != nil && !json.Valid(p.Arguments) {
 		c.err = brig.InvalidField("arguments", "is not JSON")

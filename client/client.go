@@ -84,7 +84,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	base := strings.TrimRight(o.URL, "/")
-	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: httpClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
+	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: newHTTPClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
 	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}}, nil
 }
 
@@ -160,7 +160,7 @@ func (c *conn) sendOnce(ctx context.Context, rq request) (*http.Response, error)
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, c.responseError(resp)
+	return nil, c.decodeError(resp)
 }
 
 // call sends a request with in as its JSON body, unless in is nil, and decodes
@@ -203,8 +203,8 @@ func (c *conn) connectionError(ctx context.Context, message string, err error) e
 		WithHint("check that a server runs at %s; brig serve starts one", c.name)
 }
 
-// responseError restores the error from a response.
-func (c *conn) responseError(resp *http.Response) error {
+// decodeError decodes the error in a response.
+func (c *conn) decodeError(resp *http.Response) error {
 	var answer v1.ErrorAnswer
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&answer)
 	if err != nil || answer.Error.Kind == "" {
@@ -247,7 +247,7 @@ func (c *conn) Capabilities(ctx context.Context) (*brig.Capabilities, error) {
 
 // Attest implements brig.Service.
 func (c *conn) Attest(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "attest"), nil)
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "attest"), nil)
 }
 
 // Templates implements brig.Service.

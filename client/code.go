@@ -16,10 +16,10 @@ type codeCalls struct{ *conn }
 // CreateContext implements brig.Service.
 func (c codeCalls) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
 	in := v1.ContextRequest{Language: string(spec.Language), Cwd: spec.Dir, Env: spec.Env}
-	return c.context(ctx, sandboxPath(name, "contexts"), in)
+	return c.sendContext(ctx, sandboxPath(name, "contexts"), in)
 }
 
-func (c codeCalls) context(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
+func (c codeCalls) sendContext(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
 	var out v1.Context
 	if err := c.call(ctx, request{method: http.MethodPost, path: path}, in, &out); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (c codeCalls) InterruptContext(ctx context.Context, name, id string) error 
 
 // RestartContext implements brig.Service.
 func (c codeCalls) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
-	return c.context(ctx, sandboxPath(name, "contexts", id, "restart"), nil)
+	return c.sendContext(ctx, sandboxPath(name, "contexts", id, "restart"), nil)
 }
 
 // RemoveContext implements brig.Service.
@@ -58,7 +58,7 @@ func (c codeCalls) RemoveContext(ctx context.Context, name, id string) error {
 // RunCode implements brig.Service.
 func (c codeCalls) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	var check checker
-	check.text("code", code.Source)
+	check.checkText("code", code.Source)
 	if check.err != nil {
 		return nil, check.err
 	}
@@ -82,23 +82,23 @@ func (c codeCalls) RunCode(ctx context.Context, name string, code brig.Code, on 
 	if err != nil {
 		return nil, err
 	}
-	body, stop := input(first, nil)
+	body, stop := newInput(first, nil)
 	defer stop()
 	resp, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, contentType: v1.JSON, accept: v1.NDJSON})
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	err = c.events(ctx, resp.Body, &out, func(event string, line []byte) error { return codeEvent(event, line, on) })
+	err = c.readEvents(ctx, resp.Body, &out, func(event string, line []byte) error { return handleCodeEvent(event, line, on) })
 	if err != nil {
 		return nil, err
 	}
 	return out.Domain(), nil
 }
 
-// codeEvent decodes one event and passes it to on. It ignores events that do not concern code, and
+// handleCodeEvent decodes one event and passes it to on. It ignores events that do not concern code, and
 // unknown events from newer servers.
-func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
+func handleCodeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 	var (
 		chunk     v1.Chunk
 		started   v1.CodeStarted

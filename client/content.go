@@ -17,7 +17,7 @@ import (
 
 // Read implements brig.Files.
 func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entry, io.ReadCloser, error) {
-	rq := f.request(http.MethodGet, p, "content")
+	rq := f.newRequest(http.MethodGet, p, "content")
 	rq.accept = v1.Octets
 	if from != 0 {
 		rq.query.Set("offset", strconv.FormatInt(from, 10))
@@ -61,12 +61,12 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	if w.Mode > 0o777 {
 		return nil, brig.InvalidField("mode", "%o is not a file's mode", w.Mode).WithHint("give permission bits, for example 0644 (420)")
 	}
-	header, err := metadataHeader(w.Metadata)
+	header, err := encodeMetadata(w.Metadata)
 	if err != nil {
 		return nil, err
 	}
 	src := &source{r: r}
-	rq := f.request(http.MethodPut, p, "content")
+	rq := f.newRequest(http.MethodPut, p, "content")
 	rq.header, rq.contentType, rq.body = header, v1.Octets, io.NopCloser(src) // the caller closes the reader
 	if r == nil {
 		rq.body = http.NoBody
@@ -79,20 +79,20 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer src.stop()
-	e, err := f.entry(ctx, rq, nil)
-	if failed := src.failed(); err != nil && failed != nil {
+	e, err := f.sendEntry(ctx, rq, nil)
+	if failed := src.readError(); err != nil && failed != nil {
 		return nil, fmt.Errorf("read content: %w", failed)
 	}
 	return e, err
 }
 
-// metadataHeader encodes metadata as headers. It rejects metadata that headers
+// encodeMetadata encodes metadata as headers. It rejects metadata that headers
 // cannot represent.
-func metadataHeader(m map[string]string) (http.Header, error) {
+func encodeMetadata(m map[string]string) (http.Header, error) {
 	h := http.Header{}
 	for k, v := range m {
 		outside := func(c rune) bool { return c < ' ' || c > '~' }
-		if !token(k) || k != strings.ToLower(k) || strings.IndexFunc(v, outside) >= 0 || strings.TrimSpace(v) != v {
+		if !isToken(k) || k != strings.ToLower(k) || strings.IndexFunc(v, outside) >= 0 || strings.TrimSpace(v) != v {
 			return nil, brig.InvalidField("metadata", "%q cannot be a file's metadata", k).
 				WithHint("keys are words in lower case; values are printable ASCII that does not begin or end with a space")
 		}
@@ -101,8 +101,8 @@ func metadataHeader(m map[string]string) (http.Header, error) {
 	return h, nil
 }
 
-// token reports whether s is valid as part of a header name.
-func token(s string) bool {
+// isToken reports whether s is valid as part of a header name.
+func isToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 	}) < 0

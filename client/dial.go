@@ -66,10 +66,10 @@ func (t tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
 func (t tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
-func (t tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
+func (t tunnel) SetDeadline(deadline time.Time) error { return t.conn.SetDeadline(deadline) }
 
 // SetReadDeadline implements net.Conn.
-func (t tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
+func (t tunnel) SetReadDeadline(deadline time.Time) error { return t.conn.SetReadDeadline(deadline) }
 
 // SetWriteDeadline implements net.Conn.
-func (t tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
+func (t tunnel) SetWriteDeadline(deadline time.Time) error { return t.conn.SetWriteDeadline(deadline) }

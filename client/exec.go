@@ -60,7 +60,7 @@ func (c execCalls) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, 
 // GetRun implements brig.Service.
 func (c execCalls) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
 	var out v1.RunAnswer
-	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs/" + segment(name)}, nil, &out); err != nil {
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs/" + escapeSegment(name)}, nil, &out); err != nil {
 		return nil, err
 	}
 	return out.Domain(), nil
@@ -102,7 +102,7 @@ func (c execCalls) execute(ctx context.Context, path string, in any, stream bool
 	if err != nil {
 		return err
 	}
-	body, stop := input(first, sio.Stdin)
+	body, stop := newInput(first, sio.Stdin)
 	defer stop()
 	if rq.body, rq.contentType, rq.accept = body, v1.JSON, v1.NDJSON; sio.Stdin != nil {
 		rq.contentType = v1.NDJSON
@@ -113,7 +113,7 @@ func (c execCalls) execute(ctx context.Context, path string, in any, stream bool
 	}
 	defer resp.Body.Close()
 	outputs := writers(sio)
-	return c.events(ctx, resp.Body, out, func(event string, line []byte) error {
+	return c.readEvents(ctx, resp.Body, out, func(event string, line []byte) error {
 		if event == v1.EventStarted && sio.Started != nil {
 			var started v1.Started
 			if err := json.Unmarshal(line, &started); err != nil {
@@ -136,9 +136,9 @@ func (c execCalls) execute(ctx context.Context, path string, in any, stream bool
 	})
 }
 
-// events reads the events of a response, passes each to on, and decodes the
+// readEvents reads the events of a response, passes each to on, and decodes the
 // last one into out.
-func (c *conn) events(ctx context.Context, body io.Reader, out any, on func(event string, line []byte) error) error {
+func (c *conn) readEvents(ctx context.Context, body io.Reader, out any, on func(event string, line []byte) error) error {
 	for d := json.NewDecoder(body); ; {
 		var line json.RawMessage
 		var e v1.Event

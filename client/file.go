@@ -24,8 +24,8 @@ type files struct {
 // Files implements brig.Service.
 func (c fileCalls) Files(name string) brig.Files { return files{c.conn, name} }
 
-// request returns a request with a path in its query.
-func (f files) request(method string, p brig.Path, rest ...string) request {
+// newRequest returns a request with a path in its query.
+func (f files) newRequest(method string, p brig.Path, rest ...string) request {
 	q := url.Values{"path": {p.Name}}
 	if p.User != "" {
 		q.Set("user", p.User)
@@ -33,8 +33,8 @@ func (f files) request(method string, p brig.Path, rest ...string) request {
 	return request{method: method, path: sandboxPath(f.name, append([]string{"files"}, rest...)...), query: q}
 }
 
-// entry sends a request whose response is an entry.
-func (f files) entry(ctx context.Context, rq request, in any) (*brig.Entry, error) {
+// sendEntry sends a request whose response is an entry.
+func (f files) sendEntry(ctx context.Context, rq request, in any) (*brig.Entry, error) {
 	var out v1.Entry
 	if err := f.c.call(ctx, rq, in, &out); err != nil {
 		return nil, err
@@ -44,12 +44,12 @@ func (f files) entry(ctx context.Context, rq request, in any) (*brig.Entry, erro
 
 // Stat implements brig.Files.
 func (f files) Stat(ctx context.Context, p brig.Path) (*brig.Entry, error) {
-	return f.entry(ctx, f.request(http.MethodGet, p, "stat"), nil)
+	return f.sendEntry(ctx, f.newRequest(http.MethodGet, p, "stat"), nil)
 }
 
 // List implements brig.Files.
 func (f files) List(ctx context.Context, p brig.Path, depth int) ([]*brig.Entry, error) {
-	rq := f.request(http.MethodGet, p)
+	rq := f.newRequest(http.MethodGet, p)
 	if depth > 0 { // lower values mean 1
 		rq.query.Set("depth", strconv.Itoa(depth))
 	}
@@ -64,9 +64,9 @@ func (f files) List(ctx context.Context, p brig.Path, depth int) ([]*brig.Entry,
 	return list, nil
 }
 
-// post sends a request with a JSON document.
-func (f files) post(ctx context.Context, what string, in any) (*brig.Entry, error) {
-	return f.entry(ctx, request{method: http.MethodPost, path: sandboxPath(f.name, "files", what)}, in)
+// postJSON sends a request with a JSON document.
+func (f files) postJSON(ctx context.Context, what string, in any) (*brig.Entry, error) {
+	return f.sendEntry(ctx, request{method: http.MethodPost, path: sandboxPath(f.name, "files", what)}, in)
 }
 
 // MakeDir implements brig.Files.
@@ -74,7 +74,7 @@ func (f files) MakeDir(ctx context.Context, p brig.Path) (*brig.Entry, error) {
 	if err := checkPaths(p); err != nil {
 		return nil, err
 	}
-	return f.post(ctx, "mkdir", v1.MakeDirRequest{Path: p.Name, User: p.User})
+	return f.postJSON(ctx, "mkdir", v1.MakeDirRequest{Path: p.Name, User: p.User})
 }
 
 // Move implements brig.Files.
@@ -82,12 +82,12 @@ func (f files) Move(ctx context.Context, from, to brig.Path) (*brig.Entry, error
 	if err := checkPaths(from, to); err != nil {
 		return nil, err
 	}
-	return f.post(ctx, "move", v1.MoveRequest{From: from.Name, To: to.Name, User: to.User})
+	return f.postJSON(ctx, "move", v1.MoveRequest{From: from.Name, To: to.Name, User: to.User})
 }
 
 // Remove implements brig.Files.
 func (f files) Remove(ctx context.Context, p brig.Path) error {
-	return f.c.call(ctx, f.request(http.MethodDelete, p), nil, nil)
+	return f.c.call(ctx, f.newRequest(http.MethodDelete, p), nil, nil)
 }
 
 // Compose implements brig.Files.
@@ -99,7 +99,7 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*br
 	for _, p := range from {
 		in.Sources = append(in.Sources, p.Name)
 	}
-	return f.post(ctx, "compose", in)
+	return f.postJSON(ctx, "compose", in)
 }
 
 // checkPaths rejects paths that a request cannot represent: paths that are not
@@ -107,8 +107,8 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*br
 func checkPaths(paths ...brig.Path) error {
 	var c checker
 	for _, p := range paths {
-		c.text("path", p.Name)
-		c.text("user", p.User)
+		c.checkText("path", p.Name)
+		c.checkText("user", p.User)
 		if c.err == nil && p.User != paths[0].User {
 			c.err = brig.InvalidField("user", "is not the same for all paths").WithHint("give absolute paths and one user")
 		}
@@ -118,7 +118,7 @@ func checkPaths(paths ...brig.Path) error {
 
 // Watch implements brig.Files.
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
-	rq := f.request(http.MethodGet, p, "watch")
+	rq := f.newRequest(http.MethodGet, p, "watch")
 	if rq.accept = v1.NDJSON; recursive {
 		rq.query.Set("recursive", "true")
 	}
@@ -129,7 +129,7 @@ func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(b
 		return err
 	}
 	defer resp.Body.Close()
-	return f.c.events(ctx, resp.Body, &v1.WatchEnd{}, func(event string, line []byte) error {
+	return f.c.readEvents(ctx, resp.Body, &v1.WatchEnd{}, func(event string, line []byte) error {
 		switch event {
 		case v1.EventWatching:
 			return on(brig.FileChange{})

@@ -32,7 +32,7 @@ func (c imageCalls) Images(ctx context.Context) ([]*brig.Image, error) {
 // GetImage implements brig.Service.
 func (c imageCalls) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
 	var out v1.Image
-	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images/" + segment(ref)}, nil, &out); err != nil {
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images/" + escapeSegment(ref)}, nil, &out); err != nil {
 		return nil, err
 	}
 	return out.Domain(), nil
@@ -40,7 +40,7 @@ func (c imageCalls) GetImage(ctx context.Context, ref string) (*brig.Image, erro
 
 // RemoveImage implements brig.Service.
 func (c imageCalls) RemoveImage(ctx context.Context, ref string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/images/" + segment(ref)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/images/" + escapeSegment(ref)}, nil, nil)
 }
 
 // ImportImage implements brig.Service.
@@ -94,7 +94,7 @@ func (c imageCalls) makeImage(ctx context.Context, rq request, report func(brig.
 	}
 	defer resp.Body.Close()
 	var out v1.Image
-	err = c.events(ctx, resp.Body, &out, func(event string, line []byte) error {
+	err = c.readEvents(ctx, resp.Body, &out, func(event string, line []byte) error {
 		if event != v1.EventProgress || report == nil {
 			return nil
 		}

@@ -35,10 +35,10 @@ func (a *busyServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), err
 }
 
-// TestRetryAtCapacity verifies that the client retries a call with the same body after the delay
+// TestCallAtCapacityIsRetried verifies that the client retries a call with the same body after the delay
 // that a server at capacity requests, until the retry timeout. The client does not retry after a
 // quota error.
-func TestRetryAtCapacity(t *testing.T) {
+func TestCallAtCapacityIsRetried(t *testing.T) {
 	for name, c := range map[string]struct {
 		server       busyServer
 		retryTimeout time.Duration

@@ -34,7 +34,7 @@ func (p processes) path(pid int, what string) string {
 func (p processes) Start(ctx context.Context, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
 	var check checker
 	if check.err = checkCommand(spec.Command); check.err == nil {
-		check.text("tag", spec.Tag)
+		check.checkText("tag", spec.Tag)
 	}
 	if check.err != nil {
 		return nil, check.err
@@ -73,7 +73,7 @@ func (p processes) Attach(ctx context.Context, pid int, from int64, on func(brig
 	}
 	defer resp.Body.Close()
 	var out v1.Result
-	err = p.c.events(ctx, resp.Body, &out, func(event string, line []byte) error {
+	err = p.c.readEvents(ctx, resp.Body, &out, func(event string, line []byte) error {
 		e := brig.ProcessEvent{From: brig.FromStdout}
 		switch event {
 		case v1.EventStdout:
@@ -117,7 +117,7 @@ func (p processes) CloseInput(ctx context.Context, pid int) error {
 // Signal implements brig.Processes.
 func (p processes) Signal(ctx context.Context, pid int, name string) error {
 	var check checker
-	if check.text("signal", name); check.err != nil {
+	if check.checkText("signal", name); check.err != nil {
 		return check.err
 	}
 	return p.c.call(ctx, request{method: http.MethodPost, path: p.path(pid, "signal")}, v1.SignalRequest{Signal: name}, nil)

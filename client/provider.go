@@ -12,7 +12,7 @@ import (
 type providerCalls struct{ *conn }
 
 func providerPath(id, more string) string {
-	path := "/v1/providers/" + segment(id)
+	path := "/v1/providers/" + escapeSegment(id)
 	if more != "" {
 		path += "/" + more
 	}
@@ -64,7 +64,7 @@ func (c providerCalls) RemoveProvider(ctx context.Context, id string) error {
 // Routing implements brig.Service.
 func (c providerCalls) Routing(ctx context.Context, tenant string) (*brig.Routing, error) {
 	var out v1.Routing
-	if err := c.call(ctx, routing(http.MethodGet, tenant), nil, &out); err != nil {
+	if err := c.call(ctx, routingRequest(http.MethodGet, tenant), nil, &out); err != nil {
 		return nil, err
 	}
 	r := out.Domain()
@@ -73,9 +73,9 @@ func (c providerCalls) Routing(ctx context.Context, tenant string) (*brig.Routin
 
 // SetRouting implements brig.Service.
 func (c providerCalls) SetRouting(ctx context.Context, tenant string, r brig.Routing) error {
-	return c.call(ctx, routing(http.MethodPut, tenant), v1.Explicit(v1.FromRouting(r)), nil)
+	return c.call(ctx, routingRequest(http.MethodPut, tenant), v1.Explicit(v1.FromRouting(r)), nil)
 }
 
-func routing(method, tenant string) request {
+func routingRequest(method, tenant string) request {
 	return request{method: method, path: "/v1/routing", query: queryOf("tenant", tenant)}
 }

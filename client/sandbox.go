@@ -18,16 +18,16 @@ import (
 type sandboxCalls struct{ *conn }
 
 func sandboxPath(name string, rest ...string) string {
-	p := "/v1/sandboxes/" + segment(name)
+	p := "/v1/sandboxes/" + escapeSegment(name)
 	for _, r := range rest {
-		p += "/" + segment(r)
+		p += "/" + escapeSegment(r)
 	}
 	return p
 }
 
-// segment escapes one path segment so that proxies and routers treat it as a
+// escapeSegment escapes one path segment so that proxies and routers treat it as a
 // single segment.
-func segment(s string) string {
+func escapeSegment(s string) string {
 	switch s {
 	case ".":
 		return "%2E"
@@ -39,7 +39,7 @@ func segment(s string) string {
 	return url.PathEscape(s)
 }
 
-func (c *conn) sandbox(ctx context.Context, method, path string, in any) (*brig.Sandbox, error) {
+func (c *conn) sendSandbox(ctx context.Context, method, path string, in any) (*brig.Sandbox, error) {
 	var out v1.Sandbox
 	if err := c.call(ctx, request{method: method, path: path}, in, &out); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c sandboxCalls) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
-	return c.sandbox(ctx, http.MethodPost, "/v1/sandboxes", v1.FromSpec(spec))
+	return c.sendSandbox(ctx, http.MethodPost, "/v1/sandboxes", v1.FromSpec(spec))
 }
 
 // Fork implements brig.Service.
@@ -71,7 +71,7 @@ func (c sandboxCalls) Fork(ctx context.Context, name string, o brig.ForkSpec) ([
 
 // Get implements brig.Service.
 func (c sandboxCalls) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodGet, sandboxPath(name), nil)
+	return c.sendSandbox(ctx, http.MethodGet, sandboxPath(name), nil)
 }
 
 // pageQuery returns the parameters that select a page of a list.
@@ -108,32 +108,32 @@ func (c sandboxCalls) List(ctx context.Context, o brig.ListOptions) (*brig.Page,
 
 // SetEgress implements brig.Service.
 func (c sandboxCalls) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), v1.FromEgressChange(rules))
+	return c.sendSandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), v1.FromEgressChange(rules))
 }
 
 // Extend implements brig.Service.
 func (c sandboxCalls) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), v1.ExtendRequest{TTLMS: v1.FromDuration(ttl)})
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), v1.ExtendRequest{TTLMS: v1.FromDuration(ttl)})
 }
 
 // Pause implements brig.Service.
 func (c sandboxCalls) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), v1.PauseRequest{FilesOnly: o.FilesOnly})
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), v1.PauseRequest{FilesOnly: o.FilesOnly})
 }
 
 // Resume implements brig.Service.
 func (c sandboxCalls) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "resume"), nil)
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "resume"), nil)
 }
 
 // Stop implements brig.Service.
 func (c sandboxCalls) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "stop"), v1.StopRequest{GraceMS: v1.FromDuration(grace)})
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "stop"), v1.StopRequest{GraceMS: v1.FromDuration(grace)})
 }
 
 // Kill implements brig.Service.
 func (c sandboxCalls) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "kill"), nil)
+	return c.sendSandbox(ctx, http.MethodPost, sandboxPath(name, "kill"), nil)
 }
 
 // Remove implements brig.Service.
@@ -174,7 +174,7 @@ func (c sandboxCalls) followLogs(ctx context.Context, rq request) (io.ReadCloser
 	r, w := io.Pipe()
 	go func() {
 		defer resp.Body.Close()
-		w.CloseWithError(c.events(ctx, resp.Body, &v1.LogEnd{}, func(event string, line []byte) error {
+		w.CloseWithError(c.readEvents(ctx, resp.Body, &v1.LogEnd{}, func(event string, line []byte) error {
 			if event != v1.EventLog {
 				return nil
 			}

@@ -14,7 +14,7 @@ type secretCalls struct{ *conn }
 // PutSecret implements brig.Service.
 func (c secretCalls) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
 	var out v1.Secret
-	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(change.Name)}
+	rq := request{method: http.MethodPut, path: "/v1/secrets/" + escapeSegment(change.Name)}
 	if err := c.call(ctx, rq, v1.NewSecretRequest(change), &out); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c secretCalls) Secrets(ctx context.Context) ([]*brig.Secret, error) {
 
 // RemoveSecret implements brig.Service.
 func (c secretCalls) RemoveSecret(ctx context.Context, name string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/secrets/" + segment(name)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/secrets/" + escapeSegment(name)}, nil, nil)
 }
 
 // RotateKey implements brig.Service.

@@ -48,7 +48,7 @@ func (c sessionCalls) EndSession(ctx context.Context, id string) error {
 	if id == "" {
 		return c.call(ctx, request{method: http.MethodPost, path: "/v1/auth/logout"}, nil, nil)
 	}
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/auth/sessions/" + segment(id)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/auth/sessions/" + escapeSegment(id)}, nil, nil)
 }
 
 // TokenRule returns the rule for identity provider tokens that the server

@@ -42,8 +42,8 @@ func (s *source) stop() {
 	s.stopped = true
 }
 
-// failed returns the error of the reader, or nil.
-func (s *source) failed() error {
+// readError returns the error of the reader, or nil.
+func (s *source) readError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err

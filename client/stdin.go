@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// input returns a request's body: first, followed by the lines of the standard input, if any. stop
+// newInput returns a request's body: first, followed by the lines of the standard input, if any. stop
 // ends the body without waiting for stdin, which may be an idle terminal.
-func input(first []byte, stdin io.Reader) (body io.Reader, stop func()) {
+func newInput(first []byte, stdin io.Reader) (body io.Reader, stop func()) {
 	if stdin == nil {
 		return bytes.NewReader(first), func() {}
 	}

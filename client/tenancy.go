@@ -15,8 +15,8 @@ type tenancyCalls struct{ *conn }
 // CreateKey implements brig.Service.
 func (c tenancyCalls) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewKey, error) {
 	var check checker
-	check.text("name", spec.Name)
-	check.list("scopes", spec.Scopes)
+	check.checkText("name", spec.Name)
+	check.checkList("scopes", spec.Scopes)
 	if check.err != nil {
 		return nil, check.err
 	}
@@ -55,7 +55,7 @@ func queryOf(pairs ...string) url.Values {
 
 // RevokeKey implements brig.Service.
 func (c tenancyCalls) RevokeKey(ctx context.Context, id string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/keys/" + segment(id)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/keys/" + escapeSegment(id)}, nil, nil)
 }
 
 // CreateGrant implements brig.Service.
@@ -71,10 +71,10 @@ func (c tenancyCalls) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*br
 // CreateTenant implements brig.Service.
 func (c tenancyCalls) CreateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
 	q, ceilings := v1.FromQuota(t.Quota), v1.FromCeilings(t.Ceilings)
-	return c.tenant(ctx, http.MethodPost, "/v1/tenants", v1.TenantRequest{Name: t.Name, Budget: t.Budget, Quota: &q, Ceilings: &ceilings})
+	return c.sendTenant(ctx, http.MethodPost, "/v1/tenants", v1.TenantRequest{Name: t.Name, Budget: t.Budget, Quota: &q, Ceilings: &ceilings})
 }
 
-func (c tenancyCalls) tenant(ctx context.Context, method, path string, in any) (*brig.Tenant, error) {
+func (c tenancyCalls) sendTenant(ctx context.Context, method, path string, in any) (*brig.Tenant, error) {
 	var out v1.Tenant
 	if err := c.call(ctx, request{method: method, path: path}, in, &out); err != nil {
 		return nil, err
@@ -98,19 +98,19 @@ func (c tenancyCalls) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 // GetTenant implements brig.Service.
 func (c tenancyCalls) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
 	if name == "" {
-		return c.tenant(ctx, http.MethodGet, "/v1/tenant", nil)
+		return c.sendTenant(ctx, http.MethodGet, "/v1/tenant", nil)
 	}
-	return c.tenant(ctx, http.MethodGet, "/v1/tenants/"+segment(name), nil)
+	return c.sendTenant(ctx, http.MethodGet, "/v1/tenants/"+escapeSegment(name), nil)
 }
 
 // UpdateTenant implements brig.Service.
 func (c tenancyCalls) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
-	return c.tenant(ctx, http.MethodPut, "/v1/tenants/"+segment(t.Name), v1.FullTenant(t))
+	return c.sendTenant(ctx, http.MethodPut, "/v1/tenants/"+escapeSegment(t.Name), v1.FullTenant(t))
 }
 
 // RemoveTenant implements brig.Service.
 func (c tenancyCalls) RemoveTenant(ctx context.Context, name string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/tenants/" + segment(name)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/tenants/" + escapeSegment(name)}, nil, nil)
 }
 
 // TenantUsage implements brig.Service.

@@ -20,7 +20,7 @@ const toolSetups = "/v1/sandbox-config"
 func (c toolCalls) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
 	in := v1.LettaRun{
 		Source: t.Source, Arguments: t.Arguments, Schema: t.Schema, Env: t.Env, State: t.State,
-		Python: packages(t.Python, "=="), Node: packages(t.Node, "@"), Limit: t.Limit, TimeoutMS: t.Timeout.Milliseconds(),
+		Python: toPackages(t.Python, "=="), Node: toPackages(t.Node, "@"), Limit: t.Limit, TimeoutMS: t.Timeout.Milliseconds(),
 	}
 	if len(in.Arguments) == 0 {
 		in.Arguments = []byte("{}")
@@ -36,12 +36,12 @@ func (c toolCalls) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, 
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/tools/run"}, in, &out); err != nil {
 		return nil, err
 	}
-	return toolResult(out), nil
+	return toToolResult(out), nil
 }
 
-func toolResult(r v1.LettaReturn) *brig.ToolResult {
+func toToolResult(r v1.LettaReturn) *brig.ToolResult {
 	return &brig.ToolResult{
-		Value: nonNull(r.Value), Text: r.ToolReturn, State: nonNull(r.State), Error: r.Error,
+		Value: nullToNil(r.Value), Text: r.ToolReturn, State: nullToNil(r.State), Error: r.Error,
 		Stdout: linesOutput(r.Stdout), Stderr: linesOutput(r.Stderr), Fingerprint: r.Fingerprint, Sandbox: r.Sandbox, Reused: r.Reused,
 		ExitCode: r.ExitCode, TimedOut: r.TimedOut, Duration: time.Duration(r.DurationMS) * time.Millisecond,
 	}
@@ -53,16 +53,16 @@ func linesOutput(list []string) brig.Output {
 	return brig.Output{Head: []byte(text), Total: int64(len(text))}
 }
 
-// nonNull returns raw, or nil for null.
-func nonNull(raw []byte) []byte {
+// nullToNil returns raw, or nil for null.
+func nullToNil(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil
 	}
 	return raw
 }
 
-// packages converts requirements to package names and versions.
-func packages(list []string, with string) (out []v1.LettaPackage) {
+// toPackages converts requirements to package names and versions.
+func toPackages(list []string, with string) (out []v1.LettaPackage) {
 	for _, r := range list {
 		p := v1.LettaPackage{Name: r}
 		if i := strings.LastIndex(r, with); i > 0 {
@@ -78,7 +78,7 @@ func packages(list []string, with string) (out []v1.LettaPackage) {
 func (c toolCalls) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
 	rq := request{method: http.MethodPost, path: toolSetups + "/"}
 	if s.ID != "" {
-		rq.method, rq.path = http.MethodPatch, toolSetups+"/"+segment(v1.LettaConfigID+s.ID)
+		rq.method, rq.path = http.MethodPatch, toolSetups+"/"+escapeSegment(v1.LettaConfigID+s.ID)
 	}
 	var out v1.LettaConfig
 	if err := c.call(ctx, rq, v1.LettaConfigBody{Config: s.Config, Type: string(s.Kind)}, &out); err != nil {
@@ -114,12 +114,12 @@ func (c toolCalls) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
 
 // RemoveToolSetup implements brig.Service.
 func (c toolCalls) RemoveToolSetup(ctx context.Context, id string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: toolSetups + "/" + segment(v1.LettaConfigID+id)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: toolSetups + "/" + escapeSegment(v1.LettaConfigID+id)}, nil, nil)
 }
 
 // PutToolVariable implements brig.Service.
 func (c toolCalls) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
-	path := toolSetups + "/" + segment(v1.LettaConfigID+x.Setup) + "/environment-variable"
+	path := toolSetups + "/" + escapeSegment(v1.LettaConfigID+x.Setup) + "/environment-variable"
 	var out v1.LettaVariable
 	if err := c.call(ctx, request{method: http.MethodPost, path: path}, v1.LettaVariableBody{Key: &x.Key, Value: &x.Value, Description: &x.Description}, &out); err != nil {
 		return nil, err
@@ -137,13 +137,13 @@ func (c toolCalls) ChangeToolVariable(ctx context.Context, id string, change bri
 }
 
 func variablePath(id string) string {
-	return toolSetups + "/environment-variable/" + segment(v1.LettaVariableID+id)
+	return toolSetups + "/environment-variable/" + escapeSegment(v1.LettaVariableID+id)
 }
 
 // ToolVariables implements brig.Service.
 func (c toolCalls) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
 	var list []v1.LettaVariable
-	path := toolSetups + "/" + segment(v1.LettaConfigID+setup) + "/environment-variable"
+	path := toolSetups + "/" + escapeSegment(v1.LettaConfigID+setup) + "/environment-variable"
 	if err := c.call(ctx, request{method: http.MethodGet, path: path}, nil, &list); err != nil {
 		return nil, err
 	}

@@ -38,13 +38,13 @@ func (c workspaceCalls) Workspaces(ctx context.Context) ([]*brig.Workspace, erro
 
 // RemoveWorkspace implements brig.Service.
 func (c workspaceCalls) RemoveWorkspace(ctx context.Context, name string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/workspaces/" + segment(name)}, nil, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/workspaces/" + escapeSegment(name)}, nil, nil)
 }
 
 // WorkspaceVersions implements brig.Service.
 func (c workspaceCalls) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
 	var out v1.WorkspaceVersions
-	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/versions"}, nil, &out); err != nil {
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces/" + escapeSegment(name) + "/versions"}, nil, &out); err != nil {
 		return nil, err
 	}
 	list := []*brig.WorkspaceVersion{}
@@ -55,7 +55,7 @@ func (c workspaceCalls) WorkspaceVersions(ctx context.Context, name string) ([]*
 }
 
 func versionPath(name string, version int) string {
-	return "/v1/workspaces/" + segment(name) + "/versions/" + strconv.Itoa(version) + "/files"
+	return "/v1/workspaces/" + escapeSegment(name) + "/versions/" + strconv.Itoa(version) + "/files"
 }
 
 // WorkspaceFiles implements brig.Service.
@@ -87,7 +87,7 @@ func (c workspaceCalls) ReadWorkspaceFile(ctx context.Context, name string, vers
 func (c workspaceCalls) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
 	var out v1.WorkspaceDiff
 	q := url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}
-	rq := request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/diff", query: q}
+	rq := request{method: http.MethodGet, path: "/v1/workspaces/" + escapeSegment(name) + "/diff", query: q}
 	if err := c.call(ctx, rq, nil, &out); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (c workspaceCalls) DiffWorkspace(ctx context.Context, name string, from, to
 // RestoreWorkspace implements brig.Service.
 func (c workspaceCalls) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
 	var out v1.WorkspaceVersion
-	rq := request{method: http.MethodPost, path: "/v1/workspaces/" + segment(name) + "/restore"}
+	rq := request{method: http.MethodPost, path: "/v1/workspaces/" + escapeSegment(name) + "/restore"}
 	if err := c.call(ctx, rq, v1.RestoreRequest{Version: version}, &out); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (c workspaceCalls) RestoreWorkspace(ctx context.Context, name string, versi
 // CommitWorkspace implements brig.Service.
 func (c workspaceCalls) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
 	var out v1.WorkspaceCommit
-	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/sandboxes/" + segment(sandbox) + "/commit"}, nil, &out); err != nil {
+	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/sandboxes/" + escapeSegment(sandbox) + "/commit"}, nil, &out); err != nil {
 		return nil, err
 	}
 	return out.Domain(), nil

@@ -55,7 +55,7 @@ func TestAbuseBench(t *testing.T) {
 			t.Errorf("the sandboxes' files are not counted: %+v", row)
 		}
 	}
-	if left, _ := filepath.Glob(tmp + "/*"); len(left) > 0 {
-		t.Errorf("left: %v", left)
+	if remaining, _ := filepath.Glob(tmp + "/*"); len(remaining) > 0 {
+		t.Errorf("left: %v", remaining)
 	}
 }

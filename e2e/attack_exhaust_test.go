@@ -107,7 +107,7 @@ func TestAttackDisk(t *testing.T) {
 			m.sh("user", "rm "+file)
 		}
 	}
-	if used := onDisk(t, m); used < disk*9/10 || used > disk*11/10 {
+	if used := measureDiskUse(t, m); used < disk*9/10 || used > disk*11/10 {
 		t.Errorf("the sandbox holds %d bytes of the host's disk, its limit is %d", used, disk)
 	}
 	// A sandbox whose disk is full still works.
@@ -120,9 +120,9 @@ func TestAttackDisk(t *testing.T) {
 	m.checkNoTraces()
 }
 
-// onDisk returns the number of bytes on the host's disk that back the writable layer. The layer's
+// measureDiskUse returns the number of bytes on the host's disk that back the writable layer. The layer's
 // file is unlinked, so it is found through the sentry's descriptors.
-func onDisk(t *testing.T, m *machine) int64 {
+func measureDiskUse(t *testing.T, m *machine) int64 {
 	t.Helper()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.sentry()))
 	if err != nil {

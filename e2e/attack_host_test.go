@@ -260,7 +260,7 @@ func TestAttackFingerprint(t *testing.T) {
 //suite:part hostile
 func TestAttackTerminalInjection(t *testing.T) {
 	e, ctx := newEngine(t)
-	_, ps := boxOf(t, e, ctx)
+	_, ps := createWithProcesses(t, e, ctx)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	p := start(t, ctx, ps, brig.ProcessSpec{

@@ -39,13 +39,13 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 		return n
 	}
 	escaped := false
-	for _, way := range []string{"nofollow", "nofollow.walk"} {
-		if n := number(way + ".outside"); n > 0 {
+	for _, variant := range []string{"nofollow", "nofollow.walk"} {
+		if n := number(variant + ".outside"); n > 0 {
 			escaped = true
-			t.Errorf("%s led outside %d times", way, n)
+			t.Errorf("%s led outside %d times", variant, n)
 		}
-		if number(way+".inside") < times/20 || number(way+".refused") < times/20 {
-			t.Errorf("%s was not raced for: %d inside, %d refused", way, number(way+".inside"), number(way+".refused"))
+		if number(variant+".inside") < times/20 || number(variant+".refused") < times/20 {
+			t.Errorf("%s was not raced for: %d inside, %d refused", variant, number(variant+".inside"), number(variant+".refused"))
 		}
 	}
 	leaked := number("root.outside") + number("root.path.outside")

@@ -121,12 +121,12 @@ func (m *machine) checkNoTraces() {
 	m.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		left := m.traces()
-		if len(left) == 0 {
+		remaining := m.traces()
+		if len(remaining) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			m.t.Errorf("left behind: %v", left)
+			m.t.Errorf("left behind: %v", remaining)
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -135,12 +135,12 @@ func (m *machine) checkNoTraces() {
 
 // traces lists the resources of the machine that still exist on the host.
 func (m *machine) traces() []string {
-	var left []string
+	var remaining []string
 	for _, pid := range m.pids() {
-		left = append(left, "process "+strings.Join(cmdline(pid), " "))
+		remaining = append(remaining, "process "+strings.Join(cmdline(pid), " "))
 	}
 	if _, err := os.Stat(m.dir); err == nil {
-		left = append(left, "folder "+m.dir)
+		remaining = append(remaining, "folder "+m.dir)
 	}
 	// Sandboxes of other data folders may have the same names, so search only below the parent
 	// cgroup.
@@ -148,14 +148,14 @@ func (m *machine) traces() []string {
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
 		for _, between := range []string{"/*/", "/"} {
 			groups, _ := filepath.Glob(root + parent + between + filepath.Base(m.dir))
-			left = append(left, groups...)
+			remaining = append(remaining, groups...)
 		}
 	}
 	b, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(b)) {
 		if strings.Contains(line, m.dir) {
-			left = append(left, "mount "+line)
+			remaining = append(remaining, "mount "+line)
 		}
 	}
-	return left
+	return remaining
 }

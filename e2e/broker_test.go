@@ -34,12 +34,12 @@ func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 	return nil, errors.New("no such name")
 }
 
-// TestBrokeredSecret verifies that only the host to which a secret is bound receives the value
+// TestBrokeredSecretReachesOnlyBoundHost verifies that only the host to which a secret is bound receives the value
 // for the placeholder, and that the value never enters the sandbox. A request after a change of
 // the secret must use the new value. The audit log must record the host and the secret.
 //
 //suite:part egress
-func TestBrokeredSecret(t *testing.T) {
+func TestBrokeredSecretReachesOnlyBoundHost(t *testing.T) {
 	needRoot(t)
 	e, ctx, box, placeholder, values := checkBrokeredSecret(t, "gVisor", engine.Options{}, brig.Spec{})
 	first, second := values[0], values[1]

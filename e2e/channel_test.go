@@ -319,11 +319,11 @@ func awaitFile(t *testing.T, c *client.Client, box, name string) {
 	t.Fatalf("there is no file %q", name)
 }
 
-// TestForgedRun verifies that a program cannot forge the result of its run by writing to the
+// TestProgramCannotForgeItsResult verifies that a program cannot forge the result of its run by writing to the
 // descriptors of its driver.
 //
 //suite:part hostile
-func TestForgedRun(t *testing.T) {
+func TestProgramCannotForgeItsResult(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c := s.client()
 	for l, code := range map[brig.Language]struct{ forge, want string }{
@@ -384,12 +384,12 @@ await_file("/workspace/go-%d")`, n, i, n))
 			})
 		}
 		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			gone := int(ended.Load())
+			canceled := int(ended.Load())
 			sent := strings.Count(shellOut(t, t.Context(), c, "one", "ls /workspace"), fmt.Sprintf("sent-%d-", n))
-			if gone+sent >= n {
+			if canceled+sent >= n {
 				break
 			} else if time.Now().After(end) {
-				t.Fatalf("of %d contexts, %d have ended and %d have sent their message", n, gone, sent)
+				t.Fatalf("of %d contexts, %d have ended and %d have sent their message", n, canceled, sent)
 			}
 		}
 		putFile(t, c, "one", fmt.Sprintf("go-%d", n))

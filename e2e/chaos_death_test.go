@@ -101,8 +101,8 @@ func TestKilledSandboxProcess(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("the exec under way does not end")
 			}
-			if left := processesOfSandbox(t, s.dir, box.ID); len(left) > 0 {
-				t.Errorf("left: %v", left)
+			if remaining := processesOfSandbox(t, s.dir, box.ID); len(remaining) > 0 {
+				t.Errorf("left: %v", remaining)
 			}
 			if x, err := svc.GetExec(ctx, box.Spec.Name, res.ExecID); err != nil || !x.Done || x.ExitCode != 0 {
 				t.Errorf("GetExec = %+v, %v", x, err)

@@ -45,7 +45,7 @@ type acknowledgedRequests struct {
 	kept    int               // the number of verified results
 }
 
-func (p *acknowledgedRequests) note(f func()) {
+func (p *acknowledgedRequests) update(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
@@ -104,7 +104,7 @@ func (s *loadTest) start() {
 		name := fmt.Sprintf("run-%d", n)
 		o, err := svc.Run(ctx, brig.Program{SandboxName: name, Command: []string{"/bin/sh", "-c", "echo $0; exit 3", name}}, brig.IO{})
 		if err == nil {
-			s.note(func() { s.runs[name] = name + "\n" })
+			s.update(func() { s.runs[name] = name + "\n" })
 			if o.ExitCode != 3 || string(o.Stdout.Head) != name+"\n" {
 				s.t.Errorf("%s: %+v", name, o.Result)
 			}
@@ -119,9 +119,9 @@ func (s *loadTest) start() {
 		if err != nil {
 			return err
 		}
-		s.note(func() { s.boxes[name] = box.ID })
+		s.update(func() { s.boxes[name] = box.ID })
 		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
-		s.note(func() { s.leaving[name] = true })
+		s.update(func() { s.leaving[name] = true })
 		if rand.IntN(2) == 0 {
 			if _, err := svc.Stop(ctx, name, 50*time.Millisecond); err != nil {
 				return err
@@ -133,14 +133,14 @@ func (s *loadTest) start() {
 		word := fmt.Sprintf("answered-%d", n)
 		res, err := svc.Exec(ctx, permanentName(n), brig.Command{Argv: []string{"echo", word}}, brig.IO{})
 		if err == nil {
-			s.note(func() { s.execs[permanentName(n)+" "+res.ExecID] = word + "\n" })
+			s.update(func() { s.execs[permanentName(n)+" "+res.ExecID] = word + "\n" })
 		}
 		return err
 	})
 	s.client(func(ctx context.Context, svc brig.Service, n int64) error {
 		word := fmt.Sprintf("survived-%d", n)
 		_, err := svc.Exec(ctx, permanentName(n), brig.Command{Shell: "sleep 0.4; echo " + word, Survive: true}, brig.IO{Started: func(id string) {
-			s.note(func() { s.started[permanentName(n)+" "+id] = word + "\n" })
+			s.update(func() { s.started[permanentName(n)+" "+id] = word + "\n" })
 		}})
 		return err
 	})
@@ -151,9 +151,9 @@ func (s *loadTest) start() {
 	})
 }
 
-// lastTick returns the number of rounds and the identity of the process from the last output line
+// readLastTick returns the number of rounds and the identity of the process from the last output line
 // of a permanent sandbox's main program.
-func lastTick(t *testing.T, svc brig.Service, name string) (n int, who string) {
+func readLastTick(t *testing.T, svc brig.Service, name string) (n int, who string) {
 	t.Helper()
 	for line := range strings.Lines(readLog(t, svc, name, 200)) {
 		if strings.HasPrefix(line, "tick ") {
@@ -253,7 +253,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		s.svc.Store(srv.client())
 		s.check(srv.client())
 		for name, l := range lives {
-			n, who := lastTick(t, srv.client(), name)
+			n, who := readLastTick(t, srv.client(), name)
 			if l.who != "" && (who != l.who || n <= l.ticks) {
 				t.Errorf("%s is at tick %d as %s, and was at %d as %s", name, n, who, l.ticks, l.who)
 			}

@@ -68,16 +68,16 @@ func dataDir(t *testing.T) string {
 // removeSandboxes removes the remaining sandboxes of a data folder whose servers have exited.
 func removeSandboxes(t testing.TB, dir string) {
 	t.Helper()
-	left := func() bool {
+	hasFolders := func() bool {
 		there, err := os.ReadDir(filepath.Join(dir, "sandboxes"))
 		return err == nil && len(there) > 0
 	}
-	if !left() {
+	if !hasFolders() {
 		return
 	}
 	p, _ := newProvider(t, dir)
 	// The first sweep may miss a shim that was started just before its server was killed.
-	for end := time.Now().Add(patience); left() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); hasFolders() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
@@ -141,14 +141,14 @@ var tracesTimeout = patience
 func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 	t.Helper()
 	start := time.Now()
-	var left []string
+	var remaining []string
 	for time.Since(start) < tracesTimeout {
-		if left = traces(t, dir, except...); len(left) == 0 {
+		if remaining = traces(t, dir, except...); len(remaining) == 0 {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("%v later %d things are left:\n%s", tracesTimeout, len(left), strings.Join(left, "\n"))
+	t.Errorf("%v later %d things are left:\n%s", tracesTimeout, len(remaining), strings.Join(remaining, "\n"))
 }
 
 // checkOnlyPool fails the test unless all of an idle server's sandboxes on the host are in its

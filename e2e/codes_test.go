@@ -21,9 +21,9 @@ type failure struct {
 	Code, Kind, Name, Message, Hint string
 }
 
-// fails sends a request, and returns the response status and the error of the request or of its
+// sendFailing sends a request, and returns the response status and the error of the request or of its
 // program.
-func (s *server) fails(method, path, body string) (int, failure) {
+func (s *server) sendFailing(method, path, body string) (int, failure) {
 	s.t.Helper()
 	status, text := s.do(method, path, body)
 	var out struct{ Error *failure }
@@ -77,7 +77,7 @@ func startDroppingManager(t *testing.T) string {
 func TestCodeNotInitialized(t *testing.T) {
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nproviders: {active: none}\n"))
 	for path, body := range map[string]string{"/v1/run": `{"command":["true"]}`, "/v1/sandboxes": `{}`} {
-		if status, f := s.fails("POST", path, body); status != 503 || f.Code != "SB001" || f.Hint == "" {
+		if status, f := s.sendFailing("POST", path, body); status != 503 || f.Code != "SB001" || f.Hint == "" {
 			t.Errorf("%s: %d %+v", path, status, f)
 		}
 	}
@@ -89,10 +89,10 @@ func TestCodeNotInitialized(t *testing.T) {
 	}
 }
 
-// TestCodes verifies that the API returns each required error code with a hint.
+// TestEveryErrorCodeHasHint verifies that the API returns each required error code with a hint.
 //
 //suite:part core
-func TestCodes(t *testing.T) {
+func TestEveryErrorCodeHasHint(t *testing.T) {
 	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
 	// With this PATH, the server does not find the programs that build images.
 	s := launchServer(t, bin(t, "brig"), []string{"PATH=/nonexistent"}, t.TempDir(), "--config", config)
@@ -143,7 +143,7 @@ func TestCodes(t *testing.T) {
 		if c.before != nil {
 			after = c.before()
 		}
-		status, f := c.who.fails(c.method, c.path, c.body)
+		status, f := c.who.sendFailing(c.method, c.path, c.body)
 		after()
 		if status != c.status || f.Code != c.code || f.Hint == "" || f.Message == "" {
 			t.Errorf("%s: %s %s: %d %+v", c.code, c.method, c.path, status, f)
@@ -228,7 +228,7 @@ alerts:
 	if status, body := s.do("POST", "/v1/run", `{"language":"python","code":"1"}`); status != 200 { // a pooled sandbox still works
 		t.Errorf("%d %s", status, body)
 	}
-	if status, f := s.fails("POST", "/v1/run", `{"command":["true"]}`); status != 500 || f.Code != "SB004" {
+	if status, f := s.sendFailing("POST", "/v1/run", `{"command":["true"]}`); status != 500 || f.Code != "SB004" {
 		t.Errorf("%d %+v", status, f)
 	}
 	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
@@ -277,7 +277,7 @@ alerts:
 		}
 	}
 	wait("BrigBudgetSpent", "firing")
-	if m := s.scrape(); m.sum("brig_tenant_cost_month", `tenant="thrifty"`) != 2 || m.sum("brig_tenant_budget", `tenant="thrifty"`) != 1 || m.there("brig_tenant_budget", `tenant="default"`) {
+	if m := s.scrape(); m.sum("brig_tenant_cost_month", `tenant="thrifty"`) != 2 || m.sum("brig_tenant_budget", `tenant="thrifty"`) != 1 || m.hasSeries("brig_tenant_budget", `tenant="default"`) {
 		t.Error("the metrics do not say what was spent, or say it of a tenant without a budget")
 	}
 	if _, err := svc.UpdateTenant(t.Context(), brig.Tenant{Name: "thrifty", Budget: 10}); err != nil {

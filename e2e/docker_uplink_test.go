@@ -497,7 +497,7 @@ func TestDockerEgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(runtime, func(t *testing.T) {
-			l.escapes(t, e, ctx, brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}})
+			l.checkEscapes(t, e, ctx, brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}})
 		})
 	}
 }

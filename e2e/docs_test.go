@@ -17,11 +17,11 @@ var (
 	inlineScript = regexp.MustCompile(`<script>|\son[a-z]+="|="javascript:`)
 )
 
-// TestDocs verifies that every page and file of the embedded documentation is available to a
+// TestDocumentationNeedsNoKey verifies that every page and file of the embedded documentation is available to a
 // browser without a key, and that the console's content security policy allows the content.
 //
 //suite:part console
-func TestDocs(t *testing.T) {
+func TestDocumentationNeedsNoKey(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
 	brig := func(args ...string) string {
@@ -101,10 +101,10 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestDocsSearch verifies that the search of the documentation works in a browser.
+// TestDocumentationSearchFindsPages verifies that the search of the documentation works in a browser.
 //
 //suite:part console full
-func TestDocsSearch(t *testing.T) {
+func TestDocumentationSearchFindsPages(t *testing.T) {
 	needRoot(t)
 	consoleChecks(t, startServer(t, dataDir(t)), 3, "docs.mjs")
 }

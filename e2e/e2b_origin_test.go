@@ -134,9 +134,9 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 		}
 		attack.RecordCase("UI-02", "a page of one sandbox: "+probe, !refused)
 	}
-	left, err := c.List(ctx, brig.ListOptions{})
-	if err != nil || len(left.Sandboxes) != 2 {
-		t.Fatalf("there are %d sandboxes, want 2: %v", len(left.Sandboxes), err)
+	remaining, err := c.List(ctx, brig.ListOptions{})
+	if err != nil || len(remaining.Sandboxes) != 2 {
+		t.Fatalf("there are %d sandboxes, want 2: %v", len(remaining.Sandboxes), err)
 	}
 	attack.RecordCase("UI-02", "a page of one sandbox: create", false)
 }

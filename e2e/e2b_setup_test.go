@@ -11,11 +11,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestE2BSetup verifies that brig setup builds the templates that E2B clients
+// TestSetupBuildsE2BTemplates verifies that brig setup builds the templates that E2B clients
 // expect.
 //
 //suite:part clients full
-func TestE2BSetup(t *testing.T) {
+func TestSetupBuildsE2BTemplates(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		t.Fatal("needs mmdebstrap")

@@ -78,8 +78,8 @@ var spellings = []string{
 	"ok.test .evil.test", "ok.test..", ".ok.test", "xn--ok-test", "OK.TEST.EVIL.TEST", "198.18.0.1", "198.18.0.16", "224.0.0.1", "255.255.255.255",
 }
 
-// escapes returns attempts that must all fail under rules that allow only ok.test.
-func escapes() []escape {
+// escapeAttempts returns attempts that must all fail under rules that allow only ok.test.
+func escapeAttempts() []escape {
 	var out []escape
 	add := func(id, format string, args ...any) { out = append(out, escape{id, fmt.Sprintf(format, args...)}) }
 	for _, a := range sinks {
@@ -147,7 +147,7 @@ func TestEgressEscapes(t *testing.T) {
 	}
 	l := newEscapeLab(t)
 	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: l.resolver()}})
-	l.escapes(t, e, ctx, brig.Spec{})
+	l.checkEscapes(t, e, ctx, brig.Spec{})
 }
 
 // newEscapeLab returns a lab with names that resolve to forbidden addresses.
@@ -170,9 +170,9 @@ func newEscapeLab(t *testing.T) *lab {
 	return l
 }
 
-// escapes runs the attempts in a sandbox, and verifies with a control that the lab detects
+// checkEscapes runs the attempts in a sandbox, and verifies with a control that the lab detects
 // successful attempts.
-func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec brig.Spec) {
+func (l *lab) checkEscapes(t *testing.T, e *engine.Engine, ctx context.Context, spec brig.Spec) {
 	spec.Egress, spec.TTL, spec.Limits.Memory = escapeRules, 20*time.Minute, brig.GiB
 	box, err := e.Create(ctx, spec)
 	if err != nil {
@@ -202,7 +202,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			t.Errorf("what is allowed is not quiet: %q", got)
 		}
 	})
-	list := escapes()
+	list := escapeAttempts()
 	t.Run("escapes", func(t *testing.T) {
 		for i, x := range list {
 			out := try(x.code)

@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestExamples verifies that every example, unmodified, prints the documented output.
+// TestExamplesPrintDocumentedOutput verifies that every example, unmodified, prints the documented output.
 //
 //suite:part clients full
-func TestExamples(t *testing.T) {
+func TestExamplesPrintDocumentedOutput(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" { // outside the lab, which has no network
 		t.Setenv("PYTHONPATH", pythonPackage(t))
@@ -60,8 +60,8 @@ func TestExamples(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(figures, "figure-1.png")); err != nil || !bytes.HasPrefix(b, []byte("\x89PNG")) || len(b) < 5000 {
 		t.Errorf("the figure has %d bytes, %v", len(b), err)
 	}
-	if left, err := s.client().List(t.Context(), brig.ListOptions{}); err != nil || len(left.Sandboxes) != 0 {
-		t.Errorf("they leave %+v, %v", left, err)
+	if remaining, err := s.client().List(t.Context(), brig.ListOptions{}); err != nil || len(remaining.Sandboxes) != 0 {
+		t.Errorf("they leave %+v, %v", remaining, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestNoFailpointsInProduction(t *testing.T) {
 type ledger struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]*brig.Sandbox
-	gone    map[string]brig.ID // acknowledged removals
+	removed map[string]brig.ID // acknowledged removals
 	leaving map[string]bool    // requested removals
 	runs    map[string]string  // output by name
 	execs   map[string]string  // output by "box id"
@@ -45,12 +45,12 @@ type ledger struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		boxes: map[string]*brig.Sandbox{}, gone: map[string]brig.ID{}, leaving: map[string]bool{},
+		boxes: map[string]*brig.Sandbox{}, removed: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, set: map[string]bool{},
 	}
 }
 
-func (a *ledger) note(err error, f func()) error {
+func (a *ledger) recordSuccess(err error, f func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
@@ -71,7 +71,7 @@ func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 		for i, limits := range []brig.Limits{{}, {Memory: 200 * brig.MiB}} {
 			name := fmt.Sprintf("run-%s-%d", round, i)
 			o, err := svc.Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')", Limits: limits}, brig.IO{})
-			_ = a.note(err, func() { a.runs[name] = string(o.Stdout.Head) })
+			_ = a.recordSuccess(err, func() { a.runs[name] = string(o.Stdout.Head) })
 		}
 	})
 	work.Wait()
@@ -80,41 +80,41 @@ func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 // lifecycle creates, uses and removes a sandbox.
 func (a *ledger) lifecycle(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name})
-	if a.note(err, func() { a.boxes[name] = box }) != nil {
+	if a.recordSuccess(err, func() { a.boxes[name] = box }) != nil {
 		return err
 	}
-	if _, err := svc.RunCode(ctx, name, brig.Code{Source: "x = 1"}, nil); a.note(err, func() {}) != nil {
+	if _, err := svc.RunCode(ctx, name, brig.Code{Source: "x = 1"}, nil); a.recordSuccess(err, func() {}) != nil {
 		return err
 	}
-	if _, err = svc.RestartContext(ctx, name, "default-python"); a.note(err, func() {}) != nil {
+	if _, err = svc.RestartContext(ctx, name, "default-python"); a.recordSuccess(err, func() {}) != nil {
 		return err
 	}
 	a.mu.Lock()
 	a.leaving[name] = true
 	a.mu.Unlock()
-	if _, err = svc.Stop(ctx, name, 0); a.note(err, func() {}) != nil {
+	if _, err = svc.Stop(ctx, name, 0); a.recordSuccess(err, func() {}) != nil {
 		return err
 	}
 	err = svc.Remove(ctx, name)
-	return a.note(err, func() { a.gone[name] = box.ID })
+	return a.recordSuccess(err, func() { a.removed[name] = box.ID })
 }
 
 // createPersistent creates a sandbox with a program and a variable, and does not remove it.
 func (a *ledger) createPersistent(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name, Command: &brig.Command{Argv: []string{"sleep", "600"}}})
-	if a.note(err, func() { a.boxes[name] = box }) != nil {
+	if a.recordSuccess(err, func() { a.boxes[name] = box }) != nil {
 		return err
 	}
 	_, err = svc.RunCode(ctx, name, brig.Code{Source: "x = '" + name + "'"}, nil)
-	if a.note(err, func() { a.set[name] = true }) != nil {
+	if a.recordSuccess(err, func() { a.set[name] = true }) != nil {
 		return err
 	}
 	res, err := svc.Exec(ctx, name, brig.Command{Argv: []string{"echo", name}}, brig.IO{})
-	if a.note(err, func() { a.execs[name+" "+res.ExecID] = string(res.Stdout.Head) }) != nil {
+	if a.recordSuccess(err, func() { a.execs[name+" "+res.ExecID] = string(res.Stdout.Head) }) != nil {
 		return err
 	}
 	_, err = svc.Extend(ctx, name, time.Hour)
-	return a.note(err, func() {})
+	return a.recordSuccess(err, func() {})
 }
 
 // check verifies that a server has the results that earlier servers acknowledged. If mortal is
@@ -136,7 +136,7 @@ func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 	for name, made := range a.boxes {
 		box, err := svc.Get(ctx, name)
 		switch {
-		case a.gone[name] != "":
+		case a.removed[name] != "":
 			if brig.KindOf(err) != brig.NotFound {
 				t.Errorf("%s was removed and is %+v, %v", name, box, err)
 			}
@@ -208,8 +208,8 @@ func (c *crashingServer) clearMarks(t *testing.T) {
 	}
 }
 
-// visited reports whether a process reaches a failpoint within the given time.
-func (c *crashingServer) visited(point string, within time.Duration) bool {
+// hasReached reports whether a process reaches a failpoint within the given time.
+func (c *crashingServer) hasReached(point string, within time.Duration) bool {
 	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(c.marks, point)); err == nil {
 			return true
@@ -272,7 +272,7 @@ func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag stri
 		a.load(ctx, svc, tag)
 	}
 	// A background action may reach the failpoint only later.
-	if !c.visited(point, 2*patience) {
+	if !c.hasReached(point, 2*patience) {
 		t.Errorf("the failpoint was not reached: %v: %s", a.failed, c.srv.errs)
 	}
 	c.arm("")

@@ -59,10 +59,10 @@ func TestRootFilesAreProtected(t *testing.T) {
 					l.createFixtures(t)
 				}
 				if before[dir] == "" {
-					before[dir] = l.look(t, dir)
+					before[dir] = l.describeFiles(t, dir)
 				}
 				answer, refused := w.do(t, dir)
-				changed, revealed := l.look(t, dir) != before[dir], strings.Contains(answer, rootCanary)
+				changed, revealed := l.describeFiles(t, dir) != before[dir], strings.Contains(answer, rootCanary)
 				if changed || w.changes {
 					clear(before)
 				}
@@ -137,8 +137,8 @@ func (l *fileRightsLab) createFixtures(t *testing.T) {
 	l.runAs(t, "user", "d=/tmp/open; "+fill+"rm -f /tmp/took; echo mine >/tmp/mine")
 }
 
-// look describes the files in a directory and the content of secret.txt.
-func (l *fileRightsLab) look(t *testing.T, dir string) string {
+// describeFiles describes the files in a directory and the content of secret.txt.
+func (l *fileRightsLab) describeFiles(t *testing.T, dir string) string {
 	t.Helper()
 	return l.runAs(t, "root", "cd "+dir+" && find . -printf '%p %m %u %s\\n' | sort && cat secret.txt 2>&1 || true")
 }

@@ -79,7 +79,7 @@ func (c *crashingServer) crashFork(t *testing.T, point string, filesOnly bool) {
 	if !found {
 		t.Error("the next server does not know the original")
 	}
-	if left, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(left) > 0 {
-		t.Errorf("saves are left: %v", left)
+	if remaining, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(remaining) > 0 {
+		t.Errorf("saves are left: %v", remaining)
 	}
 }

@@ -70,8 +70,8 @@ func TestFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	boxes := append(copies, origin)
-	if left, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(left) > 0 {
-		t.Errorf("saves are left: %v", left)
+	if remaining, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(remaining) > 0 {
+		t.Errorf("saves are left: %v", remaining)
 	}
 	const look = "x += 1\nn = len(ticks)\nwhile len(ticks) == n: time.sleep(.02)\nf.write('.')\nprint(x, socket.gethostname(), ' '.join(open(p).read().strip() for p in ('/workspace/a', '/tmp/b', '/dev/shm/c')), urllib.request.urlopen('http://127.0.0.1:8000/').status)"
 	for i, got := range cellsOf(t, ctx, e, boxes, cx.ID, look) {

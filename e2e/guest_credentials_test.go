@@ -221,25 +221,25 @@ func TestGuestReceivesNoCredentials(t *testing.T) {
 	}
 	signature := envd.Signature("/etc/hostname", "read", "user", l.token, 0)
 	for name, secret := range l.secrets {
-		for way, send := range ways {
+		for variant, send := range ways {
 			req, forms := requestWith(secret, signature)
 			got, set, err := send(req)
 			if err != nil {
-				t.Errorf("%s, %s: %v", name, way, err)
+				t.Errorf("%s, %s: %v", name, variant, err)
 				continue
 			}
 			for _, form := range append(forms, "signature") {
 				if strings.Contains(got, form) {
-					t.Errorf("%s, %s: the guest has %q: %s", name, way, form, got)
+					t.Errorf("%s, %s: the guest has %q: %s", name, variant, form, got)
 				}
 			}
 			for _, part := range ownParts {
-				if way != "by MCP" && !strings.Contains(got, part) { // MCP joins the values of a header
-					t.Errorf("%s, %s: the application did not receive %q: %s", name, way, part, got)
+				if variant != "by MCP" && !strings.Contains(got, part) { // MCP joins the values of a header
+					t.Errorf("%s, %s: the application did not receive %q: %s", name, variant, part, got)
 				}
 			}
 			if !slices.Equal(set, []string{"own=early", "own=late"}) {
-				t.Errorf("%s, %s: the guest sets %q", name, way, set)
+				t.Errorf("%s, %s: the guest sets %q", name, variant, set)
 			}
 		}
 		conn, err := l.c.Dial(ctx, l.id, 8000)

@@ -184,7 +184,7 @@ func (s *outputLog) String() string { return string(s.Bytes()) }
 // longer than most tests.
 func startServer(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
-	if !setsPool(t, args) {
+	if !hasPoolSetting(t, args) {
 		args = append(slices.Clone(args), "--pool", "1")
 	}
 	s := launchServer(t, bin(t, "brig"), nil, dir, args...)
@@ -192,9 +192,9 @@ func startServer(t testing.TB, dir string, args ...string) *server {
 	return s
 }
 
-// setsPool reports whether the arguments of a server, or its configuration file, set the size of
+// hasPoolSetting reports whether the arguments of a server, or its configuration file, set the size of
 // the pool.
-func setsPool(t testing.TB, args []string) bool {
+func hasPoolSetting(t testing.TB, args []string) bool {
 	t.Helper()
 	if slices.Contains(args, "--pool") {
 		return true

@@ -215,8 +215,8 @@ func TestInstallScriptRejects(t *testing.T) {
 				if err == nil || !strings.Contains(out, c.want) {
 					t.Errorf("it exits with %v and prints %q, want %q", err, out, c.want)
 				}
-				if left, err := os.ReadDir(prefix); err != nil || len(left) > 0 {
-					t.Errorf("it installed %v, %v", left, err)
+				if remaining, err := os.ReadDir(prefix); err != nil || len(remaining) > 0 {
+					t.Errorf("it installed %v, %v", remaining, err)
 				}
 			})
 		}

@@ -96,10 +96,10 @@ func TestOutputsAreLimitedOnDisk(t *testing.T) {
 			if err := svc.Remove(ctx, "loud"); err != nil {
 				t.Fatal(err)
 			}
-			left := diskUsed(t, dir) - empty
-			t.Logf("%d KiB are left after the sandbox was removed", left>>10)
-			if left > 4<<20 {
-				t.Errorf("%d bytes are left after the sandbox was removed", left)
+			remaining := diskUsed(t, dir) - empty
+			t.Logf("%d KiB are left after the sandbox was removed", remaining>>10)
+			if remaining > 4<<20 {
+				t.Errorf("%d bytes are left after the sandbox was removed", remaining)
 			}
 		})
 	}

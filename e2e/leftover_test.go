@@ -18,10 +18,10 @@ import (
 func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
 	needRoot(t)
 	outer := dataDir(t)
-	for name, left := range map[string]bool{"a folder of its own": false, "the control": true} {
+	for name, hasLeftovers := range map[string]bool{"a folder of its own": false, "the control": true} {
 		dir := outer
 		t.Run(name, func(t *testing.T) {
-			if !left {
+			if !hasLeftovers {
 				dir = t.TempDir()
 			}
 			s := startServer(t, dir, "--pool", "0")
@@ -32,8 +32,8 @@ func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
 				t.Error("nothing runs, so nothing can be left")
 			}
 		})
-		if there := sandboxesIn(dir); len(there) > 0 != left {
-			t.Errorf("%s: left are %v", name, there)
+		if available := sandboxesIn(dir); len(available) > 0 != hasLeftovers {
+			t.Errorf("%s: left are %v", name, available)
 		}
 	}
 }

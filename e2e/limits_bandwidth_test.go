@@ -92,16 +92,16 @@ time.sleep(8)`, c.threads)
 				}
 				continue
 			}
-			for way, rate := range map[string]float64{"out": out, "in": in} {
-				if c.name != "both ways" && c.name != way {
+			for variant, rate := range map[string]float64{"out": out, "in": in} {
+				if c.name != "both ways" && c.name != variant {
 					continue
 				}
 				off := deviation(rate, bound)
-				t.Logf("%s, %s: %.3f MB/s, %+.1f %%", c.name, way, rate/1e6, off)
+				t.Logf("%s, %s: %.3f MB/s, %+.1f %%", c.name, variant, rate/1e6, off)
 				if math.Abs(off) > 10 {
-					t.Errorf("%s, %s: %+.1f %%", c.name, way, off)
+					t.Errorf("%s, %s: %+.1f %%", c.name, variant, off)
 				}
-				attack.RecordCase("NET-16", "more bandwidth than is allowed, "+c.name+", "+way, off > 10)
+				attack.RecordCase("NET-16", "more bandwidth than is allowed, "+c.name+", "+variant, off > 10)
 			}
 		}
 		if err := e.Remove(ctx, box.Spec.Name); err != nil {

@@ -69,7 +69,7 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 			}
 			attack.RecordCase("RES-04", fmt.Sprintf("%d MiB by %s", limit>>20, c.name), off > c.tolerance)
 		}
-		if off := deviation(float64(onDisk(t, m)), float64(limit)); off > 1 {
+		if off := deviation(float64(measureDiskUse(t, m)), float64(limit)); off > 1 {
 			t.Errorf("the host's file has %+.2f %%", off)
 		}
 	}
@@ -164,12 +164,12 @@ func weightOf(t *testing.T, group string) (n int) {
 	return n
 }
 
-// TestDiskUsage verifies that the measured disk usage follows the files of a sandbox when they
+// TestDiskUsageFollowsFiles verifies that the measured disk usage follows the files of a sandbox when they
 // are written and removed, after a pause, and on the next server. The control is a file in tmpfs,
 // which uses no disk space.
 //
 //suite:part core
-func TestDiskUsage(t *testing.T) {
+func TestDiskUsageFollowsFiles(t *testing.T) {
 	s := startE2B(t)
 	c, ctx := s.client(), t.Context()
 	var made struct{ SandboxID string }

@@ -188,13 +188,13 @@ func countShims(dir string) (n int) {
 // startCancelableCall starts a call, and returns a function that cancels it.
 func startCancelableCall(t *testing.T, s *server, tool string, args any, old bool, how string) (end func()) {
 	t.Helper()
-	way := newLine(s.key)
+	transport := newLine(s.key)
 	o := &sdk.ClientSessionOptions{}
 	if old {
 		o.ProtocolVersion = "2025-11-25"
 	}
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests", Version: "1"}, nil).
-		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.url + "/mcp", HTTPClient: &http.Client{Transport: way}, MaxRetries: -1}, o)
+		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.url + "/mcp", HTTPClient: &http.Client{Transport: transport}, MaxRetries: -1}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func startCancelableCall(t *testing.T, s *server, tool string, args any, old boo
 	t.Cleanup(func() { cancel(); c.Close() })
 	return func() {
 		if how == "gone" {
-			way.cut()
+			transport.cut()
 		} else {
 			cancel()
 		}

@@ -48,14 +48,14 @@ func (s *server) scrape() scrape {
 // written as name="value".
 func (m scrape) sum(metric string, labels ...string) (sum float64) {
 	for series, v := range m {
-		if m.has(series, metric, labels) {
+		if m.isSeriesOf(series, metric, labels) {
 			sum += v
 		}
 	}
 	return sum
 }
 
-func (scrape) has(series, metric string, labels []string) bool {
+func (scrape) isSeriesOf(series, metric string, labels []string) bool {
 	name, rest, _ := strings.Cut(series, "{")
 	if name != metric {
 		return false
@@ -68,10 +68,10 @@ func (scrape) has(series, metric string, labels []string) bool {
 	return true
 }
 
-// there reports whether the metric has a series with these labels.
-func (m scrape) there(metric string, labels ...string) bool {
+// hasSeries reports whether the metric has a series with these labels.
+func (m scrape) hasSeries(metric string, labels ...string) bool {
 	for series := range m {
-		if m.has(series, metric, labels) {
+		if m.isSeriesOf(series, metric, labels) {
 			return true
 		}
 	}
@@ -206,8 +206,8 @@ alerts: {every: 500ms}
 	// half a GiB, or 64 MiB for the program that requested less.
 	seconds := m.sum("brig_execution_seconds_sum")
 	cost := m.sum("brig_cost_total", `provider="gvisor"`)
-	if least, most := ran-1+2.2*seconds, ran-1+4*seconds+1e-6; cost < least || cost > most {
-		t.Errorf("cost is %v for %v executions of %v s, want %v to %v", cost, ran-1, seconds, least, most)
+	if least, maximum := ran-1+2.2*seconds, ran-1+4*seconds+1e-6; cost < least || cost > maximum {
+		t.Errorf("cost is %v for %v executions of %v s, want %v to %v", cost, ran-1, seconds, least, maximum)
 	}
 	lines1, err := svc.TenantUsage(t.Context(), brig.UsageQuery{Tenant: brig.AllTenants})
 	if err != nil {

@@ -96,8 +96,8 @@ func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	}
 }
 
-// who sets the user that subsequent browsers sign in as.
-func (p *oidcProvider) who(t *testing.T, name string) {
+// setUser sets the user that subsequent browsers sign in as.
+func (p *oidcProvider) setUser(t *testing.T, name string) {
 	t.Helper()
 	resp, err := http.Get(p.issuer + "/who?is=" + name)
 	if err != nil {
@@ -106,8 +106,8 @@ func (p *oidcProvider) who(t *testing.T, name string) {
 	resp.Body.Close()
 }
 
-// sign returns a token that is signed with the provider's key or another key.
-func sign(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]any, claims map[string]any) string {
+// signToken returns a token that is signed with the provider's key or another key.
+func signToken(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]any, claims map[string]any) string {
 	t.Helper()
 	o := &jose.SignerOptions{}
 	for k, v := range header {
@@ -213,7 +213,7 @@ type tokens struct{ id, access string }
 // tokensOf signs a user in to a client program and returns the user's tokens.
 func (p *oidcProvider) tokensOf(t *testing.T, who, client, secret, redirect string) tokens {
 	t.Helper()
-	p.who(t, who)
+	p.setUser(t, who)
 	provider, err := oidc.NewProvider(t.Context(), p.issuer)
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func (s *oidcServer) roles(t *testing.T, at, values string) {
 // signIn signs a user in with a browser and starts a session.
 func (s *oidcServer) signIn(t *testing.T, b *browser, who string) (*http.Response, string) {
 	t.Helper()
-	s.provider.who(t, who)
+	s.provider.setUser(t, who)
 	at := b.followLogin(s.url + "/v1/auth/login?next=/ui/")
 	return b.do("GET", at.String(), "", redirectHeaders...)
 }

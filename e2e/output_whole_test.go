@@ -113,9 +113,9 @@ func TestOutputIsComplete(t *testing.T) {
 	}
 }
 
-// TestNonBlockingWritesAreShort is the control of TestOutputIsComplete: in gVisor, as on Linux, a
-// write to a descriptor with O_NONBLOCK writes only as many bytes as fit into the pipe, and a write
-// to a pipe without a reader ends the program.
+// TestNonBlockingWritesAreShort is the control of TestOutputIsComplete. In gVisor, as on Linux, a
+// write to a descriptor with O_NONBLOCK writes only as many bytes as fit into the pipe. A write to a
+// pipe without a reader ends the program.
 //
 //suite:part core
 func TestNonBlockingWritesAreShort(t *testing.T) {
@@ -130,13 +130,13 @@ func TestNonBlockingWritesAreShort(t *testing.T) {
 	}
 }
 
-// TestStreamsByName verifies that a program can open its standard streams by name, as its own
+// TestStreamsCanBeOpenedByName verifies that a program can open its standard streams by name, as its own
 // user and as root, regardless of how it is started.
 //
 //suite:part core
-func TestStreamsByName(t *testing.T) {
+func TestStreamsCanBeOpenedByName(t *testing.T) {
 	e, ctx := newEngine(t)
-	name, ps := boxOf(t, e, ctx)
+	name, ps := createWithProcesses(t, e, ctx)
 	const script = "echo one >/dev/stdout && echo two >/dev/stderr && echo three | cat /dev/stdin && echo four | tee /dev/stderr >/proc/self/fd/1"
 	const stdout, stderr = "one\nthree\nfour\n", "two\nfour\n"
 	for _, user := range []string{"", "root"} {
@@ -224,7 +224,7 @@ func TestOutputIncludesOutlivingChildren(t *testing.T) {
 	}
 	// Children that never end outlive their command, even if its timeout is shorter than the wait
 	// for their output.
-	name, _ := boxOf(t, e, ctx)
+	name, _ := createWithProcesses(t, e, ctx)
 	for _, timeout := range []time.Duration{2 * time.Second, 2 * patience} {
 		var out bytes.Buffer
 		res, err := e.Exec(ctx, name, brig.Command{Shell: "sleep 1001 & echo now", Timeout: timeout}, brig.IO{Stdout: &out})

@@ -279,7 +279,7 @@ for i in $(seq 150); do curl -sf http://` + g.addr + `/readyz && break; sleep 0.
 		"dpkg -r": `kill $(cat /var/lib/brig/pid); for i in $(seq 100); do kill -0 $(cat /var/lib/brig/pid) || break; sleep 0.1; done`,
 	}
 	g.run(t)
-	if left, err := cgroup.Children(chaos.Group(data)); err != nil || len(left) > 0 {
-		t.Errorf("the guide leaves cgroups of sandboxes on the host: %v, %v", left, err)
+	if remaining, err := cgroup.Children(chaos.Group(data)); err != nil || len(remaining) > 0 {
+		t.Errorf("the guide leaves cgroups of sandboxes on the host: %v, %v", remaining, err)
 	}
 }

@@ -76,7 +76,7 @@ func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausabl
 
 // restart waits until a process has crashed at a failpoint, and starts the next server.
 func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
-	if !c.visited(point, 2*patience) {
+	if !c.hasReached(point, 2*patience) {
 		t.Errorf("no process reached %s: %s", point, c.srv.errs)
 	}
 	c.arm("")
@@ -205,7 +205,7 @@ func (c *crashingServer) crashPause(t *testing.T, point string, o brig.PauseOpti
 	if err := svc.Remove(ctx, "one"); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(left) > 0 {
-		t.Errorf("saves are left: %v", left)
+	if remaining, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(remaining) > 0 {
+		t.Errorf("saves are left: %v", remaining)
 	}
 }

@@ -102,8 +102,8 @@ func TestPauseFiles(t *testing.T) {
 		if err := e.Processes("one").Signal(ctx, proc.PID, "SIGTERM"); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("a signal to a process of before: %v", err)
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(left) > 0 {
-			t.Errorf("saves are left: %v", left)
+		if remaining, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(remaining) > 0 {
+			t.Errorf("saves are left: %v", remaining)
 		}
 	}
 	if err := e.Remove(ctx, "one"); err != nil {
@@ -166,9 +166,9 @@ func TestPauseFilesOtherBuild(t *testing.T) {
 	}
 }
 
-// TestBootWithFilesStartsMainProgram verifies that a sandbox that boots with its files runs its
-// main program or the start command of its template before any call can use it, and that its
-// copies do the same while the original stays paused.
+// TestBootWithFilesStartsMainProgram verifies that a sandbox that boots with its files first runs
+// its main program or the start command of its template. No call can use it earlier. Its copies do
+// the same while the original stays paused.
 //
 //suite:part core
 func TestBootWithFilesStartsMainProgram(t *testing.T) {
@@ -283,8 +283,8 @@ func TestPauseFilesRefused(t *testing.T) {
 	if _, err = e.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true}); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Fatalf("pause: %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(left) > 0 {
-		t.Errorf("saves are left: %v", left)
+	if remaining, _ := filepath.Glob(filepath.Join(dir, "saves", "*")); len(remaining) > 0 {
+		t.Errorf("saves are left: %v", remaining)
 	}
 	if got := runCell(t, ctx, e, "one", cx.ID, "os.remove('/workspace/a')\nprint(x + 1)"); got != "42" {
 		t.Errorf("after the refusal the context printed %q", got)

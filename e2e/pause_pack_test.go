@@ -51,13 +51,13 @@ func awaitPacked(t *testing.T, dir string, id brig.ID) (size int64) {
 	return size
 }
 
-// TestPackedSandbox verifies that the save of a paused Python sandbox is eventually compressed
+// TestPackedSandboxCanBeResumed verifies that the save of a paused Python sandbox is eventually compressed
 // and encrypted, and that its size is bounded. The next server can resume the sandbox with its
 // variables, and copy it. A sandbox whose packed file was replaced with that of another sandbox
 // stays paused, and can be resumed when its own file is restored.
 //
 //suite:part crash
-func TestPackedSandbox(t *testing.T) {
+func TestPackedSandboxCanBeResumed(t *testing.T) {
 	needRoot(t)
 	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 1s}\n")
 	ctx := t.Context()

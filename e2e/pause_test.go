@@ -43,9 +43,9 @@ func shellOut(t *testing.T, ctx context.Context, svc brig.Service, name, script 
 // the host.
 func wantPausedOnHost(t *testing.T, dir string, id brig.ID) {
 	t.Helper()
-	for _, left := range traces(t, dir) {
-		if strings.Contains(left, string(id)) && !strings.HasPrefix(left, "folder ") {
-			t.Errorf("the host still has %s", left)
+	for _, remaining := range traces(t, dir) {
+		if strings.Contains(remaining, string(id)) && !strings.HasPrefix(remaining, "folder ") {
+			t.Errorf("the host still has %s", remaining)
 		}
 	}
 	for _, name := range []string{"state", "overlay"} {

@@ -85,7 +85,7 @@ func TestSavesOfEarlierVersionAreRestored(t *testing.T) {
 			t.Errorf("%s has %q after the restore", id, got)
 		}
 		for _, name := range []string{"engine", "shim"} {
-			if !runsProgram(t, o.DataDir, id, "brig-"+name+"-earlier") {
+			if !isRunningProgram(t, o.DataDir, id, "brig-"+name+"-earlier") {
 				t.Errorf("%s runs in another %s", id, name)
 			}
 		}
@@ -134,7 +134,7 @@ func TestSavesOfEarlierVersionAreRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep := func(keep ...brig.ID) (left int) {
+	sweep := func(keep ...brig.ID) (remaining int) {
 		all := map[brig.ID]bool{}
 		for _, id := range keep {
 			all[id] = true
@@ -203,9 +203,9 @@ func removeShimPath(t *testing.T, dir string) {
 	}
 }
 
-// runsProgram reports whether a process of a sandbox runs a program with the given file
+// isRunningProgram reports whether a process of a sandbox runs a program with the given file
 // name.
-func runsProgram(t *testing.T, dir string, id brig.ID, name string) bool {
+func isRunningProgram(t *testing.T, dir string, id brig.ID, name string) bool {
 	t.Helper()
 	for _, p := range processesOfSandbox(t, dir, id) {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))

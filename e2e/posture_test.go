@@ -21,12 +21,12 @@ const goldenPosture = "testdata/posture.json"
 // views are the ways to run a program in a sandbox.
 var views = []string{"user exec", "root exec", "user run", "root run"}
 
-// TestPosture verifies that a program's environment and privileges in a sandbox match the
+// TestPostureMatchesGoldenFile verifies that a program's environment and privileges in a sandbox match the
 // reviewed golden file. A difference means that the isolation has changed: review the difference
 // before you run the test with -update.
 //
 //suite:part hostile
-func TestPosture(t *testing.T) {
+func TestPostureMatchesGoldenFile(t *testing.T) {
 	needRoot(t)
 	got := postures(t, views)
 	if *update {
@@ -65,7 +65,7 @@ func attackClassOf(fact string) string {
 	return id
 }
 
-// TestPostureDetectsDisabledProtections is the control of TestPosture: the same comparison must
+// TestPostureDetectsDisabledProtections is the control of TestPostureMatchesGoldenFile: the same comparison must
 // detect each disabled protection by the expected facts.
 //
 //suite:part hostile
@@ -106,9 +106,9 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 	e, ctx := newEngine(t, disabled...)
 	out := map[string]map[string]string{}
 	for _, view := range views {
-		user, way, _ := strings.Cut(view, " ")
+		user, variant, _ := strings.Cut(view, " ")
 		var found *brig.Result
-		if way == "run" {
+		if variant == "run" {
 			o, err := e.Run(ctx, brig.Program{
 				SandboxName: "posture", Command: []string{probe, "posture"}, User: user, Files: []brig.File{probeFile(t)},
 				Env: map[string]string{"ASKED_FOR": "yes"},

@@ -70,8 +70,8 @@ func listen(ctx context.Context, ps brig.Processes, pid int, from int64) (*proce
 	return h, done
 }
 
-// boxOf creates a sandbox and returns its name and processes.
-func boxOf(t *testing.T, s brig.Service, ctx context.Context) (name string, ps brig.Processes) {
+// createWithProcesses creates a sandbox and returns its name and processes.
+func createWithProcesses(t *testing.T, s brig.Service, ctx context.Context) (name string, ps brig.Processes) {
 	t.Helper()
 	box, err := s.Create(ctx, brig.Spec{TTL: 10 * time.Minute})
 	if err != nil {
@@ -94,7 +94,7 @@ func script(s string) brig.ProcessSpec { return brig.ProcessSpec{Command: brig.C
 //suite:part core
 func TestProcesses(t *testing.T) {
 	e, ctx := newEngine(t)
-	_, ps := boxOf(t, e, ctx)
+	_, ps := createWithProcesses(t, e, ctx)
 
 	p := start(t, ctx, ps, brig.ProcessSpec{Command: brig.Command{Shell: "echo out; echo err >&2; cat; exit 3"}, Tag: "one"})
 	h, done := listen(ctx, ps, p.PID, 0)
@@ -180,7 +180,7 @@ func TestProcesses(t *testing.T) {
 //suite:part core
 func TestTerminal(t *testing.T) {
 	e, ctx := newEngine(t)
-	_, ps := boxOf(t, e, ctx)
+	_, ps := createWithProcesses(t, e, ctx)
 	p := start(t, ctx, ps, brig.ProcessSpec{
 		Command:  brig.Command{Argv: []string{"/bin/bash", "-i"}, Env: map[string]string{"TERM": "xterm", "PS1": "> "}},
 		Terminal: &brig.Terminal{Columns: 80, Rows: 24},
@@ -272,7 +272,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 //suite:part core
 func TestDial(t *testing.T) {
 	e, ctx := newEngine(t)
-	name, ps := boxOf(t, e, ctx)
+	name, ps := createWithProcesses(t, e, ctx)
 	const server = `
 import socket
 s = socket.socket(); s.bind(("127.0.0.1", 8000)); s.listen()

@@ -58,11 +58,11 @@ func (s *server) runFile(t *testing.T, p txtar.File, files map[string]string) (a
 	return a
 }
 
-// TestProgramMain verifies that a program's main function runs exactly once, regardless of how
+// TestMainFunctionRunsOnce verifies that a program's main function runs exactly once, regardless of how
 // the program calls it.
 //
 //suite:part core
-func TestProgramMain(t *testing.T) {
+func TestMainFunctionRunsOnce(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	value := regexp.MustCompile(`(?m)^(?:#|//) value: (.*)$`)
 	for _, p := range testenv.Share(t, append(programsOf(t, "main-python.txtar"), programsOf(t, "main-javascript.txtar")...), 20) {
@@ -79,11 +79,11 @@ func TestProgramMain(t *testing.T) {
 	}
 }
 
-// TestProgramFile verifies that a program can use its own source file, even next to a file of the
+// TestProgramCanReadItsSource verifies that a program can use its own source file, even next to a file of the
 // caller with the same name.
 //
 //suite:part core
-func TestProgramFile(t *testing.T) {
+func TestProgramCanReadItsSource(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	for _, p := range testenv.Share(t, programsOf(t, "self.txtar"), 12) {
 		for _, nameTaken := range []bool{false, true} {

@@ -159,11 +159,11 @@ func TestProviderFailover(t *testing.T) {
 	t.Logf("traffic returned %v after the server did", time.Since(begin).Round(time.Millisecond))
 }
 
-// TestProviderSwitches verifies that no program fails while the active provider changes under
+// TestProgramsSurviveProviderSwitch verifies that no program fails while the active provider changes under
 // load.
 //
 //suite:part providers full
-func TestProviderSwitches(t *testing.T) {
+func TestProgramsSurviveProviderSwitch(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 3}\nmetrics: {trial: 0s}\n"))
@@ -340,11 +340,11 @@ func (s *server) activeProvider() string {
 	return ""
 }
 
-// TestProviderSecret verifies that a provider's secrets are stored only in encrypted form, and
+// TestProviderSecretsAreEncrypted verifies that a provider's secrets are stored only in encrypted form, and
 // that only their last four characters are displayed.
 //
 //suite:part providers
-func TestProviderSecret(t *testing.T) {
+func TestProviderSecretsAreEncrypted(t *testing.T) {
 	needRoot(t)
 	const aliyun, phrase = "aliyun_codeinterpreter", "wholly-unguessable-0af3c9d1-7788"
 	private, public := sshtest.Key(t, "")

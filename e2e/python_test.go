@@ -85,12 +85,12 @@ func TestPythonOutlivesServer(t *testing.T) {
 			t.Errorf("without a server: %s", got)
 		}
 	}
-	if got := other.take(); got != "" {
+	if got := other.takeReceived(); got != "" {
 		t.Errorf("another process hears %q", got)
 	}
 	control := "import sys, brig.sync; brig.sync.SandboxClient(*sys.argv[1:2], key=sys.argv[2]).list()"
 	_ = pythonSDK(t, path, nil, "-c", control, s.url, s.key).Run()
-	if got := other.take(); !strings.Contains(got, s.key) {
+	if got := other.takeReceived(); !strings.Contains(got, s.key) {
 		t.Errorf("the control: another process hears %q", got)
 	}
 	other.close()

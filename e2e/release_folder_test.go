@@ -19,11 +19,11 @@ func releaseFolder(t *testing.T) string {
 	return dir
 }
 
-// TestReleaseFolder verifies that a release is complete, with correct
+// TestReleaseFolderIsComplete verifies that a release is complete, with correct
 // checksums, and that all its files have the same version.
 //
 //suite:part install full
-func TestReleaseFolder(t *testing.T) {
+func TestReleaseFolderIsComplete(t *testing.T) {
 	dir := releaseFolder(t)
 	cmd := exec.CommandContext(t.Context(), "sha256sum", "--quiet", "--strict", "-c", "SHA256SUMS")
 	cmd.Dir = dir

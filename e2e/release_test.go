@@ -217,11 +217,11 @@ func packageLayout(t *testing.T, dir string) {
 	}
 }
 
-// TestHealthcheck verifies that the health check of containers succeeds while the server is
+// TestHealthcheckFollowsReadiness verifies that the health check of containers succeeds while the server is
 // ready, and fails if no server runs.
 //
 //suite:part install
-func TestHealthcheck(t *testing.T) {
+func TestHealthcheckFollowsReadiness(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
 	check := func(args ...string) (string, error) {

@@ -17,11 +17,11 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestRichCode verifies that a context behaves like a notebook, as agents' clients expect, in the
+// TestContextBehavesLikeNotebook verifies that a context behaves like a notebook, as agents' clients expect, in the
 // image host and, at full size, in an image built from Debian packages.
 //
 //suite:part core
-func TestRichCode(t *testing.T) {
+func TestContextBehavesLikeNotebook(t *testing.T) {
 	needRoot(t)
 	images := []string{brig.HostImage}
 	var e *engine.Engine

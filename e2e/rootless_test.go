@@ -104,9 +104,9 @@ func (p *unprivilegedUser) brig(args ...string) (stdout, stderr string, code int
 // checkNothingLeft fails the test if processes or sandboxes of the user do not end in time.
 func (p *unprivilegedUser) checkNothingLeft() {
 	p.t.Helper()
-	var left []string
+	var remaining []string
 	for deadline := time.Now().Add(tracesTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		left = nil
+		remaining = nil
 		all, err := filepath.Glob("/proc/[0-9]*")
 		if err != nil {
 			p.t.Fatal(err)
@@ -116,22 +116,22 @@ func (p *unprivilegedUser) checkNothingLeft() {
 			if err != nil {
 				continue
 			}
-			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == unprivilegedID && !awaitsInit(d) {
+			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == unprivilegedID && !isAwaitingInit(d) {
 				b, _ := os.ReadFile(d + "/cmdline")
-				left = append(left, fmt.Sprintf("%s %.100q", d, b))
+				remaining = append(remaining, fmt.Sprintf("%s %.100q", d, b))
 			}
 		}
-		left = append(left, traces(p.t, p.home)...)
-		if len(left) == 0 {
+		remaining = append(remaining, traces(p.t, p.home)...)
+		if len(remaining) == 0 {
 			return
 		}
 	}
-	p.t.Errorf("left:\n%s", strings.Join(left, "\n"))
+	p.t.Errorf("left:\n%s", strings.Join(remaining, "\n"))
 }
 
-// awaitsInit reports whether a process and its parent have ended, so that the
+// isAwaitingInit reports whether a process and its parent have ended, so that the
 // host's init must reap it, which may take a while.
-func awaitsInit(dir string) bool {
+func isAwaitingInit(dir string) bool {
 	b, _ := os.ReadFile(dir + "/stat")
 	_, rest, _ := strings.Cut(string(b), ") ") // the fields after the process name
 	fields := strings.Fields(rest)

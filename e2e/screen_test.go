@@ -40,12 +40,12 @@ const hidden = `x = getattr(__import__("o" + "s"), "sys" "tem")
 x("echo it ran")
 `
 
-// TestScreening verifies that a server with screening rejects forbidden code, reports the lines,
+// TestScreeningRejectsForbiddenCode verifies that a server with screening rejects forbidden code, reports the lines,
 // and runs all other code. It covers one-shot runs and contexts, through the brig command and
 // REST. The control is a server without screening, which runs the same code.
 //
 //suite:part core
-func TestScreening(t *testing.T) {
+func TestScreeningRejectsForbiddenCode(t *testing.T) {
 	free := screeningServer(t, "off")
 	if out, code := free.runCode("-c", hidden); code != 0 || !strings.Contains(out, "it ran") {
 		t.Fatalf("with screening off: %d %s", code, out)

@@ -42,9 +42,9 @@ func within(b []byte, value string) (n int) {
 	return n
 }
 
-// guestHas returns the number of occurrences of a value in the guest's memory and files, and in
+// countInGuest returns the number of occurrences of a value in the guest's memory and files, and in
 // the memory of the sandbox's host processes.
-func guestHas(t *testing.T, dir, value string) int {
+func countInGuest(t *testing.T, dir, value string) int {
 	t.Helper()
 	words, n := searchForms(value), 0
 	for _, k := range guestMemory(t, dir, words...) {

@@ -98,7 +98,7 @@ E`)
 			if out := l.command("user", "env"); strings.Contains(out, l.value) {
 				l.t.Errorf("the second sandbox has %s", out)
 			}
-			if n := guestHas(l.test, l.dir, l.value); n > 0 {
+			if n := countInGuest(l.test, l.dir, l.value); n > 0 {
 				l.t.Errorf("the second sandbox has %d traces", n)
 			}
 			l.box, l.dir = name, dir

@@ -132,13 +132,13 @@ func (l *secretLab) code(t *testing.T, code string) string {
 	return string(r.Stdout.Head)
 }
 
-// TestSecretScenarios verifies that no scenario reveals the value of a brokered secret. It
+// TestNoScenarioRevealsSecret verifies that no scenario reveals the value of a brokered secret. It
 // searches all places, from the host, that must not contain the value. The host to which the
 // secret is bound must have received the value; the other host must have received the
 // placeholder.
 //
 //suite:part egress
-func TestSecretScenarios(t *testing.T) {
+func TestNoScenarioRevealsSecret(t *testing.T) {
 	if !runInLab(t) {
 		return
 	}
@@ -195,7 +195,7 @@ func (l *secretLab) try(t *testing.T, n int, s scenario) {
 	for _, v := range l.values[current:] {
 		other += within(l.hosts.received(otherHost), v)
 		revealed += within([]byte(printed), v) + within(l.answers.Bytes(), v)
-		inside += guestHas(t, l.dir, v)
+		inside += countInGuest(t, l.dir, v)
 	}
 	if other+revealed+inside > 0 {
 		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, revealed, inside, printed)
@@ -272,7 +272,7 @@ func (l *secretLab) control(t *testing.T) {
 	l.box, l.dir = "control", filepath.Join(l.server.dir, "sandboxes", s.ID)
 	printed := l.code(t, secretPrelude+"show(T)")
 	l.do("GET", "/v1/sandboxes/control/logs", "")
-	inside, files := guestHas(t, l.dir, value), map[string]int{}
+	inside, files := countInGuest(t, l.dir, value), map[string]int{}
 	lookFiles(t, l.server.dir, func(name string, b []byte) {
 		kind := filepath.Base(name)
 		if strings.Contains(name, ".db") {

@@ -84,7 +84,7 @@ func (u *reflector) received(host string) []byte {
 	return nil
 }
 
-func (u *reflector) note(r *http.Request) (key string) {
+func (u *reflector) recordRequest(r *http.Request) (key string) {
 	head, _ := httputil.DumpRequest(r, false)
 	body, _ := io.ReadAll(r.Body)
 	u.mu.Lock()
@@ -144,7 +144,7 @@ func formatEach(s, format string) (out string) {
 }
 
 func (u *reflector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key := u.note(r)
+	key := u.recordRequest(r)
 	flush := func() { _ = http.NewResponseController(w).Flush() }
 	how := strings.Trim(r.URL.Path, "/")
 	if encode := encodings[how]; encode != nil {

@@ -175,7 +175,7 @@ func TestLoginAttacks(t *testing.T) {
 		}
 	}
 	back := func(b *browser, who string) *url.URL {
-		s.provider.who(t, who)
+		s.provider.setUser(t, who)
 		return b.followLogin(s.url + "/v1/auth/login")
 	}
 	change := func(u *url.URL, k, v string) string {

@@ -39,7 +39,7 @@ func TestUserTokensAreAccepted(t *testing.T) {
 		"an ID token for this server":         {own.id, "ann@example.com", "member"},
 		"an access token for this server":     {own.access, "ann@example.com", "member"},
 		"an access token that a program has":  {cli.access, "boss@example.com", "operator"},
-		"a token that the test made the same": {sign(t, p.key, jose.RS256, map[string]any{"kid": "first"}, p.claims(nil)), "ann@example.com", "member"},
+		"a token that the test made the same": {signToken(t, p.key, jose.RS256, map[string]any{"kid": "first"}, p.claims(nil)), "ann@example.com", "member"},
 	} {
 		status, me := s.bearer(t, want.token)
 		if status != 200 || me["name"] != want.who || me["role"] != want.role || me["expires"] == "" || me["csrf"] != nil {
@@ -58,7 +58,7 @@ func TestUserTokensAreAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	kid := map[string]any{"kid": "first"}
-	with := func(change map[string]any) string { return sign(t, p.key, jose.RS256, kid, p.claims(change)) }
+	with := func(change map[string]any) string { return signToken(t, p.key, jose.RS256, kid, p.claims(change)) }
 	good := with(nil)
 	parts := strings.Split(good, ".")
 	head := func(h string) string { return base64.RawURLEncoding.EncodeToString([]byte(h)) }
@@ -93,17 +93,17 @@ func TestUserTokensAreAccepted(t *testing.T) {
 		"alg none":                                 head(`{"alg":"none"}`) + "." + parts[1] + ".",
 		"alg None":                                 head(`{"alg":"None","kid":"first"}`) + "." + parts[1] + ".",
 		"alg none with a signature":                head(`{"alg":"none","kid":"first"}`) + "." + parts[1] + "." + parts[2],
-		"HS256 with the public key as PEM":         sign(t, asPEM, jose.HS256, kid, p.claims(nil)),
-		"HS256 with the public key as DER":         sign(t, public, jose.HS256, kid, p.claims(nil)),
-		"HS256 with nothing much":                  sign(t, make([]byte, 32), jose.HS256, kid, p.claims(nil)),
-		"another algorithm than the key's":         sign(t, p.key, jose.PS256, kid, p.claims(nil)),
-		"another's key under the name of ours":     sign(t, other, jose.RS256, kid, p.claims(nil)),
-		"another's key under its own name":         sign(t, other, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
-		"our key under another name":               sign(t, p.key, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
-		"another's key that the token brings":      sign(t, other, jose.RS256, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey}}, p.claims(nil)),
-		"another's key that it says where to find": sign(t, other, jose.RS256, map[string]any{"jku": p.issuer + "/jwks", "kid": "x"}, p.claims(nil)),
-		"a header that must be understood":         sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "crit": []string{"b64"}, "b64": true}, p.claims(nil)),
-		"a type that is not of people":             sign(t, p.key, jose.RS256, map[string]any{"kid": "first", "typ": "logout+jwt"}, p.claims(nil)),
+		"HS256 with the public key as PEM":         signToken(t, asPEM, jose.HS256, kid, p.claims(nil)),
+		"HS256 with the public key as DER":         signToken(t, public, jose.HS256, kid, p.claims(nil)),
+		"HS256 with nothing much":                  signToken(t, make([]byte, 32), jose.HS256, kid, p.claims(nil)),
+		"another algorithm than the key's":         signToken(t, p.key, jose.PS256, kid, p.claims(nil)),
+		"another's key under the name of ours":     signToken(t, other, jose.RS256, kid, p.claims(nil)),
+		"another's key under its own name":         signToken(t, other, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
+		"our key under another name":               signToken(t, p.key, jose.RS256, map[string]any{"kid": "second"}, p.claims(nil)),
+		"another's key that the token brings":      signToken(t, other, jose.RS256, map[string]any{"jwk": jose.JSONWebKey{Key: &other.PublicKey}}, p.claims(nil)),
+		"another's key that it says where to find": signToken(t, other, jose.RS256, map[string]any{"jku": p.issuer + "/jwks", "kid": "x"}, p.claims(nil)),
+		"a header that must be understood":         signToken(t, p.key, jose.RS256, map[string]any{"kid": "first", "crit": []string{"b64"}, "b64": true}, p.claims(nil)),
+		"a type that is not of people":             signToken(t, p.key, jose.RS256, map[string]any{"kid": "first", "typ": "logout+jwt"}, p.claims(nil)),
 		"claims changed under the signature":       parts[0] + "." + forge(map[string]any{"groups": []string{"admins"}}) + "." + parts[2],
 		"no signature":                             parts[0] + "." + parts[1] + ".",
 		"half a signature":                         parts[0] + "." + parts[1] + "." + parts[2][:100],
@@ -155,7 +155,7 @@ func (p *oidcProvider) claims(change map[string]any) map[string]any {
 //suite:part hostile
 func TestRoleRemovalIsImmediate(t *testing.T) {
 	s := startSignIn(t)
-	token := sign(t, s.provider.key, jose.RS256, map[string]any{"kid": "first"}, s.provider.claims(nil))
+	token := signToken(t, s.provider.key, jose.RS256, map[string]any{"kid": "first"}, s.provider.claims(nil))
 	b := newBrowser(t)
 	s.signIn(t, b, "ann")
 	if status, me := s.whoami(b); status != 200 || me["role"] != "member" {

@@ -70,7 +70,7 @@ func (i *imposter) record(b []byte) {
 	i.received = append(i.received, b...)
 }
 
-func (i *imposter) take() string {
+func (i *imposter) takeReceived() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := string(i.received)
@@ -198,7 +198,7 @@ func TestClientsOutliveServer(t *testing.T) {
 		if use() {
 			t.Errorf("%s reaches a server that was killed", name)
 		}
-		if got := other.take(); got != "" {
+		if got := other.takeReceived(); got != "" {
 			t.Errorf("%s sends another process %q", name, got)
 		}
 	}
@@ -217,11 +217,11 @@ func TestClientsOutliveServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(bin(t, "brig"), "--data-dir", dir, "sandbox", "ls").CombinedOutput()
-	if got := other.take(); err == nil || got != "" || !strings.Contains(string(out), "no server listens on") {
+	if got := other.takeReceived(); err == nil || got != "" || !strings.Contains(string(out), "no server listens on") {
 		t.Errorf("brig sandbox ls sends another process %q; %s", got, out)
 	}
 	_ = exec.Command(bin(t, "brig"), "--data-dir", dir, "--url", s.url, "--key", s.key, "sandbox", "ls").Run()
-	if got := other.take(); !strings.Contains(got, s.key) {
+	if got := other.takeReceived(); !strings.Contains(got, s.key) {
 		t.Errorf("the control sends another process %q", got)
 	}
 	other.close()
@@ -265,11 +265,11 @@ exec unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' ` + bin(t, "brig"
 	for _, args := range [][]string{{"sandbox", "ls"}, {"--url", url, "sandbox", "ls"}, {"healthcheck"}, {"sandbox", "logs", "box"}, {"sandbox", "rm", "box"}} {
 		brigCommand(t, dir, args...)
 	}
-	if got := other.take(); got != "" {
+	if got := other.takeReceived(); got != "" {
 		t.Errorf("another process at %s hears %q", url, got)
 	}
 	_ = exec.Command(bin(t, "brig"), "--url", url, "--key", "brig_"+strings.Repeat("k", 40), "sandbox", "ls").Run()
-	if got := other.take(); !strings.Contains(got, "brig_kkkk") {
+	if got := other.takeReceived(); !strings.Contains(got, "brig_kkkk") {
 		t.Errorf("the control: %q", got)
 	}
 }

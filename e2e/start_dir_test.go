@@ -13,14 +13,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestRelativePaths verifies that relative file paths are resolved in the working directory of
+// TestRelativePathsUseWorkingDirectory verifies that relative file paths are resolved in the working directory of
 // commands: over REST, over MCP and, in a sandbox without its own working directory, for code.
 // The suites of other clients cover the other APIs: E2B's (relative in e2e/e2b/sandbox.py), the
 // kernel gateway's (relative_paths in e2e/smolagents/suite.py), Letta's (e2e/letta/tools.mjs),
 // and TestExecmanVerdicts.
 //
 //suite:part core
-func TestRelativePaths(t *testing.T) {
+func TestRelativePathsUseWorkingDirectory(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c, ctx := s.client(), t.Context()
 	for _, spec := range []brig.Spec{{Name: "plain"}, {Name: "told", Dir: "/tmp"}} {

@@ -8,11 +8,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSteps verifies that each step runs in a new sandbox with the state of the previous step,
+// TestStepsKeepState verifies that each step runs in a new sandbox with the state of the previous step,
 // and that the server's records do not contain that state.
 //
 //suite:part core
-func TestSteps(t *testing.T) {
+func TestStepsKeepState(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))
 	c := s.client()

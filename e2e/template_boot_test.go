@@ -57,9 +57,8 @@ func createCopy(t *testing.T, c *client.Client, spec brig.Spec) *brig.Sandbox {
 }
 
 // TestTemplateBootsOnce verifies that sandboxes of a template that boots once share only the
-// boot: the start command runs in each sandbox, with its port, and the first context has the
-// imported modules, but names, random numbers, variables, files and secrets are the sandbox's
-// own.
+// boot. The start command runs in each sandbox, with its port, and the first context has the
+// imported modules. Names, random numbers, variables, files and secrets are the sandbox's own.
 //
 //suite:part core
 func TestTemplateBootsOnce(t *testing.T) {
@@ -193,7 +192,7 @@ func TestBootCrash(t *testing.T) {
 			if point == "boot.restored" {
 				eventually(t, "the template boots", func() bool { return len(saves()) > 0 })
 				c.arm(point + "=crash")
-				for end := time.Now().Add(patience); !c.visited(point, 0) && time.Now().Before(end); {
+				for end := time.Now().Add(patience); !c.hasReached(point, 0) && time.Now().Before(end); {
 					_, _ = c.srv.client().Create(t.Context(), brig.Spec{Template: "once"}) // the server crashes
 				}
 			} else {
@@ -222,8 +221,8 @@ func TestBootCrash(t *testing.T) {
 			if err := svc.Remove(t.Context(), box.Spec.Name); err != nil {
 				t.Error(err)
 			}
-			if left := saves(); len(left) != 1 {
-				t.Errorf("the saves are %v", left)
+			if remaining := saves(); len(remaining) != 1 {
+				t.Errorf("the saves are %v", remaining)
 			}
 		})
 	}

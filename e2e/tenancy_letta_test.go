@@ -117,7 +117,7 @@ func (c apiCase) check(t *testing.T) {
 		if got.status != c.keyless || who != "none" && got.body != bad.body {
 			c.errorf("%s: %d %s, and a bad key %s; want %d", who, got.status, got.body, bad.body, c.keyless)
 		}
-		c.sameAsMissing(who, got, c.send(t, who, true))
+		c.checkSameAsMissing(who, got, c.send(t, who, true))
 		unchanged(who)
 	}
 	if c.row.op.Name != "" {
@@ -125,7 +125,7 @@ func (c apiCase) check(t *testing.T) {
 		if got.status != http.StatusForbidden {
 			c.errorf("beyond its scope: %d %s, want 403", got.status, got.body)
 		}
-		c.sameAsMissing("scoped", got, c.send(t, "scoped", true))
+		c.checkSameAsMissing("scoped", got, c.send(t, "scoped", true))
 		unchanged("scoped")
 	}
 	want := http.StatusForbidden
@@ -154,7 +154,7 @@ func (c apiCase) checkForeign(t *testing.T) {
 			if got.status != http.StatusNotFound {
 				c.errorf("%s: %d %s, want 404", who, got.status, got.body)
 			}
-			c.sameAsMissing(who, got, c.send(t, who, true))
+			c.checkSameAsMissing(who, got, c.send(t, who, true))
 		} else if got.status != c.row.want && got.status != http.StatusNotFound { // 404 if the route requires an object of the caller
 			c.errorf("%s: %d %s, want %d", who, got.status, got.body, c.row.want)
 		}
@@ -175,9 +175,9 @@ func (c apiCase) named() bool {
 	return c.replaceNames(text) != text
 }
 
-// sameAsMissing verifies that the responses for acme's object and for an object that never
+// checkSameAsMissing verifies that the responses for acme's object and for an object that never
 // existed are the same.
-func (c apiCase) sameAsMissing(who string, got, missing response) {
+func (c apiCase) checkSameAsMissing(who string, got, missing response) {
 	if got.status != missing.status || c.replaceNames(got.body) != missing.body {
 		c.errorf("%s: %d %s, and for a missing object %d %s", who, got.status, got.body, missing.status, missing.body)
 	}

@@ -143,12 +143,12 @@ func wantTree(t *testing.T, spans map[string]*tracepb.Span, parents map[string]s
 	}
 }
 
-// TestTraces verifies that a request is one trace, from the client's own span
+// TestRequestIsOneTrace verifies that a request is one trace, from the client's own span
 // through API, engine, provider and guest, and that the trace contains no code,
 // arguments or keys.
 //
 //suite:part core
-func TestTraces(t *testing.T) {
+func TestRequestIsOneTrace(t *testing.T) {
 	c := newTracesReceiver(t)
 	s := startServer(t, t.TempDir(), "--config", writeConfig(t, `
 pool: {size: 1}

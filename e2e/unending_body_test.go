@@ -44,12 +44,12 @@ func sendSlowBody(url, head string, long time.Duration) (status int, listening b
 	return 0, true
 }
 
-// TestEndlessBody verifies that a client without a key or token cannot keep a connection open
+// TestEndlessBodyWithoutKeyTimesOut verifies that a client without a key or token cannot keep a connection open
 // with an endless body, regardless of the request. The control is an authenticated client, whose
 // body may take longer.
 //
 //suite:part core
-func TestEndlessBody(t *testing.T) {
+func TestEndlessBodyWithoutKeyTimesOut(t *testing.T) {
 	s := startE2B(t)
 	var box, shut struct{ SandboxID, EnvdAccessToken string }
 	s.call(t, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base"}, &box)

@@ -64,29 +64,29 @@ func bootUnit(t *testing.T, unit string) map[string]v2Step {
 // ended.
 func removeGroups(name string) {
 	for range 100 {
-		left := 0
+		remaining := 0
 		for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
 			tops, _ := filepath.Glob(pattern)
 			for _, top := range tops {
 				// The option -depth removes subdirectories first.
 				_ = exec.Command("find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 				if _, err := os.Stat(top); err == nil {
-					left++
+					remaining++
 				}
 			}
 		}
-		if left == 0 {
+		if remaining == 0 {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// TestUnit runs the service unit with a real systemd, and verifies that sandboxes work under the
+// TestServiceUnitRunsSandboxes runs the service unit with a real systemd, and verifies that sandboxes work under the
 // unit's restrictions and outlive the server.
 //
 //suite:part install full
-func TestUnit(t *testing.T) {
+func TestServiceUnitRunsSandboxes(t *testing.T) {
 	unit, err := filepath.Abs("../cmd/brig/brig.service")
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +118,11 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitExposure verifies that systemd-analyze rates the exposure of the unit below 5 out of
+// TestServiceUnitExposureIsLow verifies that systemd-analyze rates the exposure of the unit below 5 out of
 // 10. The control is the unit without its protections, whose rating must be above 9.
 //
 //suite:part install
-func TestUnitExposure(t *testing.T) {
+func TestServiceUnitExposureIsLow(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("no systemd-analyze (make setup installs systemd)")
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// secretCanaries holds the secret values of TestSecretCanaries. No program in
+// secretCanaries holds the secret values of TestServerDataContainsNoSecrets. No program in
 // the test prints them.
 type secretCanaries struct{ plain, brokered string }
 
-// TestSecretCanaries uses secrets in every possible way, and then searches all data of the server
+// TestServerDataContainsNoSecrets uses secrets in every possible way, and then searches all data of the server
 // for their values: files, logs, responses, and the arguments and environment of processes. The
 // value of a secret without hosts may occur only in the guest, and the value of a secret with
 // hosts nowhere.
 //
 //suite:part egress
-func TestSecretCanaries(t *testing.T) {
+func TestServerDataContainsNoSecrets(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
 	s := startServer(t, dir)

@@ -43,9 +43,9 @@ func TestRunsLeaveNoTraces(t *testing.T) {
 		if o == nil && err == nil {
 			t.Errorf("%s: neither an outcome nor an error", x.sort)
 		}
-		left := traces(t, s.dir, s.cmd.Process.Pid)
-		if len(left) > 0 {
-			t.Logf("%s: when the answer came there was still: %s", x.sort, strings.Join(left, "\n"))
+		remaining := traces(t, s.dir, s.cmd.Process.Pid)
+		if len(remaining) > 0 {
+			t.Logf("%s: when the answer came there was still: %s", x.sort, strings.Join(remaining, "\n"))
 		}
 		checkOnlyPool(t, s)
 	}

@@ -77,12 +77,12 @@ func (s *server) run(command []string, more string) answer {
 	return a
 }
 
-// TestOutputFloods verifies that the response for a program that writes far more output than the
+// TestOutputFloodsAreCountedExactly verifies that the response for a program that writes far more output than the
 // server keeps contains the exact size of the output, and its start and end. The server's memory
 // must grow by at most maxMemoryGrowth, regardless of the size.
 //
 //suite:part core
-func TestOutputFloods(t *testing.T) {
+func TestOutputFloodsAreCountedExactly(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "") // exclude the cost of the first run
 	size, line := int64(testenv.Size(256<<20, 5<<30)), int64(testenv.Size(160<<20, 256<<20))
@@ -133,11 +133,11 @@ func TestTinyWritesAreCounted(t *testing.T) {
 	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
-// TestLongInput verifies that cat returns every byte of an input that is larger than the server
+// TestLongInputIsReturnedCompletely verifies that cat returns every byte of an input that is larger than the server
 // may keep in memory, and that the server does not retain the data.
 //
 //suite:part core
-func TestLongInput(t *testing.T) {
+func TestLongInputIsReturnedCompletely(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "")
 	size := int64(testenv.Size(136<<20, 160<<20))

@@ -245,13 +245,13 @@ func TestE2BWatchEnds(t *testing.T) {
 	}
 }
 
-// TestFollowedLog verifies that a followed log contains the output of the main program and of
+// TestFollowedLogContainsAllOutput verifies that a followed log contains the output of the main program and of
 // commands, even incomplete lines, as soon as it is written. It keeps the sandbox alive for many
 // times its lease, and ends with the sandbox. The control is a sandbox whose log is read without
 // following it.
 //
 //suite:part core
-func TestFollowedLog(t *testing.T) {
+func TestFollowedLogContainsAllOutput(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c, ctx := s.client(), t.Context()
 	for _, name := range []string{"followed", "read"} {

@@ -46,14 +46,14 @@ func NewCA(seed []byte) *CA { return &CA{seed: seed} }
 func (a *CA) Certificate() ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.make(); err != nil {
+	if err := a.generate(); err != nil {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), nil
 }
 
-// make generates the key and the certificate if they do not exist yet.
-func (a *CA) make() error {
+// generate generates the key and the certificate if they do not exist yet.
+func (a *CA) generate() error {
 	if a.cert != nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (a *CA) issueLeaf(name string, now time.Time) (*tls.Certificate, error) {
 	if l := a.leaves[name]; l != nil && now.Before(l.Leaf.NotAfter.Add(-leafRenewBefore)) && now.After(l.Leaf.NotBefore) {
 		return l, nil
 	}
-	if err := a.make(); err != nil {
+	if err := a.generate(); err != nil {
 		return nil, err
 	}
 	cert := &x509.Certificate{

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func trusting(t testing.TB, a *CA) *x509.CertPool {
+func newCertPool(t testing.TB, a *CA) *x509.CertPool {
 	t.Helper()
 	cert, err := a.Certificate()
 	if err != nil {
@@ -21,27 +21,27 @@ func trusting(t testing.TB, a *CA) *x509.CertPool {
 	return pool
 }
 
-func TestCAIssuesCertificates(t *testing.T) {
+func TestCAIssuesCertificatesForRequestedHosts(t *testing.T) {
 	a, now := &CA{}, time.Now()
 	for _, name := range []string{"api.test", "a.b.c.test", strings.Repeat("long.", 40) + "test"} {
 		l, err := a.issueLeaf(name, now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusting(t, a), CurrentTime: now}); err != nil {
+		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: newCertPool(t, a), CurrentTime: now}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: "other.test", Roots: trusting(t, a), CurrentTime: now}); err == nil {
+		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: "other.test", Roots: newCertPool(t, a), CurrentTime: now}); err == nil {
 			t.Errorf("the certificate of %s is good for another name", name)
 		}
 		// A certificate does not verify against another sandbox's CA.
-		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusting(t, &CA{}), CurrentTime: now}); err == nil {
+		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: newCertPool(t, &CA{}), CurrentTime: now}); err == nil {
 			t.Errorf("%s: every authority is good", name)
 		}
 	}
 }
 
-func TestCACachesLeaves(t *testing.T) {
+func TestCAReissuesLeafOnlyNearExpiry(t *testing.T) {
 	a, now := &CA{}, time.Now()
 	first, _ := a.issueLeaf("api.test", now)
 	second, _ := a.issueLeaf("api.test", now.Add(time.Hour))
@@ -67,7 +67,7 @@ func TestCACachesLeaves(t *testing.T) {
 func TestCAIsTrustedAfterRestart(t *testing.T) {
 	a, b, c := NewCA([]byte("one seed")), NewCA([]byte("one seed")), NewCA([]byte("another"))
 	now := time.Now()
-	trusted := trusting(t, a)
+	trusted := newCertPool(t, a)
 	for i, next := range []*CA{a, b, c, {}} {
 		l, err := next.issueLeaf("api.test", now)
 		if err != nil {

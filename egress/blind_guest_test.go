@@ -88,11 +88,11 @@ type seen struct{ first, whole, length float64 }
 // guessFunc sends a guess, and observes the response that echoes it.
 type guessFunc func(guess string) seen
 
-// guest returns the function with which a guest sends guesses to a host that
+// newGuesser returns the function with which a guest sends guesses to a host that
 // has one of the channel's values. The control "slow" delays responses to
 // partly right guesses, and "held" holds back text that may be the start of the
 // value.
-func (c channel) guest(t *testing.T, value, control string, slow time.Duration) guessFunc {
+func (c channel) newGuesser(t *testing.T, value, control string, slow time.Duration) guessFunc {
 	var handler http.Handler = http.HandlerFunc(echoGuess)
 	if c.how == "ws" {
 		handler = webSocket(t, guessOverSocket)
@@ -140,15 +140,15 @@ func (c channel) guest(t *testing.T, value, control string, slow time.Duration) 
 		}
 	case "held":
 		old := newSwaps([]swap{{old: []byte(value), new: []byte(placeholder)}})
-		l.scrubbing = func(src io.Reader) io.Reader { return old.reader(src, nil) }
+		l.scrubbing = func(src io.Reader) io.Reader { return old.newReader(src, nil) }
 	}
 	switch c.how {
 	case "h2":
-		return c.overHTTP2(l)
+		return c.guessOverHTTP2(l)
 	case "ws":
-		return c.overWebSocket(l)
+		return c.guessOverWebSocket(l)
 	}
-	return c.overHTTP1(l)
+	return c.guessOverHTTP1(l)
 }
 
 // target returns the path of the request, and the body.
@@ -174,7 +174,7 @@ func watch(body io.Reader, since func() float64) (first float64, n int) {
 	}
 }
 
-func sized(h http.Header) (n int) {
+func headerSize(h http.Header) (n int) {
 	for name, values := range h {
 		for _, v := range values {
 			n += len(name) + len(v)
@@ -183,7 +183,7 @@ func sized(h http.Header) (n int) {
 	return n
 }
 
-func (c channel) overHTTP2(l *lab) guessFunc {
+func (c channel) guessOverHTTP2(l *lab) guessFunc {
 	client := l.client(true)
 	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: l.trust()}
 	return func(guess string) (s seen) {
@@ -201,7 +201,7 @@ func (c channel) overHTTP2(l *lab) guessFunc {
 		defer res.Body.Close()
 		first, n := watch(res.Body, since)
 		s.first, s.whole = max(s.first, first), since()
-		s.length = float64(n + sized(res.Header) + sized(res.Trailer))
+		s.length = float64(n + headerSize(res.Header) + headerSize(res.Trailer))
 		return s
 	}
 }
@@ -218,8 +218,8 @@ func (m *meteredConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// overHTTP1 counts all received bytes, including chunk headers.
-func (c channel) overHTTP1(l *lab) guessFunc {
+// guessOverHTTP1 counts all received bytes, including chunk headers.
+func (c channel) guessOverHTTP1(l *lab) guessFunc {
 	var conn *meteredConn
 	var r *bufio.Reader
 	method := c.method
@@ -261,7 +261,7 @@ func (c channel) overHTTP1(l *lab) guessFunc {
 	}
 }
 
-func (c channel) overWebSocket(l *lab) guessFunc {
+func (c channel) guessOverWebSocket(l *lab) guessFunc {
 	var conn net.Conn
 	var r *bufio.Reader
 	return func(guess string) (s seen) {

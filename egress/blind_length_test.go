@@ -20,7 +20,7 @@ import (
 // The length of a compressed response reveals whether the guest's text also
 // occurs elsewhere in it, next to the value. No header field of a response
 // without a body reveals that length.
-func TestBlindCompressedLength(t *testing.T) {
+func TestCompressedLengthIsNotRevealed(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -64,7 +64,7 @@ func TestBlindCompressedLength(t *testing.T) {
 			s.Value = func(context.Context) ([]byte, error) { return []byte(guessed), nil }
 			l.keys = []Secret{s}
 			client := l.client(h2)
-			right, other := guessed[:20], wrong(20)
+			right, other := guessed[:20], wrongGuess(20)
 			one, two := length(l, client, c.method, c.path, placeholder, right), length(l, client, c.method, c.path, placeholder, other)
 			if one != two {
 				t.Errorf("%s: %d bytes, %d for a wrong guess", name, one, two)
@@ -142,7 +142,7 @@ func TestEventsIgnorePartialGuesses(t *testing.T) {
 		return strings.Join(list, "\n")
 	}
 	for _, path := range []string{"/chunked", "/abort", "/error", "/trailer", "/redirect", "/grpc", "/gzip", "/name", "/unchanged"} {
-		right, other := events(path, placeholder, guessed[:20]), events(path, placeholder, wrong(20))
+		right, other := events(path, placeholder, guessed[:20]), events(path, placeholder, wrongGuess(20))
 		if right != other || right == "" {
 			t.Errorf("%s: %s\nbut for a wrong guess\n%s", path, right, other)
 		}

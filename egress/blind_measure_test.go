@@ -168,7 +168,7 @@ func (s *sample) result() (r result) {
 // distinguished.
 func (c channel) measure(t *testing.T, guesses int, control string, slow time.Duration, early bool) result {
 	values := c.values()
-	asks := [2]guessFunc{c.guest(t, values[0], control, slow), c.guest(t, values[1], control, slow)}
+	asks := [2]guessFunc{c.newGuesser(t, values[0], control, slow), c.newGuesser(t, values[1], control, slow)}
 	for _, ask := range asks { // establish the connections
 		ask(formOf(c.form, values[0][:20]))
 		ask(formOf(c.form, values[1][:20]))

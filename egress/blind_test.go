@@ -21,8 +21,8 @@ const guessed = "sk_live_51HqLyjWDarjtT1zdp7dcXYZ"
 
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// wrong returns a guess of the given length that is wrong in every character.
-func wrong(length int) string {
+// wrongGuess returns a guess of the given length that is wrong in every character.
+func wrongGuess(length int) string {
 	b := make([]byte, length)
 	for i := range b {
 		for b[i] = letters[rand.IntN(len(letters))]; b[i] == guessed[i%len(guessed)]; {
@@ -51,9 +51,9 @@ func (s *tickReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// released returns how many bytes a reader has returned before each tick of its
+// readReleased returns how many bytes a reader has returned before each tick of its
 // source and at its end, and the final error.
-func released(list [][]byte, ends error, over func(io.Reader) io.Reader) (log []int, text string) {
+func readReleased(list [][]byte, ends error, over func(io.Reader) io.Reader) (log []int, text string) {
 	var out bytes.Buffer
 	src := &tickReader{list: list, ends: ends, beforeTick: func() { log = append(log, out.Len()) }}
 	r := over(src)
@@ -115,31 +115,31 @@ func (s *search) wrapperFor(kind string) func(io.Reader) io.Reader {
 	return func(src io.Reader) io.Reader {
 		switch {
 		case kind == "events":
-			return s.reader(src, &events{})
+			return s.newReader(src, &events{})
 		case kind == "lines":
-			return s.reader(src, lines{})
+			return s.newReader(src, lines{})
 		case kind == "envelopes":
-			return s.reader(src, &envelopes{})
+			return s.newReader(src, &envelopes{})
 		case strings.HasPrefix(kind, "ws"):
-			return s.frames(src)
+			return s.newFrames(src)
 		}
-		return s.reader(src, nil)
+		return s.newReader(src, nil)
 	}
 }
 
 // The scrubber releases the same number of bytes at each tick for a partly
 // right guess as for a wrong one. This holds for every form and stream,
-// regardless of how the stream ends. TestSearchIgnoresParts shows that neither
+// regardless of how the stream ends. TestSearchIgnoresPartsOfValues shows that neither
 // guess matches the value.
 func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 	testenv.SkipWithRace(t, "one goroutine")
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(guessed)}, {Secret: key(), value: []byte("another-value-of-the-host")}}, nil).values
 	cases := 0
 	for length := 1; length < len(guessed); length += 6 {
-		right, other := written(guessed[:length]), written(wrong(length))
+		right, other := written(guessed[:length]), written(wrongGuess(length))
 		for form := range right {
 			if form == "itself" { // with another part of the value after the guess
-				right[form], other[form] = guessed[:length]+" "+guessed[len(guessed)-length:], other[form]+" "+wrong(length)
+				right[form], other[form] = guessed[:length]+" "+guessed[len(guessed)-length:], other[form]+" "+wrongGuess(length)
 			}
 			if len(right[form]) != len(other[form]) {
 				continue // the escapes have different lengths
@@ -148,19 +148,19 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 			for kind := range a {
 				for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF} {
 					if kind == "gzip" { // the compressed bytes differ, so compare the decompressed output
-						one, text := released(a[kind], ends, func(src io.Reader) io.Reader {
-							return s.reader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
+						one, text := readReleased(a[kind], ends, func(src io.Reader) io.Reader {
+							return s.newReader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
 						})
-						two, _ := released(b[kind], ends, func(src io.Reader) io.Reader {
-							return s.reader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
+						two, _ := readReleased(b[kind], ends, func(src io.Reader) io.Reader {
+							return s.newReader(&decompressor{src: bufio.NewReader(src), gzip: true}, nil)
 						})
 						if one[len(one)-1] != two[len(two)-1] || one[max(0, len(one)-2)] != 0 {
 							t.Errorf("gzip of %s: %v and %v, %.100q", form, one, two, text)
 						}
 						continue
 					}
-					one, text := released(a[kind], ends, s.wrapperFor(kind))
-					two, _ := released(b[kind], ends, s.wrapperFor(kind))
+					one, text := readReleased(a[kind], ends, s.wrapperFor(kind))
+					two, _ := readReleased(b[kind], ends, s.wrapperFor(kind))
 					cases++
 					if !slices.Equal(one, two) {
 						t.Errorf("%s of %s, %d characters, %v: %v, but %v for a wrong guess: %.200q", kind, form, length, ends, one, two, text)
@@ -178,9 +178,9 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 	// As a control, a reader that holds back a possible start of the value is detected.
 	old := newSwaps([]swap{{old: []byte(guessed), new: []byte(placeholder)}})
 	for _, ends := range []error{io.EOF, io.ErrUnexpectedEOF} {
-		over := func(src io.Reader) io.Reader { return old.reader(src, nil) }
-		one, _ := released([][]byte{[]byte("<<" + guessed[:9]), []byte(">>")}, ends, over)
-		two, _ := released([][]byte{[]byte("<<" + wrong(9)), []byte(">>")}, ends, over)
+		over := func(src io.Reader) io.Reader { return old.newReader(src, nil) }
+		one, _ := readReleased([][]byte{[]byte("<<" + guessed[:9]), []byte(">>")}, ends, over)
+		two, _ := readReleased([][]byte{[]byte("<<" + wrongGuess(9)), []byte(">>")}, ends, over)
 		if slices.Equal(one, two) {
 			t.Errorf("the control holds back as much of either: %v", one)
 		}
@@ -190,13 +190,13 @@ func TestScrubberTimingIgnoresPartialGuesses(t *testing.T) {
 
 // Bytes that can be released early are released early: a stream of a type that
 // has boundaries keeps flowing.
-func TestBlindReleasesEarly(t *testing.T) {
+func TestReleasableBytesAreNotHeldBack(t *testing.T) {
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(guessed)}}, nil).values
 	a := streams(guessed[:9])
 	for kind, want := range map[string][]int{
 		"events": {0, 9, 9, 26, 26, 26}, "lines": {0, 8, 8, 26, 26}, "envelopes": {0, 8, 22, 22}, "ws": {0, 5, 16, 27, 27},
 	} {
-		if log, text := released(a[kind], io.ErrUnexpectedEOF, s.wrapperFor(kind)); !slices.Equal(log[:len(log)-1], want) {
+		if log, text := readReleased(a[kind], io.ErrUnexpectedEOF, s.wrapperFor(kind)); !slices.Equal(log[:len(log)-1], want) {
 			t.Errorf("%s: %v, want %v: %q", kind, log, want, text)
 		}
 	}

@@ -18,7 +18,7 @@ type boundSecret struct {
 	value []byte
 }
 
-func (s *Secret) allowedIn(place brig.SecretPlace) bool {
+func (s *Secret) isAllowedIn(place brig.SecretPlace) bool {
 	if len(s.Places) == 0 {
 		return place == brig.SecretHeader
 	}
@@ -62,7 +62,7 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
-	if why := foreignCredentials(x.in, bound); why != "" {
+	if why := findForeignCredentials(x.in, bound); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	// Redact all secrets bound to this host, not only those used in this
@@ -83,24 +83,24 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 		x.exclusive = x.exclusive || s.Exclusive
 	}
 	before := headLength(out)
-	if no := x.substituteHeader(out.Header); no != nil {
-		return no
+	if refused := x.substituteHeader(out.Header); refused != nil {
+		return refused
 	}
-	if no := x.substituteQuery(out.URL); no != nil {
-		return no
+	if refused := x.substituteQuery(out.URL); refused != nil {
+		return refused
 	}
 	if err := x.grow(headLength(out) - before); err != nil {
 		return &refusal{http.StatusServiceUnavailable, "the sandbox's network has ended"}
 	}
-	if no := x.substituteBody(out); no != nil {
-		return no
+	if refused := x.substituteBody(out); refused != nil {
+		return refused
 	}
-	if why := x.cleartextRefusal(); why != "" {
+	if why := x.checkCleartext(); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	x.n.valuesSent.add(x.grants)
-	if no := x.scrubs(earlier); no != nil {
-		return no
+	if refused := x.prepareScrubber(earlier); refused != nil {
+		return refused
 	}
 	// The response is searched for values, so it must be neither compressed nor
 	// partial: a value split over two partial responses would be found in
@@ -125,31 +125,31 @@ func secretValue(ctx context.Context, s Secret) ([]byte, error) {
 func (x *exchange) swapsIn(place brig.SecretPlace, write func([]byte) []byte) *swaps {
 	var list []swap
 	for _, g := range x.grants {
-		if g.allowedIn(place) {
+		if g.isAllowedIn(place) {
 			list = append(list, swap{old: []byte(g.Placeholder), new: write(g.value), name: g.Name})
 		}
 	}
 	return newSwaps(list)
 }
 
-func asIs(value []byte) []byte { return value }
+func identity(value []byte) []byte { return value }
 
 // substituteHeader replaces placeholders in header fields, and in basic
 // credentials.
 func (x *exchange) substituteHeader(h http.Header) *refusal {
-	s := x.swapsIn(brig.SecretHeader, asIs)
+	s := x.swapsIn(brig.SecretHeader, identity)
 	for name, values := range h {
 		for i, v := range values {
-			if no := x.growHead(s.growth([]byte(v), nil)); no != nil {
-				return no
+			if refused := x.growHead(s.growth([]byte(v), nil)); refused != nil {
+				return refused
 			}
 			var last string
-			put := func(secret string) { last = secret; x.put(secret) }
+			put := func(secret string) { last = secret; x.recordInserted(secret) }
 			if with := s.replaceAll(v, put); last != "" {
 				values[i] = with
 			} else if scheme, pair, ok := parseBasic(name, v); ok {
-				if no := x.growHead(2 * s.growth([]byte(pair), nil)); no != nil {
-					return no
+				if refused := x.growHead(2 * s.growth([]byte(pair), nil)); refused != nil {
+					return refused
 				}
 				if with := s.replaceAll(pair, put); last != "" {
 					before := strings.TrimSpace(v[len(scheme):])
@@ -179,7 +179,7 @@ func parseBasic(name, value string) (scheme, pair string, ok bool) {
 // substituteQuery replaces placeholders in a query. Parameters without a
 // placeholder are not re-encoded.
 func (x *exchange) substituteQuery(u *url.URL) *refusal {
-	s := x.swapsIn(brig.SecretQuery, asIs)
+	s := x.swapsIn(brig.SecretQuery, identity)
 	if s.count == 0 || u.RawQuery == "" {
 		return nil
 	}
@@ -188,8 +188,8 @@ func (x *exchange) substituteQuery(u *url.URL) *refusal {
 	if err != nil {
 		whole = u.RawQuery
 	}
-	if no := x.growHead(3 * max(s.growth([]byte(whole), nil), s.growth([]byte(u.RawQuery), nil))); no != nil {
-		return no
+	if refused := x.growHead(3 * max(s.growth([]byte(whole), nil), s.growth([]byte(u.RawQuery), nil))); refused != nil {
+		return refused
 	}
 	parts := strings.Split(u.RawQuery, "&")
 	for i, p := range parts {
@@ -242,5 +242,5 @@ func (x *exchange) substitutePart(s *swaps, escaped string) string {
 	if !s.containsPlaceholder(plain) {
 		return escaped
 	}
-	return url.QueryEscape(s.replaceAll(plain, x.put))
+	return url.QueryEscape(s.replaceAll(plain, x.recordInserted))
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// answer prepares the host's response for the guest.
-func (x *exchange) answer(res *http.Response) error {
+// prepareResponse prepares the host's response for the guest.
+func (x *exchange) prepareResponse(res *http.Response) error {
 	res.Header.Del("Alt-Svc") // it offers other paths to the host, which bypass the proxy
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		return x.leave(res)
+		return x.upgradeToWebSocket(res)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 999 {
 		// net/http panics for a status below 100.
@@ -45,7 +45,7 @@ func (x *exchange) answer(res *http.Response) error {
 		x.scrubHeader(res.Trailer)
 		removeDigests(res.Trailer)
 	}
-	if coding(res.Header) != "" {
+	if contentCoding(res.Header) != "" {
 		// The compressed length reveals whether a guess in the response also
 		// occurs elsewhere in it. HEAD, 304 and 206 would report the length
 		// without a body.
@@ -57,11 +57,11 @@ func (x *exchange) answer(res *http.Response) error {
 		res.Body = &scrubbedBody{res.Body, res.Body, ended}
 		return nil
 	}
-	plain, err := decoded(res.Header, res.Body)
+	plain, err := newDecoder(res.Header, res.Body)
 	if err != nil {
 		return err
 	}
-	var blind io.Reader = x.scrub.values.reader(plain, boundariesOf(res.Header))
+	var blind io.Reader = x.scrub.values.newReader(plain, boundariesOf(res.Header))
 	if x.n.scrubbing != nil {
 		blind = x.n.scrubbing(plain)
 	}
@@ -125,7 +125,7 @@ func (x *exchange) scrubHeader(h http.Header) {
 		return
 	}
 	// A scan needs much more memory than a short field, so all fields share one scan.
-	inValues, inNames := x.scrub.values.scan(), x.scrub.names.scan()
+	inValues, inNames := x.scrub.values.newScan(), x.scrub.names.newScan()
 	for name, values := range h {
 		for i, v := range values {
 			values[i] = inValues.replaceAll(v)
@@ -161,8 +161,8 @@ func boundariesOf(h http.Header) boundaries {
 // jsonLines are the media subtypes of newline-delimited JSON.
 var jsonLines = []string{"x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "json-seq", "x-json-stream"}
 
-// coding returns the compression of a response, or "" if it has none.
-func coding(h http.Header) string {
+// contentCoding returns the compression of a response, or "" if it has none.
+func contentCoding(h http.Header) string {
 	c := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
 	if c == "identity" {
 		return ""
@@ -170,10 +170,10 @@ func coding(h http.Header) string {
 	return c
 }
 
-// decoded returns the decompressed body. A host may compress a response although the request did
+// newDecoder returns a reader of the decompressed body. A host may compress a response although the request did
 // not allow compression.
-func decoded(h http.Header, body io.Reader) (io.Reader, error) {
-	switch c := coding(h); c {
+func newDecoder(h http.Header, body io.Reader) (io.Reader, error) {
+	switch c := contentCoding(h); c {
 	case "":
 		return body, nil
 	case "gzip", "x-gzip", "deflate":
@@ -232,7 +232,7 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if g, ok := conn.(*gate); ok {
-		g.open()
+		g.stopChecking()
 	}
 	return conn, buf, err
 }

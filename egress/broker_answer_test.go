@@ -107,7 +107,7 @@ func reflectHandler(w http.ResponseWriter, r *http.Request) {
 				whole(coded[:width] + "\r\n")
 				coded = coded[width:]
 			}
-			whole(coded + "\n" + strings.Join(chunk(digits, 2+width%2*2), ":") + "\n" + strings.Join(chunk(digits, 2+width%2*2), " ") + "\n\n")
+			whole(coded + "\n" + strings.Join(splitChunks(digits, 2+width%2*2), ":") + "\n" + strings.Join(splitChunks(digits, 2+width%2*2), " ") + "\n\n")
 		}
 	case "/gzip":
 		w.Header().Set("Content-Encoding", "gzip")
@@ -161,7 +161,7 @@ func reflectHandler(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func chunk(s string, n int) (out []string) {
+func splitChunks(s string, n int) (out []string) {
 	for c := range slices.Chunk([]byte(s), n) {
 		out = append(out, string(c))
 	}
@@ -214,7 +214,7 @@ func recoverValue(text string) string {
 	return ""
 }
 
-func TestBrokerScrubs(t *testing.T) {
+func TestScrubberMasksValuesInResponses(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for path, want := range map[string]string{ // the text that the guest receives instead
 			"/header": "", "/location": placeholder, "/error": "<h1>" + placeholder + "</h1>",
@@ -292,7 +292,7 @@ func TestValuesLeakWithoutScrubber(t *testing.T) {
 
 // The scrubber also finds the user:password pair of basic credentials, for any
 // user.
-func TestBrokerScrubsBasicPair(t *testing.T) {
+func TestScrubberMasksBasicCredentials(t *testing.T) {
 	for _, user := range []string{"", "u", "us", "use", "user"} {
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.Header.Get("Authorization"))
@@ -308,22 +308,22 @@ func TestBrokerScrubsBasicPair(t *testing.T) {
 }
 
 // URLs and some JSON encoders escape the two signs of base64.
-func TestBrokerScrubsEscapedBase64(t *testing.T) {
+func TestScrubberMasksEscapedBase64(t *testing.T) {
 	for _, v := range []string{"my?pass>word~x?y>z?1234?a", "??????????", ">>>>>>>>>>>>"} {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 		for _, before := range []string{"", "u", "us", "user:"} {
 			coded := base64.StdEncoding.EncodeToString([]byte(before + v))
-			lines := strings.Join(chunk(coded, 8), "\n")
+			lines := strings.Join(splitChunks(coded, 8), "\n")
 			for how, text := range map[string]string{
 				"as it is": coded, "JSON": strings.ReplaceAll(coded, "/", `\/`), "a URL": url.QueryEscape(coded),
 				"HTML": strings.NewReplacer("/", "&#x2F;", "+", "&#43;").Replace(coded), "lines": strings.ReplaceAll(lines, "/", `\/`),
 			} {
 				for _, width := range []int{1, 3, 100} {
-					got, err := io.ReadAll(s.reader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
+					got, err := io.ReadAll(s.newReader(&pieces{text: []byte("<" + text + ">"), sizes: []byte{byte(width)}}, nil))
 					// The remainder is the padding and the characters that
 					// share bits with the surrounding text.
-					left := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
-					if err != nil || strings.Contains(left, text[len(text)/3:len(text)/2]) {
+					remaining := strings.NewReplacer(placeholder, "", "x", "").Replace(string(got))
+					if err != nil || strings.Contains(remaining, text[len(text)/3:len(text)/2]) {
 						t.Errorf("%s %q, %s: %s, %v", v, before, how, got, err)
 					}
 				}
@@ -333,7 +333,7 @@ func TestBrokerScrubsEscapedBase64(t *testing.T) {
 }
 
 // A stream that ends within a value does not reveal the part that was sent.
-func TestBrokerScrubsPartialValue(t *testing.T) {
+func TestTruncatedResponseRevealsNoPartOfValue(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(reflectHandler))
 	l.keys = []Secret{key()}
 	r := l.request("GET", "/half", nil)
@@ -349,7 +349,7 @@ func TestBrokerScrubsPartialValue(t *testing.T) {
 	}
 }
 
-func TestBrokerTwoSecrets(t *testing.T) {
+func TestTwoSecretsAreInsertedAndMasked(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	one, two := key(), key(brig.SecretBody)
 	two.Name, two.Placeholder = "other", placeholder+"-and-more"
@@ -367,7 +367,7 @@ func TestBrokerTwoSecrets(t *testing.T) {
 
 // A new value is recognized from the first request that uses it, even on
 // existing connections.
-func TestBrokerScrubsRotated(t *testing.T) {
+func TestRotatedValueIsMaskedFromFirstUse(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	now := "first-value"
 	s := key()

@@ -17,8 +17,8 @@ import (
 // chunked bodies.
 const maxBufferedBody = 64 << 10
 
-// searched reports whether values are inserted into the body while it is sent.
-func (x *exchange) searched(out *http.Request) bool {
+// hasSubstitutedBody reports whether values are inserted into the body while it is sent.
+func (x *exchange) hasSubstitutedBody(out *http.Request) bool {
 	_, ok := out.Body.(*substitutedBody)
 	return ok
 }
@@ -33,7 +33,7 @@ type substitutedBody struct {
 // Read returns an error instead of the data, and the request fails.
 func (b *substitutedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if why := b.x.cleartextRefusal(); why != "" {
+	if why := b.x.checkCleartext(); why != "" {
 		clear(p[:n])
 		return 0, brig.Errorf(brig.PolicyBlocked, "%s", why)
 	}
@@ -49,17 +49,17 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 		coded != "" && !strings.EqualFold(coded, "identity") || strings.HasPrefix(kind, "application/grpc") {
 		return nil
 	}
-	s := x.swapsIn(brig.SecretBody, writer(kind))
+	s := x.swapsIn(brig.SecretBody, valueEncoder(kind))
 	if s.count == 0 {
 		return nil
 	}
-	if no := x.charge(swapCost); no != nil {
-		return no
+	if refused := x.charge(swapCost); refused != nil {
+		return refused
 	}
 	out.Header.Del("Content-Length")
 	if out.ContentLength < 0 || out.ContentLength > maxBufferedBody {
 		out.ContentLength = -1
-		out.Body = &substitutedBody{x.growing(s, out.Body, x.put), out.Body, x}
+		out.Body = &substitutedBody{x.newGrowingReader(s, out.Body, x.recordInserted), out.Body, x}
 		return nil
 	}
 	whole, err := io.ReadAll(out.Body)
@@ -68,8 +68,8 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 	}
 	out.Header.Del("Expect") // the guest has already sent the body
 	// The encoded body may be much longer. It is encoded while it is sent.
-	out.ContentLength = int64(len(whole)) + s.growth(whole, x.put)
-	out.Body = io.NopCloser(x.growing(s, bytes.NewReader(whole), nil))
+	out.ContentLength = int64(len(whole)) + s.growth(whole, x.recordInserted)
+	out.Body = io.NopCloser(x.newGrowingReader(s, bytes.NewReader(whole), nil))
 	return nil
 }
 
@@ -83,11 +83,11 @@ type growingBody struct {
 	src     io.Reader
 }
 
-// growing returns src with its placeholders replaced, and counts the additional
+// newGrowingReader returns src with its placeholders replaced, and counts the additional
 // bytes.
-func (x *exchange) growing(s *swaps, src io.Reader, found func(string)) io.Reader {
+func (x *exchange) newGrowingReader(s *swaps, src io.Reader, found func(string)) io.Reader {
 	g := &growingBody{x: x, src: src}
-	g.Reader = s.reader(original{g}, found)
+	g.Reader = s.newReader(original{g}, found)
 	return g
 }
 
@@ -131,15 +131,15 @@ func headLength(r *http.Request) (n int64) {
 	return n + int64(len(r.URL.RawQuery))
 }
 
-// writer returns the function that encodes a value for a body of a media type.
-func writer(kind string) func([]byte) []byte {
+// valueEncoder returns the function that encodes a value for a body of a media type.
+func valueEncoder(kind string) func([]byte) []byte {
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return escapeJSON
 	case kind == "application/x-www-form-urlencoded":
 		return func(v []byte) []byte { return []byte(url.QueryEscape(string(v))) }
 	}
-	return asIs
+	return identity
 }
 
 // escapeJSON returns a value as it is written within a JSON string.

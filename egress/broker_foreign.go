@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// foreignCredentials returns the reason why the exclusive secrets of a host forbid a request. The
+// findForeignCredentials returns the reason why the exclusive secrets of a host forbid a request. The
 // reason is a header field or a query parameter that may carry credentials other than the secrets'
 // placeholders. Paths and bodies are the content of a request, and are not checked.
-func foreignCredentials(r *http.Request, bound []Secret) (why string) {
+func findForeignCredentials(r *http.Request, bound []Secret) (why string) {
 	if !slices.ContainsFunc(bound, func(s Secret) bool { return s.Exclusive }) {
 		return ""
 	}
@@ -22,14 +22,14 @@ func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 			continue
 		}
 		for _, v := range r.Header[name] {
-			good, entry := strings.TrimSpace(v) == "" || areOurs(bound, v, name == "Cookie"), name
+			good, entry := strings.TrimSpace(v) == "" || isAllPlaceholders(bound, v, name == "Cookie"), name
 			if _, pair, ok := parseBasic(name, v); ok {
 				user, password, _ := strings.Cut(pair, ":")
 				if good = isOurPair(bound, user, password); !good && isPlaceholder(bound, password) {
 					entry = allowUser + "NAME" // the name of a user may itself be a credential, so it is not quoted
 				}
 			} else if scheme, rest, ok := strings.Cut(strings.TrimSpace(v), " "); ok && isAuthScheme(scheme) {
-				good = areOurs(bound, rest, false)
+				good = isAllPlaceholders(bound, rest, false)
 			}
 			if !good {
 				return fmt.Sprintf("its header %s may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", name, entry, refuses)
@@ -45,7 +45,7 @@ func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 			value = v
 		}
 		refuses := refusingSecret(bound, "?", key)
-		if isHarmlessParameter(key) || refuses == "" || areOurs(bound, value, false) || value == "" && isPlaceholder(bound, key) {
+		if isHarmlessParameter(key) || refuses == "" || isAllPlaceholders(bound, value, false) || value == "" && isPlaceholder(bound, key) {
 			continue
 		}
 		return fmt.Sprintf("its query parameter %q may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", clip(key), "?"+clip(key), refuses)
@@ -58,11 +58,11 @@ func isPlaceholder(bound []Secret, text string) bool {
 	return slices.ContainsFunc(bound, func(s Secret) bool { return text == s.Placeholder })
 }
 
-// areOurs reports whether each word of a text is a placeholder. A placeholder beside or within
+// isAllPlaceholders reports whether each word of a text is a placeholder. A placeholder beside or within
 // foreign credentials does not make them acceptable: a server uses only one of several words, or a
 // part of a word. A word may contain a name before the placeholder (token=..., or any name in a
 // cookie), and the placeholder may be in quotes.
-func areOurs(bound []Secret, text string, cookie bool) bool {
+func isAllPlaceholders(bound []Secret, text string, cookie bool) bool {
 	words := strings.FieldsFunc(text, isSeparator)
 	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool {
 		if name, value, ok := strings.Cut(w, "="); ok && isToken(name) && (cookie || credentialNames[strings.ToLower(name)]) {
@@ -77,7 +77,7 @@ func areOurs(bound []Secret, text string, cookie bool) bool {
 
 // credentialNames are the names that a header field may give to a placeholder.
 // Another name may itself be the credential that a server uses.
-var credentialNames = set("access-token access_token api-key api_key apikey auth credential credentials id key oauth-token oauth_token password secret token")
+var credentialNames = newSet("access-token access_token api-key api_key apikey auth credential credentials id key oauth-token oauth_token password secret token")
 
 // allowUser begins an entry of Allow that allows the user of basic credentials.
 const allowUser = "user:"
@@ -98,7 +98,7 @@ func isOurPair(bound []Secret, user, password string) bool {
 
 // basicWords are the words that services document for the half of basic
 // credentials that has no meaning. None is the credential of an account.
-var basicWords = set(`
+var basicWords = newSet(`
 	__token__ _ _json_key _json_key_base64 _token - any anonymous api api-key api-token api_key api_token apikey aws default
 	build_token ci git gitlab-ci-token job_token jwt key none oauth oauth2 oauth2accesstoken oauth-token pat
 	password private-token project_token token u unused user username x x-access-token x-bitbucket-api-token-auth
@@ -130,7 +130,7 @@ func isSeparator(r rune) bool { return r <= ' ' || r == 0x7f || r == ',' || r ==
 
 // authSchemes are the words that may precede credentials. Any other word may
 // itself be a credential.
-var authSchemes = set("apikey api-key basic bearer bot deepl-auth-key dpop geniekey key klaviyo-api-key oauth splunk ssws token")
+var authSchemes = newSet("apikey api-key basic bearer bot deepl-auth-key dpop geniekey key klaviyo-api-key oauth splunk ssws token")
 
 func isAuthScheme(word string) bool { return authSchemes[strings.ToLower(word)] }
 
@@ -138,7 +138,7 @@ func isAuthScheme(word string) bool { return authSchemes[strings.ToLower(word)] 
 // credentials.
 //
 //nolint:misspell // ect is a field name
-var harmlessHeaders = set(`
+var harmlessHeaders = newSet(`
 	accept accept-charset accept-datetime accept-encoding accept-language accept-patch accept-ranges
 	access-control-request-headers access-control-request-method access-control-request-private-network
 	allow cache-control connection content-digest content-disposition content-encoding content-language
@@ -169,7 +169,7 @@ func isHarmlessHeader(field string) bool {
 
 // harmlessParameters are the query parameters that select content and do not
 // identify the client, in lower case and without "-", "_" and "$".
-var harmlessParameters = set(`
+var harmlessParameters = newSet(`
 	q query search filter filters sort sortby sortdir sortorder order orderby orderdir direction dir asc desc
 	page pages pageno pagenumber pageindex pagesize pagetoken nextpagetoken continuationtoken perpage limit
 	maxresults maxkeys maxitems max min top skip offset start startat startindex end count size from to since
@@ -192,9 +192,9 @@ func isHarmlessParameter(key string) bool {
 	return harmlessParameters[strings.NewReplacer("_", "", "-", "", "$", "").Replace(key)]
 }
 
-func set(words string) map[string]bool {
+func newSet(text string) map[string]bool {
 	m := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
+	for w := range strings.FieldsSeq(text) {
 		m[w] = true
 	}
 	return m

@@ -64,13 +64,13 @@ func forms(g boundSecret, lower bool) []pattern {
 	}
 	list = append(list, whole(inHex, []byte(hex.EncodeToString(g.value)), []byte(hex.EncodeToString([]byte(g.Placeholder)))))
 	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
-		list = append(list, whole(asWritten, utf16Text(order, g.value), utf16Text(order, []byte(g.Placeholder))))
+		list = append(list, whole(asWritten, encodeUTF16(order, g.value), encodeUTF16(order, []byte(g.Placeholder))))
 	}
 	return list
 }
 
-// utf16Text encodes a text in UTF-16.
-func utf16Text(order binary.AppendByteOrder, text []byte) (out []byte) {
+// encodeUTF16 encodes a text in UTF-16.
+func encodeUTF16(order binary.AppendByteOrder, text []byte) (out []byte) {
 	for _, u := range utf16.Encode([]rune(string(text))) {
 		out = order.AppendUint16(out, u)
 	}

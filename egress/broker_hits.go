@@ -23,12 +23,12 @@ const maxHits = 1024
 
 const whyManyHits = "it has the values of secrets too often"
 
-// full reports whether there are more matches than the limit.
-func (l hitList) full() bool { return len(l) >= maxHits }
+// isFull reports whether there are more matches than the limit.
+func (l hitList) isFull() bool { return len(l) >= maxHits }
 
 // add adds a match, unless the list is full.
 func (l hitList) add(h hit) hitList {
-	if l.full() {
+	if l.isFull() {
 		return l
 	}
 	// i is the index of the first match that begins at h or later.
@@ -57,32 +57,32 @@ func (l hitList) add(h hit) hitList {
 // take appends the text up to a position to dst, with the matches replaced. It returns the end
 // position, which is beyond the given position if a match extends beyond it. text begins at from.
 func (c *scan) take(dst, text []byte, from, to int64) ([]byte, int64) {
-	at := from
+	pos := from
 	used := 0
 	for _, h := range c.hits {
-		if h.to > at && max(h.from, at) >= to {
+		if h.to > pos && max(h.from, pos) >= to {
 			break
 		}
 		used++
 		switch {
-		case h.to <= at: // contained in the previous match
+		case h.to <= pos: // contained in the previous match
 			continue
-		case h.from < at: // its beginning was already replaced or released
-			dst = append(dst, bytes.Repeat([]byte("x"), int(h.to-at))...)
+		case h.from < pos: // its beginning was already replaced or released
+			dst = append(dst, bytes.Repeat([]byte("x"), int(h.to-pos))...)
 		case h.with == nil:
-			dst = append(dst, text[at-from:h.from-from]...)
+			dst = append(dst, text[pos-from:h.from-from]...)
 			dst = append(dst, bytes.Repeat([]byte("x"), min(len(h.text), int(h.to-h.from)))...)
 		default:
-			dst = append(append(dst, text[at-from:h.from-from]...), h.with...)
+			dst = append(append(dst, text[pos-from:h.from-from]...), h.with...)
 		}
-		at = h.to
+		pos = h.to
 	}
 	c.hits = c.hits[:copy(c.hits, c.hits[used:])]
-	if at < to {
-		dst = append(dst, text[at-from:to-from]...)
-		at = to
+	if pos < to {
+		dst = append(dst, text[pos-from:to-from]...)
+		pos = to
 	}
-	return dst, at
+	return dst, pos
 }
 
 // replaceAll returns t with all matches replaced. c may have searched other
@@ -93,7 +93,7 @@ func (c *scan) replaceAll(t string) string {
 	switch {
 	case len(c.hits) == 0:
 		return t
-	case c.hits.full():
+	case c.hits.isFull():
 		return string(bytes.Repeat([]byte("x"), len(t)))
 	}
 	out, _ := c.take(nil, []byte(t), 0, int64(len(t)))

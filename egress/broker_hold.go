@@ -30,8 +30,8 @@ type blindReader struct {
 	outputBuffer
 }
 
-func (s *search) reader(src io.Reader, at boundaries) *blindReader {
-	return &blindReader{src: src, scan: s.scan(), boundaries: at}
+func (s *search) newReader(src io.Reader, bounds boundaries) *blindReader {
+	return &blindReader{src: src, scan: s.newScan(), boundaries: bounds}
 }
 
 // Read implements io.Reader.
@@ -85,7 +85,7 @@ func (r *blindReader) readOnce(want int) {
 	if err == io.EOF {
 		upTo = len(r.held)
 	}
-	if r.scan.hits.full() {
+	if r.scan.hits.isFull() {
 		r.ended, r.held = brig.Errorf(brig.Unavailable, whyManyHits), nil
 		return
 	}
@@ -150,9 +150,9 @@ func (e *events) lastBoundary(b []byte) (n int, err error) {
 // envelopes has a boundary after each message of gRPC, gRPC-Web and Connect. A
 // message is a flag byte, a length of four bytes, and the payload.
 type envelopes struct {
-	head     [5]byte
-	received int
-	left     int64
+	head      [5]byte
+	received  int
+	remaining int64
 }
 
 func (e *envelopes) lastBoundary(b []byte) (n int, err error) {
@@ -168,13 +168,13 @@ func (e *envelopes) lastBoundary(b []byte) (n int, err error) {
 				return 0, brig.Errorf(brig.Unavailable, "a message is compressed, and cannot be searched for secrets")
 			}
 			for _, c := range e.head[1:] {
-				e.left = e.left<<8 | int64(c)
+				e.remaining = e.remaining<<8 | int64(c)
 			}
 		}
-		k := min(e.left, int64(len(b)-i))
-		e.left -= k
+		k := min(e.remaining, int64(len(b)-i))
+		e.remaining -= k
 		i += int(k)
-		if e.left == 0 {
+		if e.remaining == 0 {
 			e.received = 0
 			n = i
 		}

@@ -14,7 +14,7 @@ import (
 
 // A value is sent over plain HTTP only if its secret allows it, because
 // everyone on the network path could read it.
-func TestBrokerPlainHTTP(t *testing.T) {
+func TestValueIsSentOverPlainHTTPOnlyIfAllowed(t *testing.T) {
 	all := []brig.SecretPlace{brig.SecretHeader, brig.SecretQuery, brig.SecretBody}
 	for name, make := range map[string]func(l *lab) *http.Request{
 		"header": func(l *lab) *http.Request {
@@ -73,7 +73,7 @@ func TestBrokerPlainHTTP(t *testing.T) {
 
 // A host may echo a value later: after the secret was changed, bound to other
 // hosts, or deleted.
-func TestBrokerScrubsEarlierValues(t *testing.T) {
+func TestEarlierValuesAreMasked(t *testing.T) {
 	now := "first-value"
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "first-value second-value") }))
 	s := key()

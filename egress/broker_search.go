@@ -42,11 +42,11 @@ type group struct {
 	// slots holds each hash in a separate slot, chosen by slotOf, so that one comparison of all 64
 	// bits decides. A filter with false positives would take longer for some texts, which would
 	// reveal bits of a value's hash to a guest.
-	slots []uint64
-	salt  uint64
-	shift uint8
-	by    map[uint64]int // hash to index of the pattern
-	index []int32        // the index of the pattern by slot
+	slots    []uint64
+	salt     uint64
+	shift    uint8
+	patterns map[uint64]int // hash to index of the pattern
+	index    []int32        // the index of the pattern by slot
 }
 
 // slotOf returns the index of a hash's slot.
@@ -59,7 +59,7 @@ func (g *group) insert(h uint64) {
 		g.slots[i] = h
 		return
 	}
-	hashes := append(slices.Collect(maps.Keys(g.by)), h)
+	hashes := append(slices.Collect(maps.Keys(g.patterns)), h)
 	for tries := 1; ; tries++ {
 		if tries%16 == 0 || len(g.slots) < 2*len(hashes) {
 			g.slots = make([]uint64, 2*len(g.slots))
@@ -108,7 +108,7 @@ func (s *search) withPatterns(list []pattern) *search {
 		for i, g := range c.groups[p.view] {
 			if g.length == len(p.text) {
 				clone := *g
-				clone.by, clone.slots = maps.Clone(g.by), slices.Clone(g.slots) // add makes another index
+				clone.patterns, clone.slots = maps.Clone(g.patterns), slices.Clone(g.slots) // add makes another index
 				c.groups[p.view][i] = &clone
 			}
 		}
@@ -125,13 +125,13 @@ func (s *search) add(list []pattern) {
 		if len(p.text) == 0 || len(p.text) > maxSpan {
 			continue
 		}
-		g := s.group(p.view, len(p.text))
+		g := s.findOrAddGroup(p.view, len(p.text))
 		h := s.hash(p.text)
-		if _, ok := g.by[h]; ok {
+		if _, ok := g.patterns[h]; ok {
 			continue
 		}
 		g.insert(h)
-		g.by[h] = len(s.list)
+		g.patterns[h] = len(s.list)
 		g.index = nil
 		s.list = append(s.list, p)
 	}
@@ -141,20 +141,20 @@ func (s *search) add(list []pattern) {
 				continue
 			}
 			g.index = make([]int32, len(g.slots))
-			for h, k := range g.by {
+			for h, k := range g.patterns {
 				g.index[g.slotOf(h)] = int32(k)
 			}
 		}
 	}
 }
 
-func (s *search) group(v view, length int) *group {
+func (s *search) findOrAddGroup(v view, length int) *group {
 	for _, g := range s.groups[v] {
 		if g.length == length {
 			return g
 		}
 	}
-	g := &group{length: length, power: 1, by: map[uint64]int{}, slots: make([]uint64, 2), salt: randomOdd(), shift: 63}
+	g := &group{length: length, power: 1, patterns: map[uint64]int{}, slots: make([]uint64, 2), salt: randomOdd(), shift: 63}
 	for range length {
 		g.power *= s.key
 	}
@@ -174,7 +174,7 @@ func (s *search) hash(text []byte) (h uint64) {
 // scan is a search of one text, which arrives in pieces.
 type scan struct {
 	*search
-	at            int64  // offset of the end of the text so far
+	end           int64  // offset of the end of the text so far
 	tail          []byte // the end of the text, which some views have not read yet
 	view          [views]viewState
 	matchEnds     []int64 // for each pattern: the end of its last match
@@ -206,7 +206,7 @@ type jump struct {
 	ended  int64 // where the source of the previous byte ended
 }
 
-func (s *search) scan() *scan {
+func (s *search) newScan() *scan {
 	c := &scan{search: s, matchEnds: make([]int64, len(s.list)), viewMatchEnds: make([]int64, len(s.list))}
 	for v, groups := range s.groups {
 		c.view[v].hash = make([]uint64, len(groups))
@@ -217,7 +217,7 @@ func (s *search) scan() *scan {
 
 // reset prepares for another text.
 func (c *scan) reset() {
-	c.at, c.tail, c.hits = 0, c.tail[:0], c.hits[:0]
+	c.end, c.tail, c.hits = 0, c.tail[:0], c.hits[:0]
 	clear(c.matchEnds)
 	clear(c.viewMatchEnds)
 	for v := range c.view {
@@ -243,15 +243,15 @@ func (c *scan) push(b []byte, last bool) {
 		more = len(b) > 0
 		active := activeViews(fresh)
 		c.tail = append(c.tail, fresh...)
-		c.at += int64(n)
-		least := c.at
+		c.end += int64(n)
+		least := c.end
 		for v := range c.view {
 			if len(c.groups[v]) > 0 || view(v) == asWritten {
 				c.read(view(v), n, active>>v&1 != 0, last && !more)
 				least = min(least, c.view[v].read)
 			}
 		}
-		c.tail = c.tail[:copy(c.tail, c.tail[len(c.tail)-int(c.at-least):])]
+		c.tail = c.tail[:copy(c.tail, c.tail[len(c.tail)-int(c.end-least):])]
 	}
 }
 
@@ -264,28 +264,28 @@ func (c *scan) read(v view, n int, active, last bool) {
 		keep = c.maxLength + step // views that are behind catch up from it
 	}
 	if mayBeBehind := v >= percent && v <= allEscapes; mayBeBehind {
-		switch pending := d.read != c.at-int64(n); {
+		switch pending := d.read != c.end-int64(n); {
 		case active || pending:
 			if d.behind {
 				c.catchUp(v, n)
 			}
 			d.sinceEscape = 0
 		case d.sinceEscape >= keep:
-			d.behind, d.read = true, c.at
+			d.behind, d.read = true, c.end
 			return
 		default:
 			d.sinceEscape += n
 		}
 	}
 	old := len(d.text)
-	d.append(&viewTables[index(c.ignoreCase)][v], c.tail[len(c.tail)-int(c.at-d.read):], c.ignoreCase, last)
+	d.append(&viewTables[index(c.ignoreCase)][v], c.tail[len(c.tail)-int(c.end-d.read):], c.ignoreCase, last)
 	for i, g := range c.groups[v] {
 		c.inspect(d, g, &d.hash[i], old)
 	}
 	if k := len(d.text) - keep; k > 0 {
 		d.text = d.text[:copy(d.text, d.text[k:])]
 		d.begins += int64(k)
-		if k = d.jump(d.begins); k > 0 {
+		if k = d.findJump(d.begins); k > 0 {
 			d.jumps = d.jumps[:copy(d.jumps, d.jumps[k:])]
 		}
 	}
@@ -297,7 +297,7 @@ func (c *scan) catchUp(v view, n int) {
 	d, raw := &c.view[v], c.view[asWritten].text
 	raw = raw[:len(raw)-n]
 	raw = raw[max(0, len(raw)-c.longest[v]):]
-	d.behind, d.read = false, c.at-int64(n)
+	d.behind, d.read = false, c.end-int64(n)
 	d.begins += int64(len(d.text)) // so that positions in the view only grow
 	d.text = append(d.text[:0], raw...)
 	d.jumps = append(d.jumps[:0], jump{byte: d.begins, begins: d.read - int64(len(raw)), ended: d.read - int64(len(raw))})
@@ -342,16 +342,16 @@ func (d *viewState) append(r *reading, b []byte, lower, last bool) {
 		d.read += int64(n)
 		i += n
 		for k := range len(means) {
-			d.jumpHere(d.read-int64(n), ended)
+			d.recordJump(d.read-int64(n), ended)
 			d.text = append(d.text, means[k])
 			ended = d.read
 		}
-		d.jumpHere(d.read, ended)
+		d.recordJump(d.read, ended)
 	}
 }
 
-// jumpHere records where the next byte begins, and where the previous byte ended.
-func (d *viewState) jumpHere(begins, ended int64) {
+// recordJump records where the next byte begins, and where the previous byte ended.
+func (d *viewState) recordJump(begins, ended int64) {
 	next := d.begins + int64(len(d.text))
 	if last := &d.jumps[len(d.jumps)-1]; last.byte == next {
 		last.begins = begins // the text between has no meaning
@@ -360,8 +360,8 @@ func (d *viewState) jumpHere(begins, ended int64) {
 	d.jumps = append(d.jumps, jump{next, begins, ended})
 }
 
-// jump returns the index of the last jump at or before a byte.
-func (d *viewState) jump(of int64) int {
+// findJump returns the index of the last jump at or before a byte.
+func (d *viewState) findJump(of int64) int {
 	i, ok := slices.BinarySearchFunc(d.jumps, of, func(j jump, of int64) int { return cmp.Compare(j.byte, of) })
 	if !ok {
 		i--
@@ -373,9 +373,9 @@ func (d *viewState) jump(of int64) int {
 // of the view were decoded.
 func (d *viewState) span(from, to int) (begins, ended int64) {
 	first, next := d.begins+int64(from), d.begins+int64(to)
-	j := d.jumps[d.jump(first)]
+	j := d.jumps[d.findJump(first)]
 	begins = j.begins + first - j.byte
-	j = d.jumps[d.jump(next)]
+	j = d.jumps[d.findJump(next)]
 	if j.byte == next {
 		return begins, j.ended
 	}

@@ -23,8 +23,8 @@ func FuzzForms(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, sizes []byte) {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(value)}}, nil).values
-		got, err := io.ReadAll(s.reader(&pieces{text: text, sizes: sizes}, nil))
-		if want := s.scan().replaceAll(string(text)); err != nil || string(got) != want {
+		got, err := io.ReadAll(s.newReader(&pieces{text: text, sizes: sizes}, nil))
+		if want := s.newScan().replaceAll(string(text)); err != nil || string(got) != want {
 			t.Errorf("%q in pieces %v: %q, %v; whole %q", text, sizes, got, err, want)
 		}
 	})
@@ -35,7 +35,7 @@ func written(v string) map[string]string {
 	forms := map[string]string{
 		"itself": v, "a query": url.QueryEscape(v), "a path": url.PathEscape(v), "HTML": html.EscapeString(v),
 		"JSON": strings.Trim(string(escapeJSON([]byte(v))), "\n"), "hex": hex.EncodeToString([]byte(v)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(v))),
-		"hex:": strings.Join(chunk(hex.EncodeToString([]byte(v)), 2), ":"),
+		"hex:": strings.Join(splitChunks(hex.EncodeToString([]byte(v)), 2), ":"),
 	}
 	for _, format := range []string{`\u%04x`, "%%%02X", "=%02x", `\x%02x`, "&#%d;", "&#x%x;"} {
 		var b strings.Builder
@@ -60,7 +60,7 @@ func written(v string) map[string]string {
 		for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
 			coded := coding.EncodeToString([]byte("xyz"[:pad] + v))
 			forms[fmt.Sprintf("base64 %d %d", pad, len(coded))] = coded
-			forms[fmt.Sprintf("base64, folded %d %d", pad, len(coded))] = strings.Join(chunk(coded, 7), "\r\n ")
+			forms[fmt.Sprintf("base64, folded %d %d", pad, len(coded))] = strings.Join(splitChunks(coded, 7), "\r\n ")
 		}
 	}
 	for i, order := range []bool{true, false} {
@@ -79,18 +79,18 @@ func written(v string) map[string]string {
 
 // Values of the maximum length are found in all forms, including repetitive
 // ones. Searching the same text takes the same work for every value.
-func TestSearchLongValues(t *testing.T) {
+func TestSearchFindsLongestValuesInAllForms(t *testing.T) {
 	letter := strings.Repeat("a", brig.MaxBrokered)
 	later := "xyz" + strings.Repeat("0", brig.MaxBrokered-3)
 	mixed := strings.Repeat(`k/"1%41&amp;\n=`, brig.MaxBrokered/15)
 	for _, v := range []string{letter, later, mixed, "12345678", `a%41\"b=41&#65;`} {
 		s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 		for form, text := range written(v) {
-			got, err := io.ReadAll(s.reader(strings.NewReader("<<\n"+text+"\n>>"), nil))
+			got, err := io.ReadAll(s.newReader(strings.NewReader("<<\n"+text+"\n>>"), nil))
 			middle := text[len(text)/3 : len(text)*2/3]
-			without := strings.ReplaceAll(strings.ReplaceAll(string(got), placeholder, ""), string(utf16Text(binary.BigEndian, []byte(placeholder))), "")
+			without := strings.ReplaceAll(strings.ReplaceAll(string(got), placeholder, ""), string(encodeUTF16(binary.BigEndian, []byte(placeholder))), "")
 			without = strings.ReplaceAll(without, hex.EncodeToString([]byte(placeholder)), "")
-			without = strings.ReplaceAll(without, string(utf16Text(binary.LittleEndian, []byte(placeholder))), "")
+			without = strings.ReplaceAll(without, string(encodeUTF16(binary.LittleEndian, []byte(placeholder))), "")
 			if err != nil || !strings.HasSuffix(string(got), "\n>>") || strings.Contains(without, middle) {
 				t.Errorf("%.20q, %s: %d bytes, %.100q, %v", v, form, len(got), got, err)
 			}
@@ -99,13 +99,13 @@ func TestSearchLongValues(t *testing.T) {
 }
 
 // A part of a value does not match, in any encoding.
-func TestSearchIgnoresParts(t *testing.T) {
+func TestSearchIgnoresPartsOfValues(t *testing.T) {
 	const v = "sk-live-51HqLyjWDarjtT1zdp7dcXYZ"
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(v)}}, nil).values
 	for cut := range len(v) {
 		for _, part := range []string{v[:cut], v[cut+1:], v[:cut] + "~" + v[cut+1:]} {
 			for form, text := range written(part) {
-				c := s.scan()
+				c := s.newScan()
 				c.push([]byte("<"+text+">"), true)
 				if len(c.hits) > 0 || c.comparisons > 0 {
 					t.Errorf("%q %s: %d hits, %d compared", part, form, len(c.hits), c.comparisons)
@@ -123,13 +123,13 @@ func TestSearchWorkIsConstant(t *testing.T) {
 		for i := range values {
 			grants = append(grants, boundSecret{Secret: key(), value: fmt.Appendf(nil, "sk-live-51HqLyjWDarjtT1zdp7d%04d", i)})
 		}
-		c := newScrubber(grants, nil).values.scan()
+		c := newScrubber(grants, nil).values.newScan()
 		let, windows := 0, 0 // false positives of a filter of twelve bits: the control
 		for range 200 {
 			c.push([]byte(rand.Text()+rand.Text()+`%41\n`), true)
 			for v, groups := range c.groups {
 				for i, g := range groups {
-					for h := range g.by {
+					for h := range g.patterns {
 						windows++
 						if c.view[v].hash[i]>>52 == h>>52 {
 							let++

@@ -50,9 +50,9 @@ const (
 	jumpCost = 16 // not every byte of every view is an escape
 )
 
-// share returns the scrubber for a set of values, and counts one more user. It
+// acquireScrubber returns the scrubber for a set of values, and counts one more user. It
 // charges the sandbox for a new scrubber, and returns nil if no memory is left.
-func (g *sentValues) share(b *budget, grants []boundSecret) *sharedScrubber {
+func (g *sentValues) acquireScrubber(b *budget, grants []boundSecret) *sharedScrubber {
 	h := sha256.New()
 	for _, v := range grants {
 		for _, part := range [][]byte{[]byte(v.Placeholder), v.value, []byte(v.Name)} {
@@ -110,21 +110,21 @@ func (g *sentValues) drop(b *budget, s *sharedScrubber) {
 	}
 }
 
-// scrubs arranges that the response to the request is searched for values.
-func (x *exchange) scrubs(earlier []boundSecret) *refusal {
+// prepareScrubber arranges that the response to the request is searched for values.
+func (x *exchange) prepareScrubber(earlier []boundSecret) *refusal {
 	all := slices.Clone(x.grants)
 	for _, e := range earlier {
 		if !slices.ContainsFunc(all, func(g boundSecret) bool { return bytes.Equal(g.value, e.value) && g.Placeholder == e.Placeholder }) {
 			all = append(all, e)
 		}
 	}
-	if x.shared = x.n.valuesSent.share(x.n.budget, all); x.shared == nil {
+	if x.shared = x.n.valuesSent.acquireScrubber(x.n.budget, all); x.shared == nil {
 		return &refusal{http.StatusServiceUnavailable, reasonNoMemory}
 	}
 	x.scrub = x.shared.scrubber
 	if len(x.pairs) > 0 {
-		if no := x.charge(16<<10 + 100*int64(len(x.scrub.values.list))); no != nil {
-			return no
+		if refused := x.charge(16<<10 + 100*int64(len(x.scrub.values.list))); refused != nil {
+			return refused
 		}
 		x.scrub = x.scrub.withCredentials(x.pairs)
 	}

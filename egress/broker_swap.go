@@ -13,9 +13,9 @@ type swap struct {
 	name     string // the secret's name
 }
 
-// begin returns the length of the match at the start of b. open means that more
+// matchPrefix returns the length of the match at the start of b. open means that more
 // text is needed to decide.
-func (w *swap) begin(b []byte) (n int, open bool) {
+func (w *swap) matchPrefix(b []byte) (n int, open bool) {
 	for n < len(b) && n < len(w.old) && b[n] == w.old[n] {
 		n++
 	}
@@ -32,8 +32,8 @@ func (w *swap) begin(b []byte) (n int, open bool) {
 // the same position, the longest is replaced. So the result does not depend on how the text is
 // split into pieces.
 type swaps struct {
-	by    [256][]swap // by first byte, longest first
-	count int
+	byFirst [256][]swap // by first byte, longest first
+	count   int
 }
 
 func newSwaps(list []swap) *swaps {
@@ -42,15 +42,15 @@ func newSwaps(list []swap) *swaps {
 		if len(w.old) == 0 || bytes.Equal(w.old, w.new) {
 			continue
 		}
-		b := &s.by[w.old[0]]
+		b := &s.byFirst[w.old[0]]
 		if slices.ContainsFunc(*b, func(x swap) bool { return bytes.Equal(x.old, w.old) }) {
 			continue // the first of equal ones takes precedence
 		}
 		*b = append(*b, w)
 		s.count++
 	}
-	for i := range s.by {
-		slices.SortStableFunc(s.by[i], func(x, y swap) int { return len(y.old) - len(x.old) })
+	for i := range s.byFirst {
+		slices.SortStableFunc(s.byFirst[i], func(x, y swap) int { return len(y.old) - len(x.old) })
 	}
 	return s
 }
@@ -58,9 +58,9 @@ func newSwaps(list []swap) *swaps {
 // matchAt returns the swap that matches at the start of b, which is not empty.
 // open means that more text is needed to decide.
 func (s *swaps) matchAt(b []byte, last bool) (w *swap, open bool) {
-	list := s.by[b[0]]
+	list := s.byFirst[b[0]]
 	for i := range list {
-		n, open := list[i].begin(b)
+		n, open := list[i].matchPrefix(b)
 		switch {
 		case n > 0:
 			return &list[i], false
@@ -77,7 +77,7 @@ func (s *swaps) matchAt(b []byte, last bool) (w *swap, open bool) {
 func (s *swaps) scan(dst, b []byte, last bool, maxLen int, found func(name string)) (out, rest []byte, full bool) {
 	from := 0 // start of the text that is not in dst yet
 	for i := 0; i < len(b); {
-		if s.by[b[i]] == nil {
+		if s.byFirst[b[i]] == nil {
 			i++
 			continue
 		}
@@ -148,7 +148,7 @@ type swapReader struct {
 // of each output: a value may be much longer than its placeholder.
 const swapReadSize = 16 << 10
 
-func (s *swaps) reader(src io.Reader, found func(name string)) *swapReader {
+func (s *swaps) newReader(src io.Reader, found func(name string)) *swapReader {
 	return &swapReader{swaps: s, src: src, found: found}
 }
 

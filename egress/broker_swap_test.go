@@ -53,7 +53,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func TestSwapAcrossReads(t *testing.T) {
+func TestSwapReplacesPlaceholderAcrossReads(t *testing.T) {
 	for _, c := range []struct{ name, from, to, text, want string }{
 		{"alone", "KEY", "value", "KEY", "value"},
 		{"between", "KEY", "v", "aKEYbKEYKEYc", "avbvvc"},
@@ -70,7 +70,7 @@ func TestSwapAcrossReads(t *testing.T) {
 			iotest.DataErrReader(strings.NewReader(c.text)),
 			iotest.HalfReader(strings.NewReader(c.text)),
 		} {
-			got, err := io.ReadAll(s.reader(r, nil))
+			got, err := io.ReadAll(s.newReader(r, nil))
 			if err != nil || string(got) != c.want {
 				t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
 			}
@@ -78,9 +78,9 @@ func TestSwapAcrossReads(t *testing.T) {
 	}
 }
 
-func TestSwapPrefersLongest(t *testing.T) {
+func TestSwapPrefersLongestPlaceholder(t *testing.T) {
 	list := []swap{{old: []byte("ab"), new: []byte("1")}, {old: []byte("abcd"), new: []byte("2")}, {old: []byte("bc"), new: []byte("3")}}
-	got, err := io.ReadAll(newSwaps(list).reader(iotest.OneByteReader(strings.NewReader("abcd abce bcd ab")), nil))
+	got, err := io.ReadAll(newSwaps(list).newReader(iotest.OneByteReader(strings.NewReader("abcd abce bcd ab")), nil))
 	if err != nil || string(got) != "2 1ce 3d 1" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -96,7 +96,7 @@ func TestSwapForwardsOtherBytesAtOnce(t *testing.T) {
 			feed.Write([]byte(text))
 		}
 	}()
-	r := newSwaps([]swap{{old: []byte("SECRET"), new: []byte("x")}}).reader(in, nil)
+	r := newSwaps([]swap{{old: []byte("SECRET"), new: []byte("x")}}).newReader(in, nil)
 	for _, c := range []struct{ in, out string }{
 		{"data: 1\n\n", "data: 1\n\n"}, {"data: SEC", "data: "}, {"OND", "SECOND"}, {"SECRE", ""}, {"T!", "x!"},
 	} {
@@ -112,9 +112,9 @@ func TestSwapForwardsOtherBytesAtOnce(t *testing.T) {
 }
 
 // A truncated stream does not reveal the start of a value.
-func TestSwapTruncatedStream(t *testing.T) {
+func TestSwapOfTruncatedStreamRevealsNoValue(t *testing.T) {
 	s := newSwaps([]swap{{old: []byte("SECRET"), new: []byte("x")}})
-	got, err := io.ReadAll(s.reader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
+	got, err := io.ReadAll(s.newReader(io.MultiReader(strings.NewReader("aSECRE"), iotest.ErrReader(io.ErrUnexpectedEOF)), nil))
 	if err != io.ErrUnexpectedEOF || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -130,7 +130,7 @@ func FuzzSwap(f *testing.F) {
 			list = list[:1]
 		}
 		want := naiveSwap(list, text)
-		got, err := io.ReadAll(newSwaps(list).reader(&pieces{text: text, sizes: sizes}, nil))
+		got, err := io.ReadAll(newSwaps(list).newReader(&pieces{text: text, sizes: sizes}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

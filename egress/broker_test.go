@@ -49,7 +49,7 @@ func (k *keep) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestBrokerPlaces(t *testing.T) {
+func TestValueIsInsertedOnlyInAllowedPlaces(t *testing.T) {
 	all := []brig.SecretPlace{brig.SecretHeader, brig.SecretQuery, brig.SecretBody}
 	pair := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+s)) }
 	for _, h2 := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestBrokerPlaces(t *testing.T) {
 
 // The placeholder arrives one byte at a time. Bodies are longer than
 // maxBufferedBody, or have an unknown length.
-func TestBrokerBodyInPieces(t *testing.T) {
+func TestPlaceholderSentByteByByteIsReplaced(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, length := range []int64{-1, 70 << 10, 100} {
 			k := &keep{}
@@ -130,7 +130,7 @@ func TestBrokerBodyInPieces(t *testing.T) {
 }
 
 // A request is reported as soon as it has been sent, even if its response has not ended.
-func TestBrokerReportsBeforeResponseEnds(t *testing.T) {
+func TestRequestIsReportedBeforeResponseEnds(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.(http.Flusher).Flush()
@@ -150,7 +150,7 @@ func TestBrokerReportsBeforeResponseEnds(t *testing.T) {
 	}
 }
 
-func TestBrokerBodyKinds(t *testing.T) {
+func TestValueIsEncodedForBodyType(t *testing.T) {
 	for _, c := range []struct{ kind, coding, want string }{
 		{"", "", value},
 		{"text/plain", "identity", value},
@@ -178,7 +178,7 @@ func TestBrokerBodyKinds(t *testing.T) {
 	}
 }
 
-func TestBrokerOtherHosts(t *testing.T) {
+func TestOtherHostsReceiveNoValue(t *testing.T) {
 	for _, hosts := range [][]string{{"other.test"}, {"*.api.test"}, {"*.other.test", "xapi.test"}, {""}, nil} {
 		k := &keep{}
 		l := newLab(t, true, k)
@@ -212,7 +212,7 @@ func TestBrokerOtherHosts(t *testing.T) {
 	attack.RecordMutant("SEC-02", "the host that it is for", "the binding", k.body == value)
 }
 
-func TestBrokerWithoutValue(t *testing.T) {
+func TestRequestWithoutReadableValueIsRefused(t *testing.T) {
 	for name, f := range map[string]func(context.Context) ([]byte, error){
 		"error":   func(context.Context) ([]byte, error) { return nil, errors.New("the vault said " + value) },
 		"empty":   func(context.Context) ([]byte, error) { return nil, nil },
@@ -237,7 +237,7 @@ func TestBrokerWithoutValue(t *testing.T) {
 	}
 }
 
-func TestBrokerExclusive(t *testing.T) {
+func TestExclusiveSecretRefusesForeignCredentials(t *testing.T) {
 	basically := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	for _, c := range []struct {
 		name, value string // of a header field or a query parameter

@@ -105,10 +105,10 @@ func activeViews(b []byte) (of uint8) {
 func decodeEscape(b []byte, last bool) (n int, means string) {
 	switch b[0] {
 	case '%':
-		n, means = digits(b, 1, 2, last)
+		n, means = decodeDigits(b, 1, 2, last)
 	case '=':
 		if n, means = decodeLineBreak(b, last); n < 0 {
-			n, means = digits(b, 1, 2, last)
+			n, means = decodeDigits(b, 1, 2, last)
 		}
 	case '\\':
 		n, means = decodeBackslash(b, last)
@@ -147,9 +147,9 @@ func decodeSignEscape(b []byte, last bool) (n int, means string) {
 	return min(n, 1), string(b[:1])
 }
 
-// digits decodes count hexadecimal digits at an index. It returns -1 if there are fewer digits.
-func digits(b []byte, from, count int, last bool) (n int, means string) {
-	v, ok := hexAt(b, from, count)
+// decodeDigits decodes count hexadecimal digits at an index. It returns -1 if there are fewer digits.
+func decodeDigits(b []byte, from, count int, last bool) (n int, means string) {
+	v, ok := parseHexAt(b, from, count)
 	switch {
 	case !ok:
 		return -1, ""
@@ -175,9 +175,9 @@ func decodeLineBreak(b []byte, last bool) (n int, means string) {
 	return -1, ""
 }
 
-// hexAt returns the hexadecimal number at an index. It reports false if it
+// parseHexAt returns the hexadecimal number at an index. It reports false if it
 // finds another character, and true if b ends early.
-func hexAt(b []byte, from, count int) (v uint16, ok bool) {
+func parseHexAt(b []byte, from, count int) (v uint16, ok bool) {
 	for i := from; i < from+count && i < len(b); i++ {
 		c := b[i]
 		switch {
@@ -206,7 +206,7 @@ func decodeBackslash(b []byte, last bool) (n int, means string) {
 	}
 	switch c := b[1]; {
 	case c == 'x':
-		return digits(b, 2, 2, last)
+		return decodeDigits(b, 2, 2, last)
 	case c == 'u':
 		return decodeUTF16(b, last)
 	case c == 't':
@@ -223,7 +223,7 @@ func decodeBackslash(b []byte, last bool) (n int, means string) {
 }
 
 func decodeUTF16(b []byte, last bool) (n int, means string) {
-	high, ok := hexAt(b, 2, 4)
+	high, ok := parseHexAt(b, 2, 4)
 	switch {
 	case !ok || len(b) < 6 && last:
 		return -1, ""
@@ -237,7 +237,7 @@ func decodeUTF16(b []byte, last bool) (n int, means string) {
 			return -1, ""
 		}
 	}
-	low, ok := hexAt(b, 8, 4)
+	low, ok := parseHexAt(b, 8, 4)
 	r := utf16.DecodeRune(rune(high), rune(low))
 	switch {
 	case !ok || len(b) < 12 && last || len(b) >= 12 && r == utf8.RuneError:

@@ -13,7 +13,7 @@ import (
 // sandbox may use.
 const DefaultMemory = 16 << 20
 
-// The memory costs of objects in bytes, as TestInspectedMemory measures
+// The memory costs of objects in bytes, as TestMemoryOfInspectedRequestsIsLimited measures
 // them. Each is charged before it is allocated.
 const (
 	// headCost is the memory of a request's header from its first byte until it
@@ -119,9 +119,9 @@ func (b *budget) reservedForConnections() int64 { return b.limit / 8 }
 // reservedForRequests returns the memory that inspected connections leave free for requests.
 func (b *budget) reservedForRequests() int64 { return b.limit / 4 }
 
-// window reserves the read-ahead of a host's responses in HTTP/2: a large one
+// reserveWindow reserves the read-ahead of a host's responses in HTTP/2: a large one
 // while little memory is used.
-func (b *budget) window() (reserved int64, ok bool) {
+func (b *budget) reserveWindow() (reserved int64, ok bool) {
 	for _, w := range []struct{ size, spare int64 }{{2 << 20, b.limit * 6 / 8}, {256 << 10, b.limit * 4 / 8}, {64 << 10, b.reservedForRequests()}} {
 		if b.reserve(w.size, w.spare) {
 			return w.size, true
@@ -164,9 +164,9 @@ func (h *requestTracker) begin(ctx context.Context) bool {
 	return true
 }
 
-// serve replaces the charge of a header by the charge of its request. If it refuses the request,
+// beginServing replaces the charge of a header by the charge of its request. If it refuses the request,
 // nothing remains charged.
-func (h *requestTracker) serve(cost int64) bool {
+func (h *requestTracker) beginServing(cost int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.coming > 0 {
@@ -180,8 +180,8 @@ func (h *requestTracker) serve(cost int64) bool {
 	return true
 }
 
-// served releases the memory that a request was charged for.
-func (h *requestTracker) served(cost int64) {
+// endServing releases the memory that a request was charged for.
+func (h *requestTracker) endServing(cost int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.serving--

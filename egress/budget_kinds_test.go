@@ -33,7 +33,7 @@ func awaitStable(f func() int64) (last int64) {
 	return last
 }
 
-func (b *budget) now() int64 {
+func (b *budget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
@@ -90,7 +90,7 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 			_, _ = io.Copy(io.Discard, guest)
 		}},
 	} {
-		take := func(t *testing.T, limit int64, handshakes int) (peak, charged, left int64) {
+		take := func(t *testing.T, limit int64, handshakes int) (peak, charged, remaining int64) {
 			l := newLab(t, true, http.HandlerFunc(message))
 			l.budget, l.handshakeSlots = newBudget(limit), make(chan struct{}, handshakes)
 			l.keys = []Secret{key()}
@@ -100,28 +100,28 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 				conn := l.connect()
 				all.Go(func() { c.begin(l, conn) })
 			}
-			charged = awaitStable(l.budget.now)
+			charged = awaitStable(l.budget.inUse)
 			peak = usedMemory() - before
 			l.stop()
 			l.over.Wait()
 			l.server.CloseClientConnections()
 			all.Wait()
-			left = awaitStable(l.budget.now)
-			return peak, charged, left
+			remaining = awaitStable(l.budget.inUse)
+			return peak, charged, remaining
 		}
 		t.Run(c.name, func(t *testing.T) {
 			if testenv.RaceEnabled { // the detector changes the memory, and needs few tries
 				c.tries /= 10
-				_, charged, left := take(t, DefaultMemory, maxConcurrentHandshakes)
-				if charged == 0 || charged > DefaultMemory || left > 64<<10 {
-					t.Errorf("%d KiB charged, %d KiB charged after", charged>>10, left>>10)
+				_, charged, remaining := take(t, DefaultMemory, maxConcurrentHandshakes)
+				if charged == 0 || charged > DefaultMemory || remaining > 64<<10 {
+					t.Errorf("%d KiB charged, %d KiB charged after", charged>>10, remaining>>10)
 				}
 				return
 			}
-			peak, charged, left := take(t, DefaultMemory, maxConcurrentHandshakes)
+			peak, charged, remaining := take(t, DefaultMemory, maxConcurrentHandshakes)
 			t.Logf("%d tries: %d KiB, %d KiB charged", c.tries, peak>>10, charged>>10)
-			if charged > DefaultMemory || left > 64<<10 || peak > DefaultMemory+4<<20 {
-				t.Errorf("%d KiB at most, %d KiB charged, %d KiB charged after", peak>>10, charged>>10, left>>10)
+			if charged > DefaultMemory || remaining > 64<<10 || peak > DefaultMemory+4<<20 {
+				t.Errorf("%d KiB at most, %d KiB charged, %d KiB charged after", peak>>10, charged>>10, remaining>>10)
 			}
 			free, _, _ := take(t, 1<<40, c.tries)
 			t.Logf("control: %d KiB", free>>10)
@@ -136,7 +136,7 @@ func TestConnectionMemoryIsCharged(t *testing.T) {
 // and a DNS server that does not answer blocks only few connections at the same
 // time.
 func TestDNSMemoryIsCharged(t *testing.T) {
-	l := newWorld(t, allow("*.test"))
+	l := newWorld(t, allowHosts("*.test"))
 	for range maxFlows + 40 {
 		c, err := l.dial(brig.UplinkGateway, dnsPort)
 		if err != nil {
@@ -148,7 +148,7 @@ func TestDNSMemoryIsCharged(t *testing.T) {
 	l.Session.mu.Lock()
 	flows := len(l.flows)
 	l.Session.mu.Unlock()
-	if used := l.budget.now(); flows > maxFlows || used > DefaultMemory || used < int64(flows)*flowCost(narrowBuffer) {
+	if used := l.budget.inUse(); flows > maxFlows || used > DefaultMemory || used < int64(flows)*flowCost(narrowBuffer) {
 		t.Errorf("%d connections, %d KiB", flows, used>>10)
 	}
 	before := usedMemory()
@@ -170,6 +170,6 @@ func TestDNSMemoryIsCharged(t *testing.T) {
 func (l *world) lookupQuiet(name string) ([]byte, bool) {
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	b, err := q.Pack()
-	out := l.answer(b)
+	out := l.answerDNS(b)
 	return out, err == nil && out != nil
 }

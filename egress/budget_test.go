@@ -58,7 +58,7 @@ func usedMemory() int64 {
 // the sandbox's limit, and all of it is released. During the attack, another sandbox is served. The
 // guest and the host run in a separate process, so that this process has only the memory of the
 // inspector. The control has no limit.
-func TestInspectedMemory(t *testing.T) {
+func TestMemoryOfInspectedRequestsIsLimited(t *testing.T) {
 	if os.Getenv(guestsAddrEnv) != "" {
 		runGuestProcess(t)
 		return
@@ -69,10 +69,10 @@ func TestInspectedMemory(t *testing.T) {
 	}
 	for _, how := range []string{"h2 silent", "h2 talks", "http/1.1 silent", "http/1.1 talks"} {
 		t.Run(how, func(t *testing.T) {
-			peak, left := peakMemoryOf(t, how, DefaultMemory, requests)
-			t.Logf("%d KiB at most, %d KiB after", peak>>10, left>>10)
-			if peak > DefaultMemory+4<<20 || left > 4<<20 {
-				t.Errorf("%d KiB at most, %d KiB after", peak>>10, left>>10)
+			peak, remaining := peakMemoryOf(t, how, DefaultMemory, requests)
+			t.Logf("%d KiB at most, %d KiB after", peak>>10, remaining>>10)
+			if peak > DefaultMemory+4<<20 || remaining > 4<<20 {
+				t.Errorf("%d KiB at most, %d KiB after", peak>>10, remaining>>10)
 			}
 		})
 	}
@@ -88,12 +88,12 @@ func TestInspectedMemory(t *testing.T) {
 
 // peakMemoryOf returns the peak memory of this process under concurrent requests with the given
 // limit in bytes, and the memory that is still used afterwards.
-func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, left int64) {
+func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, remaining int64) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInspectedMemory$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryOfInspectedRequestsIsLimited$")
 	cmd.Env = append(os.Environ(), guestsAddrEnv+"="+ln.Addr().String(), guestsModeEnv+"="+how, guestsCountEnv+"="+fmt.Sprint(requests))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -155,7 +155,7 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, le
 	fmt.Fprintln(in, "go")
 	counts := next("settled")
 	peak = usedMemory() - before
-	t.Logf("%s; %d KiB are charged", counts, attacked.budget.now()>>10)
+	t.Logf("%s; %d KiB are charged", counts, attacked.budget.inUse()>>10)
 
 	other := sandbox(DefaultMemory)
 	a, b := tcpPair(t)
@@ -171,15 +171,15 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, le
 	ln.Close()
 	end()
 	serving.Wait()
-	left = usedMemory() - before
-	charged := func() [2]int64 { return [2]int64{attacked.budget.now(), other.budget.now()} }
+	remaining = usedMemory() - before
+	charged := func() [2]int64 { return [2]int64{attacked.budget.inUse(), other.budget.inUse()} }
 	for end := time.Now().Add(30 * time.Second); charged() != [2]int64{} && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond) // a goroutine of net/http still ends
 	}
 	if of := charged(); of != [2]int64{} {
 		t.Errorf("%d bytes are still charged", of)
 	}
-	return peak, left
+	return peak, remaining
 }
 
 // runGuestProcess runs the guests and the server in a separate process.
@@ -217,8 +217,8 @@ func runGuestProcess(t *testing.T) {
 	in.Scan()
 	ctx := t.Context()
 	head := strings.Repeat("x", 8<<10)
-	for left := requests; left > 0; left -= maxStreams {
-		n := min(left, maxStreams)
+	for remaining := requests; remaining > 0; remaining -= maxStreams {
+		n := min(remaining, maxStreams)
 		go func() {
 			raw, err := net.Dial("tcp", os.Getenv(guestsAddrEnv))
 			if err != nil {

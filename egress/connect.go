@@ -10,15 +10,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// connect checks a connection to an address, and relays it. It calls answer to
-// accept the sandbox's side after the other side is connected. Until then the
+// connect checks a connection to an address, and relays it. It calls accept,
+// which accepts the sandbox's connection, after the other side is connected. Until then the
 // sandbox waits, so an unreachable host is refused as on any network.
-func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) connect(to netip.AddrPort, accept func(buffer int64) (net.Conn, error)) {
 	if to.Addr() == brig.UplinkGateway && to.Port() == dnsPort {
-		s.serveDNS(answer)
+		s.serveDNS(accept)
 		return
 	}
-	host, named := s.names.name(to.Addr())
+	host, named := s.names.lookupName(to.Addr())
 	if !named && brig.UplinkNetwork.Contains(to.Addr()) {
 		s.report(Event{Kind: Connect, Addr: addrText(to.Addr()), Port: int(to.Port()), Rule: -1, Why: "no name stands for the address"})
 		return
@@ -34,7 +34,7 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 	}
 	defer s.finish(f)
 	judged := s.policy.Load()
-	verdict, rule := s.verdict(f, s.currentSecrets)
+	verdict, rule := s.judgeFlow(f, s.currentSecrets)
 	event := Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
 	switch {
 	case verdict == brig.Denied:
@@ -47,40 +47,40 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 		event.Why = "requests cannot be looked at here"
 		s.report(event)
 	case verdict == brig.Inspect:
-		s.inspect(f, event, answer)
+		s.inspect(f, event, accept)
 	default:
-		s.carry(f, judged, event, answer)
+		s.carry(f, judged, event, accept)
 	}
 }
 
 // carry connects to the other side, and copies data between the two sides.
-func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer int64) (net.Conn, error)) {
-	there, addr, err := s.dialOutside(f)
+func (s *Session) carry(f *flow, judged *policy, event Event, accept func(buffer int64) (net.Conn, error)) {
+	outside, addr, err := s.dialOutside(f)
 	if err != nil {
 		var rule int
-		var at netip.Addr
-		event.Why, rule, at = dialFailure(err)
-		if at.IsValid() {
-			event.Addr, event.Rule = addrText(at), rule
+		var failedAddr netip.Addr
+		event.Why, rule, failedAddr = describeDialError(err)
+		if failedAddr.IsValid() {
+			event.Addr, event.Rule = addrText(failedAddr), rule
 		}
 		s.report(event)
 		return
 	}
-	defer there.Close()
+	defer outside.Close()
 	f.setAddr(addr)
-	f.add(there)
-	if s.policy.Load() != judged && !s.stillAllowed(f, s.currentSecrets) {
+	f.add(outside)
+	if s.policy.Load() != judged && !s.isStillAllowed(f, s.currentSecrets) {
 		return // the rules have changed during the dial
 	}
 	event.Addr, event.Allowed = addrText(addr), true
 	s.report(event)
-	here, err := answer(f.buffer)
+	inside, err := accept(f.buffer)
 	if err != nil {
 		return
 	}
-	defer here.Close()
-	f.add(here)
-	if why := s.tunnel(f, sandboxConn{here, s}, there); why != "" {
+	defer inside.Close()
+	f.add(inside)
+	if why := s.tunnel(f, sandboxConn{inside, s}, outside); why != "" {
 		event.Allowed, event.Why = false, why
 		s.report(event)
 	}
@@ -92,7 +92,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	}
 	a := f.getAddr()
 	c, err := s.dialAddr(f.ctx, a, f.port)
-	if err == nil && !s.stillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
+	if err == nil && !s.isStillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
 		_ = c.Close()
 		return nil, a, &blockedError{"no rule allows it", -1, a}
 	}
@@ -100,13 +100,13 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 }
 
 // serveDNS responds to DNS queries over TCP.
-func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) serveDNS(accept func(buffer int64) (net.Conn, error)) {
 	f, _ := s.open("", brig.UplinkGateway, dnsPort)
 	if f == nil {
 		return
 	}
 	defer s.finish(f)
-	c, err := answer(f.buffer)
+	c, err := accept(f.buffer)
 	if err != nil {
 		return
 	}
@@ -126,7 +126,7 @@ func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
 		if _, err := io.ReadFull(c, question); err != nil {
 			return
 		}
-		out := s.answer(question)
+		out := s.answerDNS(question)
 		if out == nil {
 			return
 		}

@@ -73,8 +73,8 @@ func (s *Session) dialAddr(ctx context.Context, a netip.Addr, port int) (net.Con
 	return s.Dial(ctx, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(port)))
 }
 
-// dialFailure returns a short reason why a connection failed.
-func dialFailure(err error) (why string, rule int, addr netip.Addr) {
+// describeDialError returns a short reason why a connection failed.
+func describeDialError(err error) (why string, rule int, addr netip.Addr) {
 	if r, ok := errors.AsType[*blockedError](err); ok {
 		return r.why, r.rule, r.addr
 	}

@@ -15,9 +15,9 @@ const dnsTTL = 60
 // maxDNSQuery limits the size of a DNS query: one name and its options.
 const maxDNSQuery = 4 << 10
 
-// answer responds to one DNS message based on the rules alone, so that no DNS query of a sandbox
+// answerDNS responds to one DNS message based on the rules alone, so that no DNS query of a sandbox
 // causes network traffic. It returns nil if the message is not a query.
-func (s *Session) answer(message []byte) []byte {
+func (s *Session) answerDNS(message []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)
 	if err != nil || h.Response {
@@ -38,7 +38,7 @@ func (s *Session) answer(message []byte) []byte {
 	}
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
 	ok := brig.ValidHost(name) && s.rules().Answers(name)
-	s.report(Event{Kind: Lookup, Host: name, Allowed: ok, Rule: -1, Why: reasonUnless(ok, "no rule allows the name")})
+	s.report(Event{Kind: Lookup, Host: name, Allowed: ok, Rule: -1, Why: reasonIfNot(ok, "no rule allows the name")})
 	if !ok {
 		reply.RCode = dnsmessage.RCodeNameError
 		return buildDNSReply(reply, &q, nil)
@@ -46,7 +46,7 @@ func (s *Session) answer(message []byte) []byte {
 	if q.Type != dnsmessage.TypeA {
 		return buildDNSReply(reply, &q, nil) // the name exists, but has no record of that type
 	}
-	return buildDNSReply(reply, &q, &dnsmessage.AResource{A: s.names.address(name).As4()})
+	return buildDNSReply(reply, &q, &dnsmessage.AResource{A: s.names.assignAddress(name).As4()})
 }
 
 func buildDNSReply(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AResource) []byte {
@@ -70,7 +70,7 @@ func buildDNSReply(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AR
 	return out
 }
 
-func reasonUnless(ok bool, why string) string {
+func reasonIfNot(ok bool, why string) string {
 	if ok {
 		return ""
 	}

@@ -229,27 +229,27 @@ func (s *Session) currentSecrets() []Secret {
 	return s.Secrets()
 }
 
-// verdict returns the current decision of the rules about a flow. secrets
+// judgeFlow returns the current decision of the rules about a flow. secrets
 // returns the sandbox's secrets.
-func (s *Session) verdict(f *flow, secrets func() []Secret) (brig.Verdict, int) {
+func (s *Session) judgeFlow(f *flow, secrets func() []Secret) (brig.Verdict, int) {
 	rules := s.rules()
 	if f.host == "" {
 		a := f.getAddr()
 		v, rule := rules.Numbered(a, f.port)
-		if v == brig.Allowed && s.hidden(rules, rule, a, f.port) != "" {
+		if v == brig.Allowed && s.describeHidden(rules, rule, a, f.port) != "" {
 			return brig.Denied, -1
 		}
 		return v, rule
 	}
 	v, rule := rules.Named(f.host, f.port)
-	if v == brig.Allowed && s.carriesSecrets(f.host, secrets) {
+	if v == brig.Allowed && s.canCarrySecrets(f.host, secrets) {
 		return brig.Inspect, rule
 	}
 	return v, rule
 }
 
-// carriesSecrets reports whether requests to a host may carry a secret.
-func (s *Session) carriesSecrets(host string, secrets func() []Secret) bool {
+// canCarrySecrets reports whether requests to a host may carry a secret.
+func (s *Session) canCarrySecrets(host string, secrets func() []Secret) bool {
 	if len(s.valuesSent.receivedBy(host)) > 0 {
 		return true
 	}
@@ -263,10 +263,10 @@ func (s *Session) carriesSecrets(host string, secrets func() []Secret) bool {
 	return false
 }
 
-// stillAllowed reports whether a flow may continue after the rules have changed. An inspected flow
+// isStillAllowed reports whether a flow may continue after the rules have changed. An inspected flow
 // may not continue, because its current requests were checked with the old rules.
-func (s *Session) stillAllowed(f *flow, secrets func() []Secret) bool {
-	v, _ := s.verdict(f, secrets)
+func (s *Session) isStillAllowed(f *flow, secrets func() []Secret) bool {
+	v, _ := s.judgeFlow(f, secrets)
 	if v != brig.Allowed || f.isInspected() {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 // request needs a connection.
 func TestInspectedConnectionsAreLimited(t *testing.T) {
 	const limit, requests = 8, 20
-	run := func(t *testing.T, counted bool) (dialed int64, answered int, s *Session) {
+	run := func(t *testing.T, counted bool) (dialed int64, responses int, s *Session) {
 		entered, leave := make(chan struct{}, requests), make(chan struct{})
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			entered <- struct{}{}
@@ -65,9 +65,9 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 		l.stop() // ends the inspection, and closes its connections
 		return dialed, statuses[http.StatusOK], s
 	}
-	dialed, answered, s := run(t, true)
-	if dialed != limit || answered != limit {
-		t.Errorf("there were %d connections to the host and %d answers, want %d", dialed, answered, limit)
+	dialed, responses, s := run(t, true)
+	if dialed != limit || responses != limit {
+		t.Errorf("there were %d connections to the host and %d answers, want %d", dialed, responses, limit)
 	}
 	for end := time.Now().Add(time.Minute); s.ConnLimiter.open.Load() != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -9,7 +9,7 @@ import (
 // clientHello records a TLS client's first bytes.
 func clientHello(t *testing.T, name string) []byte {
 	t.Helper()
-	return record(t, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+	return recordHello(t, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 }
 
 // hiddenHello returns a client hello that encrypts the server name (RFC 9849).
@@ -39,7 +39,7 @@ func hiddenHello(t *testing.T) []byte {
 	return h
 }
 
-func record(t *testing.T, c *tls.Config) []byte {
+func recordHello(t *testing.T, c *tls.Config) []byte {
 	t.Helper()
 	here, there := net.Pipe()
 	defer there.Close()

@@ -89,7 +89,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 	defer i.budget.release(inspectCost)
 	if secure { // HTTP/2 is available only over TLS
 		var ok bool
-		if n.window, ok = i.budget.window(); !ok {
+		if n.window, ok = i.budget.reserveWindow(); !ok {
 			n.reportRefused(reasonNoMemory)
 			conn.Close()
 			return
@@ -138,7 +138,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 			MaxReceiveBufferPerStream: requestWindow, MaxReceiveBufferPerConnection: requestsWindow,
 		},
 		ErrorLog:    quiet,
-		ConnState:   n.changed,
+		ConnState:   n.onStateChange,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	// Serve returns as soon as it has accepted the only connection.

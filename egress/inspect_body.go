@@ -127,13 +127,13 @@ func (b *connBody) Read(p []byte) (int, error) {
 	if b.isClosed() {
 		return 0, errUploadEnded
 	}
-	data, err := b.next(len(p), b.closed)
+	data, err := b.readNext(len(p), b.closed)
 	return copy(p, data), err
 }
 
-// next returns up to n bytes, which are valid until the following call, or
+// readNext returns up to n bytes, which are valid until the following call, or
 // errUploadEnded when leave is closed. The caller holds b.mu.
-func (b *connBody) next(n int, leave <-chan struct{}) ([]byte, error) {
+func (b *connBody) readNext(n int, leave <-chan struct{}) ([]byte, error) {
 	if b.buf == nil {
 		b.buf = make([]byte, guestRead)
 	}
@@ -163,8 +163,8 @@ func (b *connBody) Close() error {
 }
 
 // finish implements guestBody. It reads the rest of the body, and reports whether the connection is
-// at the body's end. net/http would also read the rest, but without a time limit, and in full
-// duplex it panics if the guest then uses its connection again. A guest that waits for permission
+// at the body's end. net/http would also read the rest, but without a time limit. In full duplex,
+// net/http also panics if the guest then uses its connection again. A guest that waits for permission
 // to send a body that was not read will not send it, and net/http ends its connection.
 func (b *connBody) finish() bool {
 	_ = b.Close()
@@ -179,7 +179,7 @@ func (b *connBody) finish() bool {
 	late := make(chan struct{})
 	defer time.AfterFunc(restTimeout, func() { close(late) }).Stop()
 	for rest := 0; rest < maxRest; {
-		data, err := b.next(guestRead, late)
+		data, err := b.readNext(guestRead, late)
 		if err != nil {
 			return err == io.EOF
 		}
@@ -238,9 +238,9 @@ func (o *outgoingBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (o *outgoingBody) Close() error { return o.body.Close() }
 
-// sentOn is called when the client has chosen a connection.
-func (o *outgoingBody) sentOn(info httptrace.GotConnInfo) {
-	o.leave()
+// onConnection is called when the client has chosen a connection.
+func (o *outgoingBody) onConnection(info httptrace.GotConnInfo) {
+	o.releaseConnection()
 	closed := closedContext(info.Conn)
 	if closed == nil {
 		return
@@ -260,8 +260,8 @@ func (o *outgoingBody) sentOn(info httptrace.GotConnInfo) {
 	})
 }
 
-// leave ends the use of a connection.
-func (o *outgoingBody) leave() {
+// releaseConnection ends the use of a connection.
+func (o *outgoingBody) releaseConnection() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stop != nil {
@@ -280,7 +280,7 @@ func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 		if x.exclusive && !isHarmlessHeader(name) && refusingSecret(x.bound, "", name) != "" {
 			continue
 		}
-		if trailerField(name+":") == "" && !isCredentialField(name) && !strings.HasPrefix(name, "Proxy-") && !isHopByHop(name) {
+		if checkTrailerField(name+":") == "" && !isCredentialField(name) && !strings.HasPrefix(name, "Proxy-") && !isHopByHop(name) {
 			if trailer == nil {
 				trailer = http.Header{}
 			}

@@ -13,7 +13,7 @@ import (
 
 // A host responds before it has received the request's body, and the guest then sends no more of
 // the body. The guest receives the complete response, and the connection to the host is released.
-func TestInspectEarlyResponse(t *testing.T) {
+func TestEarlyResponseReachesGuestWithUnsentBody(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{"/refused", "413 too large <nil>"},
 		{"/accepted", "200 enough <nil>"},
@@ -75,7 +75,7 @@ func TestInspectEarlyResponse(t *testing.T) {
 
 // A guest that sends the rest of a body after an early response can use its connection again, and
 // no part of the body is parsed as a request.
-func TestInspectDrainsUploadAfterEarlyResponse(t *testing.T) {
+func TestRestOfBodyAfterEarlyResponseIsNoRequest(t *testing.T) {
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: api.test\r\n\r\n"
 	bodies := map[string]struct{ head, first, rest string }{
 		"length": {fmt.Sprintf("Content-Length: %d\r\n\r\n", 5+2*len(hidden)), "first", hidden + hidden},

@@ -34,7 +34,7 @@ type exchange struct {
 
 	mu       sync.Mutex
 	inserted []string // the names of the secrets whose values were inserted
-	bare     string   // the name of a secret that was not inserted, because the request is unencrypted
+	exposed  string   // the name of a secret that was not inserted, because the request is unencrypted
 	broken   atomic.Bool
 }
 
@@ -50,7 +50,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	secrets := n.currentSecrets()
 	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses(secrets))
-	if !n.requestTracker.serve(cost) {
+	if !n.requestTracker.beginServing(cost) {
 		n.reportRefused(reasonNoMemory)
 		w.Header().Set("Retry-After", "1")
 		w.Header().Set("Connection", "close") // the request's body is not read
@@ -60,23 +60,23 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	defer n.requestTracker.served(cost)
-	escaped, methods, no := n.check(r)
+	defer n.requestTracker.endServing(cost)
+	escaped, methods, refused := n.check(r)
 	x := &exchange{n: n, in: r, bound: n.bound(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
-	defer x.end()
+	defer x.release()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)
 		defer func() { _ = x.body.Close() }()
 	}
-	if no == nil {
-		no = x.checkReadings(escaped, methods)
+	if refused == nil {
+		refused = x.checkReadings(escaped, methods)
 	}
-	if no == nil {
-		no = x.serve(w)
+	if refused == nil {
+		refused = x.serve(w)
 	}
-	if no != nil {
-		x.report(no.why)
-		respondError(w, no.status, fmt.Sprintf("this request to %s is not made: %s", n.host, no.why))
+	if refused != nil {
+		x.report(refused.why)
+		respondError(w, refused.status, fmt.Sprintf("this request to %s is not made: %s", n.host, refused.why))
 	}
 	if x.body != nil {
 		_ = http.NewResponseController(w).Flush() // the guest may send no more before it has the response
@@ -86,8 +86,8 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// end releases the memory that the request used beyond costOfRequest.
-func (x *exchange) end() {
+// release releases the memory that the request used beyond costOfRequest.
+func (x *exchange) release() {
 	x.n.budget.release(x.charged)
 	if x.shared != nil {
 		x.n.valuesSent.releaseScrubber(x.n.budget, x.shared)
@@ -105,25 +105,25 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 			delete(out.Header, name)
 		}
 	}
-	if no := x.upgrade(out); no != nil {
-		return no
+	if refused := x.checkUpgrade(out); refused != nil {
+		return refused
 	}
-	if no := x.substitute(out); no != nil {
-		return no
+	if refused := x.substitute(out); refused != nil {
+		return refused
 	}
 	sent := func() {}
-	if x.searched(out) {
+	if x.hasSubstitutedBody(out) {
 		// The names of the inserted values are known only when the body has
 		// ended. The response may take unlimited time.
-		sent = sync.OnceFunc(func() { x.report(x.cleartextRefusal()) })
+		sent = sync.OnceFunc(func() { x.report(x.checkCleartext()) })
 		defer sent()
 	} else {
 		x.report("")
 	}
 	trailer := x.send(out, sent)
 	if o, ok := out.Body.(*outgoingBody); ok {
-		out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{GotConn: o.sentOn}))
-		defer o.leave()
+		out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{GotConn: o.onConnection}))
+		defer o.releaseConnection()
 	}
 
 	proxy := &httputil.ReverseProxy{
@@ -142,17 +142,17 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		},
 		Transport:      x.n.forward,
 		FlushInterval:  -1,
-		ModifyResponse: x.answer,
-		ErrorHandler:   x.failed,
+		ModifyResponse: x.prepareResponse,
+		ErrorHandler:   x.handleError,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	proxy.ServeHTTP(&responseWriter{ResponseWriter: w, x: x}, out)
 	return nil
 }
 
-// upgrade allows only an upgrade to WebSocket, because unchecked requests could pass over another
+// checkUpgrade allows only an upgrade to WebSocket, because unchecked requests could pass over another
 // protocol.
-func (x *exchange) upgrade(out *http.Request) *refusal {
+func (x *exchange) checkUpgrade(out *http.Request) *refusal {
 	if out.Header["Upgrade"] == nil {
 		return nil
 	}
@@ -167,19 +167,19 @@ func (x *exchange) upgrade(out *http.Request) *refusal {
 	return nil
 }
 
-// failed reports to the guest that the host has not responded.
-func (x *exchange) failed(w http.ResponseWriter, _ *http.Request, err error) {
+// handleError reports to the guest that the host has not responded.
+func (x *exchange) handleError(w http.ResponseWriter, _ *http.Request, err error) {
 	var handshake *handshakeError
 	if errors.As(err, &handshake) {
-		x.n.report(Event{At: x.n.now(), Kind: Connect, Host: x.n.host, Port: x.n.port, Rule: -1, Why: cause(err)})
+		x.n.report(Event{At: x.n.now(), Kind: Connect, Host: x.n.host, Port: x.n.port, Rule: -1, Why: describeError(err)})
 	}
 	switch {
 	case brig.KindOf(err) == brig.PolicyBlocked:
-		respondError(w, http.StatusForbidden, fmt.Sprintf("the request to %s is not made: %s", x.n.host, cause(err)))
+		respondError(w, http.StatusForbidden, fmt.Sprintf("the request to %s is not made: %s", x.n.host, describeError(err)))
 	case x.broken.Load():
 		respondError(w, http.StatusBadRequest, "the body of the request cannot be read")
 	default:
-		respondError(w, http.StatusBadGateway, fmt.Sprintf("there is no answer from %s: %s", x.n.host, cause(err)))
+		respondError(w, http.StatusBadGateway, fmt.Sprintf("there is no answer from %s: %s", x.n.host, describeError(err)))
 	}
 }
 
@@ -192,26 +192,26 @@ func respondError(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintf(w, "brig: %s (the sandbox's egress policy)\n", text)
 }
 
-// put records that a secret's value was inserted into the request.
-func (x *exchange) put(name string) {
+// recordInserted records that a secret's value was inserted into the request.
+func (x *exchange) recordInserted(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !slices.Contains(x.inserted, name) {
 		x.inserted = append(x.inserted, name)
 	}
 	if !x.n.secure && slices.ContainsFunc(x.grants, func(g boundSecret) bool { return g.Name == name && !g.Plain }) {
-		x.bare = name
+		x.exposed = name
 	}
 }
 
-// cleartextRefusal returns the reason why the request may not be sent in clear text.
-func (x *exchange) cleartextRefusal() (why string) {
+// checkCleartext returns the reason why the request may not be sent in clear text.
+func (x *exchange) checkCleartext() (why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.bare == "" {
+	if x.exposed == "" {
 		return ""
 	}
-	return "the secret " + x.bare + " is for https only"
+	return "the secret " + x.exposed + " is for https only"
 }
 
 // report reports the outcome of the request. why is empty if the request is

@@ -35,8 +35,8 @@ type frames struct {
 	outputBuffer
 }
 
-func (s *search) frames(src io.Reader) *frames {
-	return &frames{src: src, message: s.scan(), control: s.scan()}
+func (s *search) newFrames(src io.Reader) *frames {
+	return &frames{src: src, message: s.newScan(), control: s.newScan()}
 }
 
 // Read implements io.Reader.
@@ -76,15 +76,15 @@ func (f *frames) take(b []byte) int {
 	if f.remaining > 0 {
 		f.remaining -= uint64(n)
 		f.search(b[:n])
-	} else if f.begun() {
+	} else if f.parseHeader() {
 		f.search(nil)
 	}
 	return n
 }
 
-// begun reports whether a frame's header is complete, and parses it. No extension was negotiated,
+// parseHeader reports whether a frame's header is complete, and parses it. No extension was negotiated,
 // and servers do not mask, so a frame that uses either cannot be searched.
-func (f *frames) begun() bool {
+func (f *frames) parseHeader() bool {
 	h := f.head
 	if h[0]&0x70 != 0 || len(h) > 1 && (h[1]&0x80 != 0 || h[0]&0x0f >= 8 && (h[1] > 125 || h[0]&0x80 == 0)) {
 		f.err = io.ErrUnexpectedEOF

@@ -55,8 +55,8 @@ const maxLine = maxHeader + 16<<10
 // invalidLine is invalid as a request line, a field and a chunk size.
 const invalidLine = "\x00\r\n\r\n"
 
-// open passes all further bytes unchecked. It is called when the connection no longer carries HTTP.
-func (g *gate) open() { g.state = opened }
+// stopChecking passes all further bytes unchecked. It is called when the connection no longer carries HTTP.
+func (g *gate) stopChecking() { g.state = opened }
 
 // endAfterResponse ends the connection at the server's next read, which follows the response.
 func (g *gate) endAfterResponse() { g.ending.Store(true) }
@@ -92,10 +92,10 @@ func (g *gate) Read(p []byte) (int, error) {
 		case shut:
 			return 0, io.EOF
 		case opened:
-			return g.pass(p)
+			return g.readUnchecked(p)
 		case inBody, inChunk:
 			if g.unchecked > 0 {
-				n, err := g.pass(p[:min(int64(len(p)), g.unchecked)])
+				n, err := g.readUnchecked(p[:min(int64(len(p)), g.unchecked)])
 				g.unchecked -= int64(n)
 				return n, err
 			}
@@ -104,7 +104,7 @@ func (g *gate) Read(p []byte) (int, error) {
 				continue
 			}
 		}
-		if err := g.line(); err != nil {
+		if err := g.readLine(); err != nil {
 			return 0, err
 		}
 	}
@@ -113,8 +113,8 @@ func (g *gate) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass reads without a check.
-func (g *gate) pass(p []byte) (int, error) {
+// readUnchecked reads without a check.
+func (g *gate) readUnchecked(p []byte) (int, error) {
 	if len(g.in) > 0 {
 		n := copy(p, g.in)
 		g.in = g.in[n:]
@@ -123,8 +123,8 @@ func (g *gate) pass(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// line checks the next line, and writes it, or invalidLine, to out.
-func (g *gate) line() error {
+// readLine reads and checks the next line, and writes it, or invalidLine, to out.
+func (g *gate) readLine() error {
 	end := bytes.IndexByte(g.in, '\n')
 	for end < 0 {
 		if len(g.in) > maxLine {
@@ -177,12 +177,12 @@ func (g *gate) inspect(line string) (why string) {
 		}
 		g.head = headLines{}
 		g.state = inHeader
-		return g.head.request(line)
+		return g.head.parseRequestLine(line)
 	case inHeader:
 		if line != "" {
-			return g.head.field(line)
+			return g.head.parseField(line)
 		}
-		why = g.head.end()
+		why = g.head.checkEnd()
 		g.charged = false // the server charges the request from now on
 		switch {
 		case g.head.chunked:
@@ -192,7 +192,7 @@ func (g *gate) inspect(line string) (why string) {
 		}
 		return why
 	case atChunk:
-		size, ok := chunkSize(line)
+		size, ok := parseChunkSize(line)
 		if !ok {
 			return "a chunk has no size"
 		}
@@ -212,7 +212,7 @@ func (g *gate) inspect(line string) (why string) {
 			g.state = atRequest
 			return ""
 		}
-		return trailerField(line)
+		return checkTrailerField(line)
 	}
 	return "the message has ended"
 }

@@ -20,7 +20,7 @@ type frameGate struct {
 	preface     int     // bytes of the preface received so far
 	head        [9]byte // a frame header
 	headerBytes int     // bytes of the frame header received so far
-	left        uint32  // remaining bytes of the payload
+	remaining   uint32  // remaining bytes of the payload
 	last        uint32  // the highest stream id so far
 }
 
@@ -36,9 +36,9 @@ var (
 // Read implements net.Conn.
 func (g *frameGate) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if wrong := g.inspect(p[:n]); wrong != nil {
-		g.refused(wrong.Error())
-		return 0, wrong
+	if failure := g.inspect(p[:n]); failure != nil {
+		g.refused(failure.Error())
+		return 0, failure
 	}
 	return n, err
 }
@@ -53,9 +53,9 @@ func (g *frameGate) inspect(b []byte) error {
 			}
 			g.preface++
 			b = b[1:]
-		case g.left > 0:
-			n := min(g.left, uint32(len(b)))
-			g.left -= n
+		case g.remaining > 0:
+			n := min(g.remaining, uint32(len(b)))
+			g.remaining -= n
 			b = b[n:]
 		default:
 			n := copy(g.head[g.headerBytes:], b)
@@ -64,7 +64,7 @@ func (g *frameGate) inspect(b []byte) error {
 				return nil
 			}
 			g.headerBytes = 0
-			g.left = binary.BigEndian.Uint32(g.head[:4]) >> 8
+			g.remaining = binary.BigEndian.Uint32(g.head[:4]) >> 8
 			stream := binary.BigEndian.Uint32(g.head[5:]) &^ (1 << 31)
 			if g.head[3] != headersFrame || stream <= g.last {
 				continue

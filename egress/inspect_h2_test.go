@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// frame returns an HTTP/2 frame on stream 1, or on stream 0 for settings.
-func frame(kind, flags byte, payload string) string {
+// encodeFrame returns an HTTP/2 frame on stream 1, or on stream 0 for settings.
+func encodeFrame(kind, flags byte, payload string) string {
 	stream := uint32(1)
 	if kind == 4 {
 		stream = 0
@@ -25,9 +25,9 @@ func frame(kind, flags byte, payload string) string {
 	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
 }
 
-// fields encodes header fields without compression. The list alternates names
+// encodeFields encodes header fields without compression. The list alternates names
 // and values.
-func fields(list ...string) string {
+func encodeFields(list ...string) string {
 	var b strings.Builder
 	for i, s := range list {
 		if i%2 == 0 {
@@ -39,10 +39,10 @@ func fields(list ...string) string {
 	return b.String()
 }
 
-func TestInspectSmugglingH2(t *testing.T) {
+func TestAmbiguousHTTP2RequestsAreRejected(t *testing.T) {
 	const settings, headers, data, endStream, endHeaders = 4, 1, 0, 1, 4
-	whole := func(list ...string) string { return frame(headers, endStream|endHeaders, fields(list...)) }
-	open := func(list ...string) string { return frame(headers, endHeaders, fields(list...)) }
+	whole := func(list ...string) string { return encodeFrame(headers, endStream|endHeaders, encodeFields(list...)) }
+	open := func(list ...string) string { return encodeFrame(headers, endHeaders, encodeFields(list...)) }
 	ok := []string{":method", "GET", ":scheme", "https", ":authority", labHost, ":path", "/ok"}
 	with := func(more ...string) []string { return append(append([]string(nil), ok...), more...) }
 	requestFields := func(path, authority string) []string {
@@ -53,7 +53,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 		want         int // number of requests that the server receives
 	}{
 		{"control", whole(ok...), 1},
-		{"control: a body", open(with("content-length", "5")...) + frame(data, endStream, "hello"), 1},
+		{"control: a body", open(with("content-length", "5")...) + encodeFrame(data, endStream, "hello"), 1},
 		{"control: the host twice", whole(with("host", labHost)...), 1},
 		{"another host beside the authority", whole(with("host", "evil.test")...), 0},
 		{"two hosts", whole(with("host", labHost, "host", "evil.test")...), 0},
@@ -74,11 +74,11 @@ func TestInspectSmugglingH2(t *testing.T) {
 		{"a colon in a name", whole(with("x-a: b", "c")...), 0},
 		{"a line in a name", whole(with("x-a\r\nb", "c")...), 0},
 		{"capitals in a name", whole(with("X-A", "b")...), 0},
-		{"a coding", open(with("transfer-encoding", "chunked")...) + frame(data, endStream, "0\r\n\r\n"+inner), 0},
+		{"a coding", open(with("transfer-encoding", "chunked")...) + encodeFrame(data, endStream, "0\r\n\r\n"+inner), 0},
 		{"a connection", whole(with("connection", "upgrade", "upgrade", "websocket")...), 0},
-		{"two lengths", open(with("content-length", "5", "content-length", "6")...) + frame(data, endStream, "hello"), 0},
-		{"an invalid length", open(with("content-length", "x")...) + frame(data, endStream, "hello"), 0},
-		{"an underscore", open(with("content_length", "0")...) + frame(data, endStream, inner), 0},
+		{"two lengths", open(with("content-length", "5", "content-length", "6")...) + encodeFrame(data, endStream, "hello"), 0},
+		{"an invalid length", open(with("content-length", "x")...) + encodeFrame(data, endStream, "hello"), 0},
+		{"an underscore", open(with("content_length", "0")...) + encodeFrame(data, endStream, inner), 0},
 		{"a line in the method", whole(":method", "GET / HTTP/1.1\r\n\r\nGET", ":scheme", "https", ":authority", labHost, ":path", "/ok"), 0},
 		{"CONNECT", whole(":method", "CONNECT", ":authority", labHost), 0},
 		{"CONNECT for WebSocket", whole(":method", "CONNECT", ":protocol", "websocket", ":scheme", "https", ":authority", labHost, ":path", "/ok"), 0},
@@ -106,9 +106,9 @@ func TestInspectSmugglingH2(t *testing.T) {
 			// The last request must be refused. Its response means that all
 			// earlier ones have been checked.
 			last := strings.ReplaceAll(whole(requestFields("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")
-			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(settings, 0, "")+c.frames+last)
-			answered := 0
-			for head := make([]byte, 9); answered < 2; {
+			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+encodeFrame(settings, 0, "")+c.frames+last)
+			responses := 0
+			for head := make([]byte, 9); responses < 2; {
 				if _, err := io.ReadFull(conn, head); err != nil {
 					break
 				}
@@ -117,7 +117,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 					break
 				}
 				if head[3] == 3 || head[3] == 7 || head[3] == headers { // a response or a reset
-					answered++
+					responses++
 				}
 				if head[3] == 7 { // the server sent GOAWAY
 					break
@@ -135,7 +135,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 					t.Errorf("the server saw %q", s)
 				}
 			}
-			if answered == 0 {
+			if responses == 0 {
 				t.Error("nothing came back")
 			}
 		})

@@ -70,8 +70,8 @@ func (g *gate) SetReadDeadline(t time.Time) error {
 	return g.Conn.SetReadDeadline(t)
 }
 
-// changed is called when the state of the server's connection changes.
-func (n *inspection) changed(_ net.Conn, state http.ConnState) {
+// onStateChange is called when the state of the server's connection changes.
+func (n *inspection) onStateChange(_ net.Conn, state http.ConnState) {
 	if n.gate != nil {
 		n.gate.half.set(func() { n.gate.half.serving = state == http.StateActive })
 	}

@@ -57,7 +57,7 @@ func newLabOf(t testing.TB, host string, handler http.Handler) *lab {
 	world := &CA{}
 	l.inspector = &inspector{
 		valuesSent: &sentValues{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
-		authority: &CA{}, now: time.Now, roots: trusting(t, world),
+		authority: &CA{}, now: time.Now, roots: newCertPool(t, world),
 		judge: func(host string, port int, q brig.Request) (brig.Verdict, int) {
 			return l.rules.CheckRequest(host, port, q)
 		},
@@ -138,7 +138,7 @@ func tcpPair(t testing.TB) (a, b net.Conn) {
 }
 
 // trust returns the guest's certificate pool.
-func (l *lab) trust() *x509.CertPool { return trusting(l.t, l.authority) }
+func (l *lab) trust() *x509.CertPool { return newCertPool(l.t, l.authority) }
 
 // client returns the guest's client, which may use HTTP/2 if h2 is set.
 func (l *lab) client(h2 bool) *http.Client {

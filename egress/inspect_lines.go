@@ -17,8 +17,8 @@ type headLines struct {
 	codings int
 }
 
-// request parses the first line, and returns the reason if it is invalid.
-func (h *headLines) request(line string) (why string) {
+// parseRequestLine parses the first line, and returns the reason if it is invalid.
+func (h *headLines) parseRequestLine(line string) (why string) {
 	h.length = -1
 	method, rest, ok1 := strings.Cut(line, " ")
 	target, proto, ok2 := strings.Cut(rest, " ")
@@ -34,8 +34,8 @@ func (h *headLines) request(line string) (why string) {
 	return ""
 }
 
-// field parses a line of the header, and returns the reason if it is invalid.
-func (h *headLines) field(line string) (why string) {
+// parseField parses a line of the header, and returns the reason if it is invalid.
+func (h *headLines) parseField(line string) (why string) {
 	name, value, why := cutField(line)
 	if why != "" {
 		return why
@@ -60,9 +60,9 @@ func (h *headLines) field(line string) (why string) {
 	return ""
 }
 
-// end is called after the last field. It returns the reason if the header is
+// checkEnd is called after the last field. It returns the reason if the header is
 // invalid.
-func (h *headLines) end() (why string) {
+func (h *headLines) checkEnd() (why string) {
 	switch {
 	case h.lengths > 1 || h.codings > 1:
 		return "it has more than one length"
@@ -105,8 +105,8 @@ func cutField(line string) (name, value, why string) {
 	return name, value, ""
 }
 
-// trailerField returns the reason why a trailer field is invalid.
-func trailerField(line string) (why string) {
+// checkTrailerField returns the reason why a trailer field is invalid.
+func checkTrailerField(line string) (why string) {
 	name, _, why := cutField(line)
 	switch name {
 	case "host", "content-length", "transfer-encoding":
@@ -115,8 +115,8 @@ func trailerField(line string) (why string) {
 	return why
 }
 
-// chunkSize parses the line before a chunk.
-func chunkSize(line string) (int64, bool) {
+// parseChunkSize parses the line before a chunk.
+func parseChunkSize(line string) (int64, bool) {
 	size, extension, _ := strings.Cut(line, ";")
 	size = strings.TrimRight(size, " \t")
 	if hasControl(strings.ReplaceAll(extension, "\t", " ")) || strings.Trim(size, "0123456789abcdefABCDEF") != "" {

@@ -11,16 +11,16 @@ import (
 // Some servers take the effective request from a header field. Only proxies in front of such
 // servers may set the field.
 
-// overrides returns the escaped paths and the methods with which a field may override those of the
+// parseOverrides returns the escaped paths and the methods with which a field may override those of the
 // request.
-func overrides(name string, values []string) (paths, methods []string, why string) {
+func parseOverrides(name string, values []string) (paths, methods []string, why string) {
 	switch canonicalField(name) {
 	case "x-original-url", "x-original-uri", "x-original-path", "x-original-request-uri",
 		"x-rewrite-url", "x-rewrite-uri", "x-rewritten-url", "x-override-url", "x-override-uri",
 		"x-forwarded-uri", "x-forwarded-url", "x-forwarded-path", "x-forwarded-request-uri", "x-replaced-path",
 		"x-request-uri", "x-request-url", "x-request-path", "request-uri", "x-envoy-original-path", "x-envoy-original-url",
 		"x-accel-redirect", "x-sendfile", "x-http-destinationurl", "x-proxy-url", "x-auth-request-redirect", "x-uri", "x-url", "x-path":
-		paths, why = overridingPaths(values)
+		paths, why = parseOverridingPaths(values)
 	case "destination", "x-amz-copy-source", "x-amz-rename-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source",
 		"x-oss-copy-source", "x-cos-copy-source", "x-obs-copy-source", "x-bce-copy-source", "x-copy-from":
 		// The destination of a copy or move: WebDAV uses a URL or a path, and
@@ -32,7 +32,7 @@ func overrides(name string, values []string) (paths, methods []string, why strin
 			}
 			absolute[i] = v
 		}
-		paths, why = overridingPaths(absolute)
+		paths, why = parseOverridingPaths(absolute)
 	case "x-http-method-override", "x-http-method", "x-method-override", "http-method-override",
 		"x-rest-method", "x-tunneled-method", "x-original-method", "x-forwarded-method", "x-http-verb", "x-verb-override":
 		for _, v := range values {
@@ -46,10 +46,10 @@ func overrides(name string, values []string) (paths, methods []string, why strin
 	return paths, methods, why
 }
 
-// overridingPaths returns the distinct escaped paths in the values of a field.
-func overridingPaths(values []string) (paths []string, why string) {
+// parseOverridingPaths returns the distinct escaped paths in the values of a field.
+func parseOverridingPaths(values []string) (paths []string, why string) {
 	for _, v := range values {
-		p, why := overridingPath(v)
+		p, why := parseOverridingPath(v)
 		if why != "" {
 			return nil, why
 		}
@@ -73,9 +73,9 @@ func canonicalField(name string) string {
 	}, strings.ToLower(name))
 }
 
-// overridingPath returns the escaped path in a field's value, which may be a
+// parseOverridingPath returns the escaped path in a field's value, which may be a
 // URL.
-func overridingPath(v string) (path, why string) {
+func parseOverridingPath(v string) (path, why string) {
 	v, _, _ = strings.Cut(textproto.TrimString(v), "?")
 	v, _, _ = strings.Cut(v, "#")
 	if !strings.HasPrefix(v, "/") {
@@ -90,8 +90,8 @@ func overridingPath(v string) (path, why string) {
 	return v, ""
 }
 
-// queryMethods returns the methods with which a query may override that of the request.
-func queryMethods(query string) (methods []string) {
+// parseQueryMethods returns the methods with which a query may override that of the request.
+func parseQueryMethods(query string) (methods []string) {
 	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		key, value, _ := strings.Cut(pair, "=")
 		if k, err := url.QueryUnescape(key); err == nil {
@@ -110,15 +110,15 @@ func queryMethods(query string) (methods []string) {
 	return methods
 }
 
-// restrictsRequests reports whether the rules for the host depend on the
+// hasRequestRules reports whether the rules for the host depend on the
 // request, so that a request must not contain an override.
-func (n *inspection) restrictsRequests() bool {
+func (n *inspection) hasRequestRules() bool {
 	return n.isRestricted == nil || n.isRestricted(n.host, n.port)
 }
 
-// keepsHost reports whether no field overrides the connection's host, or adds a
+// isHostKept reports whether no field overrides the connection's host, or adds a
 // path prefix.
-func (n *inspection) keepsHost(h http.Header) bool {
+func (n *inspection) isHostKept(h http.Header) bool {
 	for name, values := range h {
 		for _, v := range values {
 			switch canonicalField(name) {

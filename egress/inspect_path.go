@@ -80,7 +80,7 @@ func (r *pathReadings) read(escaped string) (why string) {
 	one := pathReadings{bytes: r.bytes}
 	ok := one.add(decoded) && one.add(withoutEscapedSlashes(escaped))
 	for current, depth := decoded, 0; ok; depth++ {
-		next := unescaped(current)
+		next := unescape(current)
 		if next == current {
 			break
 		}
@@ -98,7 +98,7 @@ func (r *pathReadings) read(escaped string) (why string) {
 	ok = ok && one.expand(func(p string, add func(string) bool) bool {
 		for _, form := range []func(string) string{norm.NFC.String, norm.NFKC.String, lookalikePath} {
 			alike := form(p)
-			if !add(alike) || !add(unescaped(alike)) {
+			if !add(alike) || !add(unescape(alike)) {
 				return false
 			}
 		}
@@ -129,9 +129,9 @@ func (r *pathReadings) read(escaped string) (why string) {
 	return ""
 }
 
-// unescaped decodes escapes like most servers that decode twice: an invalid
+// unescape decodes escapes like most servers that decode twice: an invalid
 // escape is kept as it is, and the others are decoded.
-func unescaped(p string) string {
+func unescape(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); i++ {
 		if p[i] == '%' && i+2 < len(p) {

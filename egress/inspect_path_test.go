@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// readings returns the interpretations of an escaped path, or the reason why it
+// readPath returns the interpretations of an escaped path, or the reason why it
 // is rejected.
-func readings(escaped string) (paths []string, why string) {
+func readPath(escaped string) (paths []string, why string) {
 	var r pathReadings
 	if why := r.read(escaped); why != "" {
 		return nil, why
@@ -22,7 +22,7 @@ func readings(escaped string) (paths []string, why string) {
 	return r.list, ""
 }
 
-func TestPathReadings(t *testing.T) {
+func TestAllReadingsOfPathAreFound(t *testing.T) {
 	for in, want := range map[string]string{ // the prefix "!" marks a rejection
 		"/":                                "/",
 		"/a/b":                             "/a/b",
@@ -95,7 +95,7 @@ func TestPathReadings(t *testing.T) {
 		"/a;x=%2e%2e/b":                    "/a;x=../b /a/b",
 		"/%2525252525252561b":              "!its path is escaped over and over",
 	} {
-		paths, why := readings(in)
+		paths, why := readPath(in)
 		if refusal, ok := strings.CutPrefix(want, "!"); ok {
 			if why != refusal || len(paths) > 0 {
 				t.Errorf("%s: %q, refused as %q", in, paths, why)
@@ -133,20 +133,20 @@ func TestPathReadingsAreLimited(t *testing.T) {
 	}
 	l.rules.Rules = append(l.rules.Rules, brig.EgressRule{Host: labHost})
 	n := &inspection{inspector: l.inspector, host: labHost, port: 443, secure: true}
-	work := func(r *http.Request) (allocated int64, no *refusal) {
+	work := func(r *http.Request) (allocated int64, refused *refusal) {
 		r.RequestURI = r.URL.RequestURI()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		x := &exchange{n: n, in: r}
-		escaped, methods, no := n.check(r)
-		if no == nil {
-			no = x.checkReadings(escaped, methods)
+		escaped, methods, refused := n.check(r)
+		if refused == nil {
+			refused = x.checkReadings(escaped, methods)
 		}
 		runtime.ReadMemStats(&after)
 		if x.charged != 0 {
 			t.Errorf("%d bytes are still charged", x.charged)
 		}
-		return int64(after.TotalAlloc - before.TotalAlloc), no
+		return int64(after.TotalAlloc - before.TotalAlloc), refused
 	}
 	longer := strings.Repeat("\ufdfa", 20_000) // NFKC makes it eleven times longer
 	kept := "/" + strings.Repeat("aB/", maxPath/3-4)
@@ -179,14 +179,14 @@ func TestPathReadingsAreLimited(t *testing.T) {
 				r.Header["X-Original-Url"] = append(r.Header["X-Original-Url"], c.field(i))
 			}
 		}
-		n, no := work(r)
+		n, refused := work(r)
 		status := http.StatusOK
-		if no != nil {
-			status = no.status
+		if refused != nil {
+			status = refused.status
 		}
 		attack.RecordCase("NET-11", "work of "+c.name, n > limit)
 		if status != c.status || n > limit {
-			t.Errorf("%s: %d %+v, %d KiB are allocated", c.name, status, no, n>>10)
+			t.Errorf("%s: %d %+v, %d KiB are allocated", c.name, status, refused, n>>10)
 		}
 	}
 	if res, text := l.do(l.client(false), l.request("GET", kept, nil)); res.StatusCode != http.StatusOK {

@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// rawHost makes the lab's host answer each request with a text, and then wait for
+// serveRaw makes the lab's host answer each request with a text, and then wait for
 // the end of the connection.
-func (l *lab) rawHost(answer func(*http.Request) string) {
+func (l *lab) serveRaw(answer func(*http.Request) string) {
 	l.dial = func(context.Context, string, int) (net.Conn, error) {
 		ours, theirs := tcpPair(l.t)
 		l.over.Go(func() {
@@ -77,7 +77,7 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 		if sent {
 			l.keys = []Secret{k}
 		}
-		l.rawHost(func(r *http.Request) string {
+		l.serveRaw(func(r *http.Request) string {
 			sum := sha1.Sum([]byte(r.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 			return "HTTP/1.1 101 " + guess + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Digest: sha-256=:x:\r\nX-Echo: " + guess +
 				"\r\nSec-Websocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
@@ -99,7 +99,7 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 func TestInformationalResponsesAreLimited(t *testing.T) {
 	for version, limit := range map[string]int{"1.1": maxInformational, "1.0": 0} {
 		l := newLab(t, false, http.NotFoundHandler())
-		l.rawHost(func(*http.Request) string {
+		l.serveRaw(func(*http.Request) string {
 			return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 500) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 		})
 		got := l.sendRaw(fmt.Sprintf("GET / HTTP/%s\r\nHost: api.test\r\n\r\n", version))
@@ -111,10 +111,10 @@ func TestInformationalResponsesAreLimited(t *testing.T) {
 
 // A host responds with an invalid status. The guest receives a response, and its connection stays
 // open.
-func TestInspectInvalidStatus(t *testing.T) {
+func TestInvalidStatusKeepsConnectionOpen(t *testing.T) {
 	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
 		l := newLab(t, false, http.NotFoundHandler())
-		l.rawHost(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })
+		l.serveRaw(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })
 		if got := l.sendRaw("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 "+want+" ") {
 			t.Errorf("%s: %q", status, got)
 		}

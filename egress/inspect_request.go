@@ -20,7 +20,7 @@ const maxTrailers = 100
 
 // check returns a refusal if a request is invalid regardless of the rules, and otherwise its
 // escaped paths and methods. The first of each is the standard one.
-func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refusal) {
+func (n *inspection) check(r *http.Request) (escaped, methods []string, refused *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
 		return nil, nil, &refusal{http.StatusMethodNotAllowed, "CONNECT is not served"}
@@ -30,7 +30,7 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refu
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "its target is not " + n.scheme()}
 	case r.URL.Opaque != "" || strings.Contains(r.RequestURI, "#"):
 		return nil, nil, &refusal{http.StatusBadRequest, "its target is not a path"}
-	case n.restrictsRequests() && !n.keepsHost(r.Header):
+	case n.hasRequestRules() && !n.isHostKept(r.Header):
 		return nil, nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
 	case !n.isHost(r.Host) || r.URL.Host != "" && !n.isHost(r.URL.Host):
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
@@ -47,7 +47,7 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refu
 		// Only HTTP/2 keeps the field, in addition to :authority.
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
-	return targets(r, n.restrictsRequests())
+	return readTargets(r, n.hasRequestRules())
 }
 
 // checkField returns the reason why a header field is invalid. It repeats
@@ -84,9 +84,9 @@ func (n *inspection) authorityName() string {
 	return n.host + ":" + strconv.Itoa(n.port)
 }
 
-// targets returns the escaped paths and the methods that a request names. If no
+// readTargets returns the escaped paths and the methods that a request names. If no
 // rule depends on requests, its header fields are not checked.
-func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string, no *refusal) {
+func readTargets(r *http.Request, hasRequestRules bool) (escaped, methods []string, refused *refusal) {
 	escaped = []string{r.URL.EscapedPath()}
 	if escaped[0] == "" {
 		escaped[0] = "/"
@@ -99,10 +99,10 @@ func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string
 		methods = append(methods, upper) // some servers also accept it in lower case
 	}
 	for name, values := range r.Header {
-		if !restrictsRequests {
+		if !hasRequestRules {
 			break
 		}
-		more, verbs, why := overrides(name, values)
+		more, verbs, why := parseOverrides(name, values)
 		escaped, methods = append(escaped, more...), append(methods, verbs...)
 		if why == "" && len(escaped) > maxPaths {
 			why = whyTooManyReadings
@@ -111,7 +111,7 @@ func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string
 			return nil, nil, &refusal{http.StatusBadRequest, why}
 		}
 	}
-	methods = append(methods, queryMethods(r.URL.RawQuery)...)
+	methods = append(methods, parseQueryMethods(r.URL.RawQuery)...)
 	others := slices.DeleteFunc(methods[1:], func(m string) bool { return m == r.Method })
 	slices.Sort(others)
 	methods = append(methods[:1], slices.Compact(others)...)
@@ -130,8 +130,8 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 		total += len(p)
 	}
 	cost := 2 * int64(min(maxReadings*total, maxReadingBytes))
-	if no := x.charge(cost); no != nil {
-		return no
+	if refused := x.charge(cost); refused != nil {
+		return refused
 	}
 	defer x.discharge(cost)
 	var paths pathReadings
@@ -147,14 +147,14 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 		}
 	}
 	x.requested = requests[0]
-	rule, no := x.n.decide(requests)
+	rule, refused := x.n.decide(requests)
 	x.rule = rule
-	return no
+	return refused
 }
 
 // decide evaluates all interpretations of a request. If the results differ, it
 // rejects the request.
-func (n *inspection) decide(requests []brig.Request) (rule int, no *refusal) {
+func (n *inspection) decide(requests []brig.Request) (rule int, refused *refusal) {
 	verdict, rule := n.judge(n.host, n.port, requests[0])
 	if verdict != brig.Allowed {
 		return rule, &refusal{http.StatusForbidden, "no rule allows it"}

@@ -33,12 +33,12 @@ func (s *sink) serve(conn net.Conn) {
 		q, err := http.ReadRequest(r)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, net.ErrClosed) {
-				s.note("", true)
+				s.recordRequest("", true)
 			}
 			return
 		}
 		body, err := io.ReadAll(q.Body)
-		s.note(fmt.Sprintf("%s %s %s %q", q.Method, q.Host, q.RequestURI, body), err != nil)
+		s.recordRequest(fmt.Sprintf("%s %s %s %q", q.Method, q.Host, q.RequestURI, body), err != nil)
 		if err != nil {
 			return
 		}
@@ -52,7 +52,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return s.raw.Write(p)
 }
 
-func (s *sink) note(request string, broken bool) {
+func (s *sink) recordRequest(request string, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if broken {
@@ -148,7 +148,7 @@ const get, host = "GET /ok HTTP/1.1\r\n", "Host: api.test\r\n"
 // inner is the text that an attacker wants a server to read as a request.
 const inner = "GET /smuggled HTTP/1.1\r\nHost: api.test\r\n\r\n"
 
-func TestInspectSmuggling(t *testing.T) {
+func TestAmbiguousHTTP1RequestsAreRejected(t *testing.T) {
 	const post = "POST /ok HTTP/1.1\r\n" + host
 	for _, c := range []struct {
 		name, text string

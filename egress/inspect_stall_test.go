@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// stalledUpload sends a request whose body the guest does not complete, and returns the
+// stallUpload sends a request whose body the guest does not complete, and returns the
 // status of the response and whether the connection then ends.
-func (l *lab) stalledUpload(head string) (status string, ended bool) {
+func (l *lab) stallUpload(head string) (status string, ended bool) {
 	l.t.Helper()
 	c := l.connect()
 	if l.secure {
@@ -41,7 +41,7 @@ func (l *lab) stalledUpload(head string) (status string, ended bool) {
 
 // The guest sends a part of a body and stalls. The guest receives the response, even if the request
 // is refused or the host does not respond, and its connection ends without waiting for the guest.
-func TestInspectStalledUpload(t *testing.T) {
+func TestStalledUploadReceivesResponse(t *testing.T) {
 	bodies := map[string]string{
 		"length": "Content-Length: 1000\r\n\r\nfirst",
 		"waits":  "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
@@ -75,7 +75,7 @@ func TestInspectStalledUpload(t *testing.T) {
 						_, _ = io.Copy(io.Discard, r.Body) // net/http panics if it has to do that in full duplex
 					}))
 					l.rules.Rules = []brig.EgressRule{{Host: "*", Paths: []string{"/forbidden"}, Deny: true}, {Host: "*"}}
-					got, ended := l.stalledUpload("POST " + c.path + " HTTP/1.1\r\nHost: api.test\r\n" + body)
+					got, ended := l.stallUpload("POST " + c.path + " HTTP/1.1\r\nHost: api.test\r\n" + body)
 					if !strings.HasPrefix(got, c.want) || !ended {
 						t.Errorf("%q, and the connection has ended: %t", got, ended)
 					}

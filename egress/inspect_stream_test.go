@@ -67,7 +67,7 @@ func TestInspectStreamsBothWays(t *testing.T) {
 	}
 }
 
-func TestInspectTrailers(t *testing.T) {
+func TestTrailersAreForwarded(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		got := make(chan http.Header, 1)
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,12 +91,12 @@ func TestInspectTrailers(t *testing.T) {
 	}
 }
 
-func TestInspectContinue(t *testing.T) {
-	t.Run("clear", func(t *testing.T) { testContinue(t, false) })
-	t.Run("tls", func(t *testing.T) { testContinue(t, true) })
+func TestExpectContinueIsForwarded(t *testing.T) {
+	t.Run("clear", func(t *testing.T) { checkContinue(t, false) })
+	t.Run("tls", func(t *testing.T) { checkContinue(t, true) })
 }
 
-func testContinue(t *testing.T, secure bool) {
+func checkContinue(t *testing.T, secure bool) {
 	l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(http.StatusExpectationFailed)
@@ -122,7 +122,7 @@ func testContinue(t *testing.T, secure bool) {
 	}
 }
 
-func TestInspectEarlyHints(t *testing.T) {
+func TestEarlyHintsAreForwarded(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</"+r.Header.Get("Authorization")+">")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -187,7 +187,7 @@ func (l *lab) openWebSocket(path, authorization string) (net.Conn, *bufio.Reader
 	return conn, r, res
 }
 
-func TestInspectWebSocket(t *testing.T) {
+func TestWebSocketMessagesAreForwarded(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		ended := make(chan string, 1)
 		l := newLab(t, secure, webSocket(t, func(conn net.Conn, buf *bufio.ReadWriter, _ *http.Request) {
@@ -234,7 +234,7 @@ func TestInspectWebSocket(t *testing.T) {
 	}
 }
 
-func TestInspectWebSocketEndsWithContext(t *testing.T) {
+func TestWebSocketEndsWithContext(t *testing.T) {
 	ended := make(chan struct{})
 	l := newLab(t, true, webSocket(t, func(conn net.Conn, _ *bufio.ReadWriter, _ *http.Request) {
 		io.Copy(io.Discard, conn)
@@ -252,7 +252,7 @@ func TestInspectWebSocketEndsWithContext(t *testing.T) {
 	l.over.Wait()
 }
 
-func TestInspectWebSocketSecret(t *testing.T) {
+func TestWebSocketEndsBeforeSecretIsRevealed(t *testing.T) {
 	talk := func(conn net.Conn, _ *bufio.ReadWriter, q *http.Request) {
 		frame := func(first byte, text string) { conn.Write(append([]byte{first, byte(len(text))}, text...)) }
 		frame(0x81, "before")

@@ -24,7 +24,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "\n%s", body)
 }
 
-func TestInspectServes(t *testing.T) {
+func TestAllowedRequestReachesHost(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		secure, h2 bool
@@ -66,7 +66,7 @@ func TestInspectServes(t *testing.T) {
 	}
 }
 
-func TestInspectDenies(t *testing.T) {
+func TestDeniedRequestDoesNotReachHost(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
 		l.rules.Rules = []brig.EgressRule{
@@ -99,7 +99,7 @@ func TestInspectDenies(t *testing.T) {
 
 // A rule that denies a method also denies other spellings of the method that
 // some servers accept.
-func TestInspectMethodReadings(t *testing.T) {
+func TestDeniedMethodIsDeniedInEverySpelling(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
 		l.rules.Rules = []brig.EgressRule{{Host: labHost, Deny: true, Methods: []string{"DELETE"}}, {Host: labHost}}
@@ -130,7 +130,7 @@ func TestInspectMethodReadings(t *testing.T) {
 	}
 }
 
-func TestInspectHost(t *testing.T) {
+func TestRequestForOtherHostIsRejected(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
 		client := l.client(h2)
@@ -155,7 +155,7 @@ func TestInspectHost(t *testing.T) {
 	}
 }
 
-func TestInspectServerName(t *testing.T) {
+func TestHandshakeForOtherServerNameFails(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	for name, good := range map[string]bool{"api.test": true, "API.test": true, "evil.test": false, "": false, "x.api.test": false} {
 		conn := tls.Client(l.connect(), &tls.Config{ServerName: name, InsecureSkipVerify: true})
@@ -172,9 +172,9 @@ func TestInspectServerName(t *testing.T) {
 	}
 }
 
-// TestInspectEndsAtHandshake ends inspections when the guest's handshake is complete. It is
+// TestInspectionCanEndDuringHandshake ends inspections when the guest's handshake is complete. It is
 // for the race detector: the inspection changes its connection at that moment.
-func TestInspectEndsAtHandshake(t *testing.T) {
+func TestInspectionCanEndDuringHandshake(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	for range 100 {
 		guest, host := tcpPair(t)
@@ -194,13 +194,13 @@ func TestInspectEndsAtHandshake(t *testing.T) {
 	}
 }
 
-func TestInspectVerifiesServer(t *testing.T) {
+func TestUntrustedServerIsRejected(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	if res, body := l.get("/"); res.StatusCode != 200 {
 		t.Fatalf("control: %s %s", res.Status, body)
 	}
 	good, was := l.roots, l.server.TLS.Certificates
-	l.roots = trusting(t, &CA{})
+	l.roots = newCertPool(t, &CA{})
 	res, body := l.get("/")
 	if res.StatusCode != 502 || !strings.Contains(body, "unknown authority") {
 		t.Errorf("%s: %s", res.Status, body)
@@ -239,7 +239,7 @@ func TestInspectReportsUpstreamErrors(t *testing.T) {
 	}
 }
 
-func TestInspectForwardsUnchanged(t *testing.T) {
+func TestHeadersAndBodiesAreForwardedUnchanged(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/redirect":
@@ -294,7 +294,7 @@ func TestInspectForwardsUnchanged(t *testing.T) {
 	}
 }
 
-func TestInspectEndsWithContext(t *testing.T) {
+func TestInspectionEndsWithContext(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		entered := make(chan struct{})
 		l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -337,7 +337,7 @@ func withJumpingClock(t *testing.T, f func(t *testing.T, guest net.Conn, served 
 	})
 }
 
-func TestInspectHeaderTimeout(t *testing.T) {
+func TestIncompleteHeaderTimesOut(t *testing.T) {
 	withJumpingClock(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
 		start, slow := time.Now(), make(chan struct{})
 		go func() {
@@ -357,7 +357,7 @@ func TestInspectHeaderTimeout(t *testing.T) {
 	})
 }
 
-func TestInspectIdleTimeout(t *testing.T) {
+func TestIdleConnectionTimesOut(t *testing.T) {
 	withJumpingClock(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
 		go io.WriteString(guest, "GET / HTTP/1.1\r\nHost: api.test\r\n\r\n")
 		buf := make([]byte, 4096)
@@ -374,7 +374,7 @@ func TestInspectIdleTimeout(t *testing.T) {
 }
 
 // A panic in a rule closes only the connection of its request.
-func TestInspectRecoversFromPanic(t *testing.T) {
+func TestPanicClosesOnlyItsConnection(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
 		l.judge = func(_ string, _ int, q brig.Request) (brig.Verdict, int) {

@@ -75,12 +75,12 @@ type upstream struct {
 func newUpstream(ctx context.Context, n *inspection) *upstream {
 	u := &upstream{ctx: ctx, n: n}
 	u.lines.Store(!n.secure)
-	u.plain = u.transport("h2", "http/1.1")
-	u.upgrading = u.transport("http/1.1")
+	u.plain = u.newTransport("h2", "http/1.1")
+	u.upgrading = u.newTransport("http/1.1")
 	return u
 }
 
-func (u *upstream) transport(protocols ...string) *http.Transport {
+func (u *upstream) newTransport(protocols ...string) *http.Transport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := u.dial(ctx)
@@ -197,9 +197,9 @@ type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// cause returns the reason of a failed request for the guest. It does not quote
+// describeError returns the reason of a failed request for the guest. It does not quote
 // the host's data, which may contain a value.
-func cause(err error) string {
+func describeError(err error) string {
 	var (
 		handshake *handshakeError
 		dialErr   *dialError

@@ -48,7 +48,7 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 		return noMemory()
 	}
 	limited := &handshakeLimit{hostConn: conn}
-	limited.left.Store(maxHandshake)
+	limited.remaining.Store(maxHandshake)
 	c := tls.Client(limited, &tls.Config{
 		ServerName:            u.n.host,
 		RootCAs:               u.n.roots,
@@ -109,21 +109,21 @@ func (u *upstream) reserveWindow(ctx context.Context) (release func(), ok bool) 
 // TLS handshake.
 type handshakeLimit struct {
 	*hostConn
-	left  atomic.Int64
-	done  atomic.Bool
-	chain int64 // bytes of the host's certificates
+	remaining atomic.Int64
+	done      atomic.Bool
+	chain     int64 // bytes of the host's certificates
 }
 
 func (l *handshakeLimit) Read(p []byte) (int, error) {
 	if l.done.Load() {
 		return l.hostConn.Read(p)
 	}
-	left := l.left.Load()
-	if left <= 0 {
+	remaining := l.remaining.Load()
+	if remaining <= 0 {
 		return 0, errLongHandshake
 	}
-	n, err := l.hostConn.Read(p[:min(int64(len(p)), left)])
-	l.left.Add(-int64(n))
+	n, err := l.hostConn.Read(p[:min(int64(len(p)), remaining)])
+	l.remaining.Add(-int64(n))
 	return n, err
 }
 

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// otherHost replaces the lab's host with another server. change changes the server's configuration
+// serveOtherHost replaces the lab's host with another server. change changes the server's configuration
 // before the start.
-func (l *lab) otherHost(handler http.HandlerFunc, change func(*httptest.Server)) {
+func (l *lab) serveOtherHost(handler http.HandlerFunc, change func(*httptest.Server)) {
 	l.t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
@@ -52,7 +52,7 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 			l.budget = newBudget(DefaultMemory)
 			var used atomic.Int64 // requests that the host has
 			release := make(chan struct{})
-			l.otherHost(func(w http.ResponseWriter, r *http.Request) {
+			l.serveOtherHost(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodHead {
 					return
 				}
@@ -77,13 +77,13 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
-			var answered atomic.Int64
+			var responses atomic.Int64
 			for range c.requests {
 				before := used.Load()
 				all.Go(func() {
 					res, err := client.Do(l.request("GET", "/", nil).WithContext(ctx))
 					if err == nil && res.StatusCode == http.StatusOK {
-						answered.Add(1)
+						responses.Add(1)
 					}
 					if !c.hostile && res != nil {
 						res.Body.Close()
@@ -96,8 +96,8 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 			}
 			if !c.hostile {
 				close(release)
-				if all.Wait(); answered.Load() != int64(c.requests) {
-					t.Errorf("control: %d requests are answered", answered.Load())
+				if all.Wait(); responses.Load() != int64(c.requests) {
+					t.Errorf("control: %d requests are answered", responses.Load())
 				}
 				return
 			}
@@ -107,7 +107,7 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 					n, same = used.Load(), 0
 				}
 			}
-			charged := l.budget.now()
+			charged := l.budget.inUse()
 			t.Logf("%d connections, %d KiB charged", n, charged>>10)
 			if charged > DefaultMemory || n*perStream > charged {
 				t.Errorf("on %d connections the host may send %d KiB, and %d KiB are charged", n, n*perStream>>10, charged>>10)
@@ -115,11 +115,11 @@ func TestUpstreamWindowsAreCharged(t *testing.T) {
 			cancel()
 			l.stop()
 			l.over.Wait()
-			for end := time.Now().Add(10 * time.Second); l.budget.now() != 0 && time.Now().Before(end); {
+			for end := time.Now().Add(10 * time.Second); l.budget.inUse() != 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond) // goroutines of net/http still end
 			}
-			if left := l.budget.now(); left != 0 {
-				t.Errorf("%d bytes are still charged", left)
+			if remaining := l.budget.inUse(); remaining != 0 {
+				t.Errorf("%d bytes are still charged", remaining)
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestLongChainsAreRejected(t *testing.T) {
 		{"250 KiB", func(leaf []byte) [][]byte { return repeatBytes(leaf, 250<<10/len(leaf)-1) }, http.StatusBadGateway},
 	} {
 		l := newLab(t, true, http.NotFoundHandler())
-		l.otherHost(func(http.ResponseWriter, *http.Request) {}, func(s *httptest.Server) {
+		l.serveOtherHost(func(http.ResponseWriter, *http.Request) {}, func(s *httptest.Server) {
 			leaf := s.TLS.Certificates[0]
 			leaf.Certificate = c.chain(leaf.Certificate[0])
 			s.TLS.Certificates = []tls.Certificate{leaf}
@@ -157,7 +157,7 @@ func TestLongChainsAreRejected(t *testing.T) {
 	defer theirs.Close()
 	go func() { _, _ = io.Copy(theirs, bytes.NewReader(make([]byte, 2*maxHandshake))) }()
 	limit = &handshakeLimit{hostConn: &hostConn{closeNotifyConn: &closeNotifyConn{Conn: ours}}}
-	limit.left.Store(maxHandshake)
+	limit.remaining.Store(maxHandshake)
 	if n, err := io.Copy(io.Discard, limit); n != maxHandshake || err != errLongHandshake {
 		t.Errorf("%d bytes of a handshake, %v", n, err)
 	}

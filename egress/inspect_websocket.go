@@ -9,13 +9,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// leave prepares a connection that changes from HTTP to WebSocket, after the
+// upgradeToWebSocket prepares a connection that changes from HTTP to WebSocket, after the
 // host has confirmed that it speaks WebSocket. The rules do not apply to the
 // messages that follow.
 //
 // The broker does not insert values into the guest's messages. It searches each
 // message of the host, and ends the connection if one contains a value.
-func (x *exchange) leave(res *http.Response) error {
+func (x *exchange) upgradeToWebSocket(res *http.Response) error {
 	sum := sha1.Sum([]byte(x.in.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	conn, ok := res.Body.(io.ReadWriteCloser)
 	if !ok || res.Header.Get("Sec-Websocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]) {
@@ -25,7 +25,7 @@ func (x *exchange) leave(res *http.Response) error {
 	if x.scrub != nil {
 		x.scrubHeader(res.Header)
 		removeDigests(res.Header)
-		res.Body = &searchedConn{conn, x.scrub.values.frames(conn)}
+		res.Body = &searchedConn{conn, x.scrub.values.newFrames(conn)}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func flowCount(l *world) int {
 func TestUnreadResponsesAreCharged(t *testing.T) {
 	const answer = 900 << 10
 	unread := func(t *testing.T, tries int, patience time.Duration) func() (kept, flows int, charged int64) {
-		l := newWorld(t, allow("api.test"))
+		l := newWorld(t, allowHosts("api.test"))
 		l.patience = patience
 		l.name("api.test", "203.0.113.5")
 		l.serve("203.0.113.5:5432", func(c net.Conn) { _, _ = c.Write(make([]byte, answer)) })
@@ -62,7 +62,7 @@ func TestUnreadResponsesAreCharged(t *testing.T) {
 			}
 		}
 		return func() (int, int, int64) {
-			return pendingConns(l.stack), flowCount(l), l.budget.now()
+			return pendingConns(l.stack), flowCount(l), l.budget.inUse()
 		}
 	}
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestUnreadResponsesAreCharged(t *testing.T) {
 func TestCloseWaitsForConnections(t *testing.T) {
 	dialing := make(chan struct{})
 	var dialed atomic.Bool
-	l := newWorld(t, allow("api.test"), func(o *Options) {
+	l := newWorld(t, allowHosts("api.test"), func(o *Options) {
 		o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			close(dialing)
 			<-ctx.Done()
@@ -110,7 +110,7 @@ func TestCloseWaitsForConnections(t *testing.T) {
 
 // Close counts the bytes of unfinished writes to the sandbox.
 func TestUsageIsFinalAfterClose(t *testing.T) {
-	l := newWorld(t, allow("api.test"))
+	l := newWorld(t, allowHosts("api.test"))
 	l.name("api.test", "203.0.113.5")
 	l.serve("203.0.113.5:5432", func(c net.Conn) {
 		for b := make([]byte, 999); ; {

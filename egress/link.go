@@ -21,8 +21,8 @@ type endpoint struct {
 
 var _ stack.LinkEndpoint = (*endpoint)(nil)
 
-// inject passes a packet of the sandbox to the stack.
-func (e *endpoint) inject(p []byte) {
+// deliver passes a packet of the sandbox to the stack.
+func (e *endpoint) deliver(p []byte) {
 	e.mu.RLock()
 	into := e.into
 	e.mu.RUnlock()

@@ -9,22 +9,22 @@ import (
 )
 
 // inspect serves the requests of a connection, and checks each of them.
-func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.Conn, error)) {
+func (s *Session) inspect(f *flow, event Event, accept func(buffer int64) (net.Conn, error)) {
 	f.setInspected()
-	here, err := answer(f.buffer)
+	inside, err := accept(f.buffer)
 	if err != nil {
 		return
 	}
-	f.add(here)
+	f.add(inside)
 	first := make([]byte, 1)
-	_ = here.SetReadDeadline(time.Now().Add(sniffTimeout))
-	n, err := here.Read(first)
+	_ = inside.SetReadDeadline(time.Now().Add(sniffTimeout))
+	n, err := inside.Read(first)
 	if err != nil {
 		event.Why = "it said nothing"
 		s.report(event)
 		return
 	}
-	_ = here.SetReadDeadline(time.Time{})
+	_ = inside.SetReadDeadline(time.Time{})
 	event.Allowed = true
 	s.report(event)
 	i := &inspector{
@@ -44,12 +44,12 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 			}
 			// The events so far report only that the connection and the request
 			// are allowed.
-			why, rule, at := dialFailure(err)
-			s.report(Event{Kind: Connect, Host: host, Addr: addrText(at), Port: port, Rule: rule, Why: why})
+			why, rule, failedAddr := describeDialError(err)
+			s.report(Event{Kind: Connect, Host: host, Addr: addrText(failedAddr), Port: port, Rule: rule, Why: why})
 			return nil, err
 		},
 	}
-	i.serve(f.ctx, &replayConn{sandboxConn{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
+	i.serve(f.ctx, &replayConn{sandboxConn{inside, s}, first[:n]}, f.host, f.port, first[0] == handshake)
 }
 
 // judgeRequest checks a request by the current rules.

@@ -41,8 +41,8 @@ func firstNameAddr() netip.Addr {
 	return first
 }
 
-// address returns the address of a name, and assigns one if needed.
-func (n *names) address(name string) netip.Addr {
+// assignAddress returns the address of a name, and assigns one if needed.
+func (n *names) assignAddress(name string) netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e, ok := n.byName[name]; ok {
@@ -70,8 +70,8 @@ func (n *names) advance() {
 	}
 }
 
-// name returns the name to which an address is assigned.
-func (n *names) name(a netip.Addr) (string, bool) {
+// lookupName returns the name to which an address is assigned.
+func (n *names) lookupName(a netip.Addr) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e, ok := n.byAddr[a]

@@ -11,13 +11,13 @@ import (
 // A sandbox may look up any number of names: the table does not exceed its
 // limit, recently used names keep their addresses, and an address identifies
 // one name.
-func TestNamesAreFreed(t *testing.T) {
+func TestLeastRecentlyUsedNamesAreFreed(t *testing.T) {
 	n := newNames()
-	kept := n.address("kept.test")
+	kept := n.assignAddress("kept.test")
 	lent := map[netip.Addr]int{}
 	for i := range 1<<17 + 20_000 {
 		name := fmt.Sprintf("n%d.test", i)
-		a := n.address(name)
+		a := n.assignAddress(name)
 		if !brig.UplinkNetwork.Contains(a) || a == brig.UplinkGateway || a == brig.UplinkNetwork.Addr() || a == kept {
 			t.Fatalf("%s is at %v", name, a)
 		}
@@ -25,27 +25,27 @@ func TestNamesAreFreed(t *testing.T) {
 			t.Fatalf("%v stood for n%d.test and stands for %s", a, before, name)
 		}
 		lent[a] = i
-		if got, ok := n.name(a); !ok || got != name {
+		if got, ok := n.lookupName(a); !ok || got != name {
 			t.Fatalf("%v stands for %q", a, got)
 		}
-		if got, ok := n.name(kept); !ok || got != "kept.test" { // connections use it
+		if got, ok := n.lookupName(kept); !ok || got != "kept.test" { // connections use it
 			t.Fatalf("after %d names %v stands for %q", i, kept, got)
 		}
 		if len(n.byName) > maxNames || len(n.byAddr) > maxNames || n.used.Len() > maxNames {
 			t.Fatalf("%d, %d, %d names are kept", len(n.byName), len(n.byAddr), n.used.Len())
 		}
 	}
-	if reassigned := n.address("n0.test"); reassigned == kept {
+	if reassigned := n.assignAddress("n0.test"); reassigned == kept {
 		t.Errorf("a name that was forgotten is at %v", reassigned)
 	}
 }
 
 // The same holds in a session: a sandbox that has looked up more names than
 // there are addresses can still resolve names.
-func TestNamesResolveAgain(t *testing.T) {
-	l := newWorld(t, allow("*.many.test"))
+func TestNamesResolveAfterAddressesAreUsedUp(t *testing.T) {
+	l := newWorld(t, allowHosts("*.many.test"))
 	for i := range 1<<16 + 10 {
-		if out := l.names.address(fmt.Sprintf("n%d.many.test", i)); !out.IsValid() {
+		if out := l.names.assignAddress(fmt.Sprintf("n%d.many.test", i)); !out.IsValid() {
 			t.Fatal(i)
 		}
 	}

@@ -19,17 +19,17 @@ func (s *Session) judgeAddress(a netip.Addr, port int) *blockedError {
 		}
 		return &blockedError{why, rule, a}
 	}
-	if why := s.hidden(rules, rule, a, port); why != "" {
+	if why := s.describeHidden(rules, rule, a, port); why != "" {
 		return &blockedError{"the name resolves to " + why, -1, a}
 	}
 	return nil
 }
 
-// hidden describes the target behind an address that its rule does not open.
+// describeHidden describes the target behind an address that its rule does not open.
 // Such a target is this host, or an IPv4 address that is embedded in the
 // address and that the rules do not allow. rule is the index of the rule that
 // allowed the address, or -1.
-func (s *Session) hidden(rules *brig.Egress, rule int, a netip.Addr, port int) (what string) {
+func (s *Session) describeHidden(rules *brig.Egress, rule int, a netip.Addr, port int) (what string) {
 	if rule >= 0 && matchesAddress(rules.Rules[rule].CIDR, a) && (rules.Operator || isNamed(a, s.Open)) {
 		return ""
 	}

@@ -21,7 +21,7 @@ import (
 
 // A sandbox can reach an address of this host only if an operator's rule or the operator's list
 // contains exactly that address. This holds for every form of the address.
-func TestOwnAddressRules(t *testing.T) {
+func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 	const own = "203.0.113.99"
 	for _, c := range []struct {
 		addr, cidr, open string
@@ -50,7 +50,7 @@ func TestOwnAddressRules(t *testing.T) {
 		{addr: "127.0.0.1", cidr: "127.0.0.0/8", open: "127.0.0.0/8", want: true},
 		{addr: "127.0.0.1", cidr: "127.0.0.0/8"},
 	} {
-		rules := *allow("own.test")
+		rules := *allowHosts("own.test")
 		if c.cidr != "" {
 			rules.Rules = append(rules.Rules, brig.EgressRule{CIDR: c.cidr})
 		}
@@ -72,7 +72,7 @@ func TestOwnAddressRules(t *testing.T) {
 		if c.cidr == "" {
 			continue
 		}
-		if v, _ := s.verdict(&flow{addr: a, port: 80}, s.currentSecrets); (v == brig.Allowed) != c.want {
+		if v, _ := s.judgeFlow(&flow{addr: a, port: 80}, s.currentSecrets); (v == brig.Allowed) != c.want {
 			t.Errorf("the address %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.open, c.operator, v)
 		}
 	}
@@ -80,18 +80,18 @@ func TestOwnAddressRules(t *testing.T) {
 
 // A rule that names an address of this host is refused for a member when it is
 // submitted.
-func TestOwnAddressRefused(t *testing.T) {
+func TestRuleForOwnAddressIsRefusedForMember(t *testing.T) {
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") }
 	open := []netip.Prefix{netip.MustParsePrefix("203.0.113.99/32")}
-	if err := CheckOwnAddress(allow("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {
+	if err := CheckOwnAddress(allowHosts("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {
 		t.Error(err)
 	}
-	for _, rules := range []*brig.Egress{allow("203.0.113.5"), allow("203.0.113.0/24"), allow("own.test")} {
+	for _, rules := range []*brig.Egress{allowHosts("203.0.113.5"), allowHosts("203.0.113.0/24"), allowHosts("own.test")} {
 		if err := CheckOwnAddress(rules, own, nil); err != nil {
 			t.Errorf("%v: %v", rules, err)
 		}
 	}
-	if err := CheckOwnAddress(allow("203.0.113.99"), own, open); err != nil {
+	if err := CheckOwnAddress(allowHosts("203.0.113.99"), own, open); err != nil {
 		t.Error(err)
 	}
 }
@@ -204,7 +204,7 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 	go say(ln, machine)
 
 	real := func(own func(netip.Addr) bool) *world {
-		rules := allow("host.test", "routed.test", host, routed)
+		rules := allowHosts("host.test", "routed.test", host, routed)
 		must(CheckOwnAddress(rules, own, nil)) // the engine's check when it accepts the rules
 		l := newWorld(t, rules, func(o *Options) { o.CheckOwnAddress, o.Dial = own, nil })
 		l.name("host.test", host)
@@ -249,7 +249,7 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 			t.Errorf("the control: %s says %q", name, got)
 		}
 	}
-	operator := *allow(names...)
+	operator := *allowHosts(names...)
 	operator.Operator = true
 	l.Update(operator)
 	for _, name := range names {
@@ -264,7 +264,7 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 func TestKeptConnectionsAreChecked(t *testing.T) {
 	var own atomic.Value
 	own.Store(netip.Addr{})
-	l := newWorld(t, allow("two.test"), func(o *Options) { o.CheckOwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
+	l := newWorld(t, allowHosts("two.test"), func(o *Options) { o.CheckOwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
 	f, _ := l.open("two.test", netip.Addr{}, 443)
 	defer l.finish(f)
 	first, last := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")

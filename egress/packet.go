@@ -33,7 +33,7 @@ func (s *Session) admit(p []byte) (goesOn bool) {
 	case header.TCPProtocolNumber:
 		return true
 	case header.UDPProtocolNumber:
-		s.datagram(ip, to)
+		s.handleDatagram(ip, to)
 	case header.ICMPv4ProtocolNumber:
 		s.drop("ICMP", to, 0)
 	default:
@@ -42,8 +42,8 @@ func (s *Session) admit(p []byte) (goesOn bool) {
 	return false
 }
 
-// datagram answers a DNS query, regardless of the address that it was sent to.
-func (s *Session) datagram(ip header.IPv4, to netip.Addr) {
+// handleDatagram answers a DNS query, regardless of the address that it was sent to.
+func (s *Session) handleDatagram(ip header.IPv4, to netip.Addr) {
 	udp := header.UDP(ip.Payload())
 	if len(udp) < header.UDPMinimumSize || int(udp.Length()) > len(udp) || udp.Length() < header.UDPMinimumSize {
 		s.drop("UDP that is cut short", to, 0)
@@ -53,13 +53,13 @@ func (s *Session) datagram(ip header.IPv4, to netip.Addr) {
 		s.drop("UDP", to, int(udp.DestinationPort()))
 		return
 	}
-	if out := s.answer(udp[header.UDPMinimumSize:udp.Length()]); out != nil {
-		_ = s.link.Send(reply(ip, udp, out)) // the client repeats the query if the answer is lost
+	if out := s.answerDNS(udp[header.UDPMinimumSize:udp.Length()]); out != nil {
+		_ = s.link.Send(buildUDPReply(ip, udp, out)) // the client repeats the query if the answer is lost
 	}
 }
 
-// reply builds the packet that answers a query.
-func reply(ip header.IPv4, udp header.UDP, payload []byte) []byte {
+// buildUDPReply builds the packet that answers a query.
+func buildUDPReply(ip header.IPv4, udp header.UDP, payload []byte) []byte {
 	length := header.UDPMinimumSize + len(payload)
 	p := make([]byte, header.IPv4MinimumSize+length)
 	src, dst := ip.DestinationAddress(), ip.SourceAddress()

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// packet returns an IPv4 packet from the sandbox.
-func packet(from, to string, protocol tcpip.TransportProtocolNumber, payload []byte) []byte {
+// newPacket returns an IPv4 packet from the sandbox.
+func newPacket(from, to string, protocol tcpip.TransportProtocolNumber, payload []byte) []byte {
 	p := make([]byte, header.IPv4MinimumSize+len(payload))
 	ip := header.IPv4(p)
 	ip.Encode(&header.IPv4Fields{
@@ -26,9 +26,9 @@ func packet(from, to string, protocol tcpip.TransportProtocolNumber, payload []b
 	return p
 }
 
-// piece returns an IP fragment of a TCP segment.
-func piece(offset uint16, more bool) []byte {
-	p := packet("198.18.0.2", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 24))
+// newFragment returns an IP fragment of a TCP segment.
+func newFragment(offset uint16, more bool) []byte {
+	p := newPacket("198.18.0.2", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 24))
 	ip := header.IPv4(p)
 	if more {
 		ip.SetFlagsFragmentOffset(header.IPv4FlagMoreFragments, offset*8)
@@ -42,20 +42,20 @@ func piece(offset uint16, more bool) []byte {
 
 // Packets that are neither TCP nor DNS queries are dropped, counted and
 // reported.
-func TestDropsOtherPackets(t *testing.T) {
-	l := newWorld(t, allow("203.0.113.0/24", "8.8.8.8"))
+func TestPacketsOtherThanTCPAndDNSAreDropped(t *testing.T) {
+	l := newWorld(t, allowHosts("203.0.113.0/24", "8.8.8.8"))
 	v6 := make([]byte, 60)
 	v6[0] = 0x60
 	dropped := [][]byte{
-		datagram(netip.MustParseAddr("8.8.8.8"), 443, []byte("quic")),
-		datagram(netip.MustParseAddr("203.0.113.5"), 123, []byte("ntp")),
-		datagram(netip.MustParseAddr("224.0.0.251"), 5353, []byte("mdns")),
-		packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, []byte{8, 0, 0, 0, 0, 0, 0, 0}),
-		packet("198.18.0.2", "203.0.113.5", 132, make([]byte, 20)), // SCTP
-		packet("198.18.0.2", "203.0.113.5", 47, make([]byte, 20)),  // GRE
-		packet("203.0.113.1", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)),
-		packet("198.18.0.2", "203.0.113.5", header.UDPProtocolNumber, []byte{1, 2, 3}),
-		piece(0, true), piece(1, false),
+		newDatagram(netip.MustParseAddr("8.8.8.8"), 443, []byte("quic")),
+		newDatagram(netip.MustParseAddr("203.0.113.5"), 123, []byte("ntp")),
+		newDatagram(netip.MustParseAddr("224.0.0.251"), 5353, []byte("mdns")),
+		newPacket("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, []byte{8, 0, 0, 0, 0, 0, 0, 0}),
+		newPacket("198.18.0.2", "203.0.113.5", 132, make([]byte, 20)), // SCTP
+		newPacket("198.18.0.2", "203.0.113.5", 47, make([]byte, 20)),  // GRE
+		newPacket("203.0.113.1", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)),
+		newPacket("198.18.0.2", "203.0.113.5", header.UDPProtocolNumber, []byte{1, 2, 3}),
+		newFragment(0, true), newFragment(1, false),
 		v6, {}, {0x45}, make([]byte, 20),
 	}
 	for _, p := range dropped {
@@ -84,34 +84,34 @@ func TestDropsOtherPackets(t *testing.T) {
 
 // A DNS query is answered regardless of its destination, and never forwarded.
 func TestDNSIsAnsweredLocally(t *testing.T) {
-	l := newWorld(t, allow("api.test", "8.8.8.8"))
+	l := newWorld(t, allowHosts("api.test", "8.8.8.8"))
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("secret.exfil.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	b, err := q.Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.admit(datagram(netip.MustParseAddr("8.8.8.8"), dnsPort, b))
+	l.admit(newDatagram(netip.MustParseAddr("8.8.8.8"), dnsPort, b))
 	var m dnsmessage.Message
 	p := header.IPv4(<-l.udp)
 	if err := m.Unpack(header.UDP(p.Payload()).Payload()); err != nil || m.RCode != dnsmessage.RCodeNameError {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialed %q, asked %q", dialed, asked)
+	if dialed, queries := l.outsideTraffic(); len(dialed)+len(queries) > 0 {
+		t.Errorf("dialed %q, asked %q", dialed, queries)
 	}
 }
 
 // A sandbox that makes many requests does not flood the event log.
 func TestEventsAreRateLimited(t *testing.T) {
 	var reported, missed atomic.Int64
-	l := newWorld(t, allow(), func(o *Options) { o.Report = func(e Event) { reported.Add(1); missed.Add(e.Suppressed) } })
-	p := packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 8))
+	l := newWorld(t, allowHosts(), func(o *Options) { o.Report = func(e Event) { reported.Add(1); missed.Add(e.Suppressed) } })
+	p := newPacket("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 8))
 	const flood = 20_000
 	for range flood {
 		l.admit(p)
 	}
-	if n := reported.Load(); n > 2*eventBurst || n+missed.Load()+l.lost.Load() != flood {
-		t.Errorf("%d of %d were told, %d counted", n, flood, l.lost.Load())
+	if n := reported.Load(); n > 2*eventBurst || n+missed.Load()+l.suppressed.Load() != flood {
+		t.Errorf("%d of %d were told, %d counted", n, flood, l.suppressed.Load())
 	}
 }
 
@@ -122,11 +122,11 @@ func FuzzPacket(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(datagram(brig.UplinkGateway, dnsPort, b))
-	f.Add(packet("198.18.0.2", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)))
-	f.Add(packet("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 20)))
+	f.Add(newDatagram(brig.UplinkGateway, dnsPort, b))
+	f.Add(newPacket("198.18.0.2", "203.0.113.5", header.TCPProtocolNumber, make([]byte, 20)))
+	f.Add(newPacket("198.18.0.2", "203.0.113.5", header.ICMPv4ProtocolNumber, make([]byte, 20)))
 	s := &Session{link: discard{}, names: newNames(), Options: Options{Report: func(Event) {}}, events: newLimiter(1)}
-	s.policy.Store(&policy{Egress: *allow("api.test", "*.b.test")})
+	s.policy.Store(&policy{Egress: *allowHosts("api.test", "*.b.test")})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		was := slices.Clone(p)
 		s.admit(p)

@@ -15,7 +15,7 @@ import (
 func TestConnLimitIsShared(t *testing.T) {
 	room := NewConnLimiter(100)
 	inRoom := func(o *Options) { o.ConnLimiter = room }
-	worlds := []*world{newWorld(t, allow("203.0.113.0/24"), inRoom), newWorld(t, allow("203.0.113.0/24"), inRoom)}
+	worlds := []*world{newWorld(t, allowHosts("203.0.113.0/24"), inRoom), newWorld(t, allowHosts("203.0.113.0/24"), inRoom)}
 	var conns []net.Conn
 	fill := func(w *world) (n int) {
 		w.serve("203.0.113.5:80", echoServer)
@@ -54,7 +54,7 @@ func TestConnLimitIsShared(t *testing.T) {
 // If a sandbox has many connections, their buffers are small but carry the same
 // data, and all together stay within the sandbox's memory.
 func TestManyConnectionsHaveSmallBuffers(t *testing.T) {
-	w := newWorld(t, allow("203.0.113.0/24"))
+	w := newWorld(t, allowHosts("203.0.113.0/24"))
 	w.serve("203.0.113.5:80", echoServer)
 	const many = 300
 	var last net.Conn

@@ -66,7 +66,7 @@ type Session struct {
 
 	policy     atomic.Pointer[policy]
 	events     *rate.Limiter
-	lost       atomic.Int64 // events that were not reported because there were too many
+	suppressed atomic.Int64 // events that were not reported because there were too many
 	usage      usage
 	valuesSent sentValues
 	budget     *budget
@@ -148,7 +148,7 @@ func (s *Session) receive() {
 			return
 		}
 		if s.admit(p[:n]) {
-			s.end.inject(p[:n])
+			s.end.deliver(p[:n])
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (s *Session) Update(rules brig.Egress) {
 	s.mu.Lock()
 	var out []*flow
 	for f := range s.flows {
-		if !f.isClosed() && !s.stillAllowed(f, secrets) {
+		if !f.isClosed() && !s.isStillAllowed(f, secrets) {
 			out = append(out, f)
 		}
 	}
@@ -185,16 +185,16 @@ func (s *Session) Usage() (sent, received int64) {
 
 // Suppressed returns how many events were not reported since the last reported
 // event, and resets the counter.
-func (s *Session) Suppressed() int64 { return s.lost.Swap(0) }
+func (s *Session) Suppressed() int64 { return s.suppressed.Swap(0) }
 
 // Done returns a channel that is closed when the session or its link has ended.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Close ends the session and all its connections, and waits until they carry no
 // more bytes. It may be called more than once.
-func (s *Session) Close() { s.closing.Do(s.shut) }
+func (s *Session) Close() { s.closing.Do(s.shutDown) }
 
-func (s *Session) shut() {
+func (s *Session) shutDown() {
 	s.cancel()
 	_ = s.link.Close() // the stack may be blocked in it
 	s.mu.Lock()
@@ -233,10 +233,10 @@ func (s *Session) awaitFlows() {
 func (s *Session) report(e Event) {
 	let := e.Allowed && e.Kind != Lookup
 	if !let && !s.events.Allow() {
-		s.lost.Add(1)
+		s.suppressed.Add(1)
 		return
 	}
-	e.At, e.Suppressed = time.Now().UTC(), s.lost.Swap(0)
+	e.At, e.Suppressed = time.Now().UTC(), s.suppressed.Swap(0)
 	s.Report(e)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func allow(hosts ...string) *brig.Egress {
+func allowHosts(hosts ...string) *brig.Egress {
 	e := &brig.Egress{}
 	for _, h := range hosts {
 		r := brig.EgressRule{Host: h}
@@ -40,8 +40,8 @@ func exchangeText(t *testing.T, c net.Conn, text string) string {
 	return string(b)
 }
 
-func TestAllowedByName(t *testing.T) {
-	l := newWorld(t, allow("api.test", "*.cdn.test"))
+func TestHostAllowedByNameIsReachable(t *testing.T) {
+	l := newWorld(t, allowHosts("api.test", "*.cdn.test"))
 	l.name("api.test", "203.0.113.5")
 	l.name("a.cdn.test", "203.0.113.6")
 	l.serve("203.0.113.5:5432", echoServer)
@@ -69,7 +69,7 @@ func TestAllowedByName(t *testing.T) {
 }
 
 func TestOtherTrafficIsBlocked(t *testing.T) {
-	l := newWorld(t, allow("api.test"))
+	l := newWorld(t, allowHosts("api.test"))
 	l.wait = 2 * time.Second // most of these get no answer
 	l.name("api.test", "203.0.113.5")
 	l.name("evil.test", "203.0.113.66")
@@ -88,14 +88,14 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 			t.Errorf("%s is connected to", addr)
 		}
 	}
-	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
-		t.Errorf("dialed %q, asked for %q", dialed, asked)
+	if dialed, queries := l.outsideTraffic(); len(dialed)+len(queries) > 0 {
+		t.Errorf("dialed %q, asked for %q", dialed, queries)
 	}
 }
 
 // The addresses that a name resolves to are checked, and only checked addresses are dialed.
 func TestResolvedAddressesAreChecked(t *testing.T) {
-	l := newWorld(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
+	l := newWorld(t, allowHosts("rebind.test", "mixed.test", "own.test", "v6.test"))
 	l.alternate = true
 	l.name("rebind.test", "203.0.113.5", "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:127.0.0.1", "64:ff9b::7f00:1")
 	l.serve("203.0.113.5:80", echoServer)
@@ -130,7 +130,7 @@ func TestResolvedAddressesAreChecked(t *testing.T) {
 			t.Errorf("%s was dialed", a)
 		}
 	}
-	named := allow("rebind.test", "own.test", "10.0.0.0/8", "127.0.0.1", "203.0.113.99")
+	named := allowHosts("rebind.test", "own.test", "10.0.0.0/8", "127.0.0.1", "203.0.113.99")
 	l.Update(*named)
 	if c, err := l.connectName("own.test", 80); err == nil {
 		c.Close()
@@ -146,8 +146,8 @@ func TestResolvedAddressesAreChecked(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
-	l := newWorld(t, allow("203.0.113.0/24", "10.1.0.0/16"))
+func TestAddressRulesApplyToDirectConnections(t *testing.T) {
+	l := newWorld(t, allowHosts("203.0.113.0/24", "10.1.0.0/16"))
 	for _, a := range []string{"203.0.113.5:22", "10.1.2.3:22", "10.2.0.1:22", "203.0.113.99:22"} {
 		l.serve(a, echoServer)
 	}
@@ -170,8 +170,8 @@ func hello(t *testing.T, name string) string {
 	return string(clientHello(t, name))
 }
 
-func TestFirstBytesAreSniffed(t *testing.T) {
-	l := newWorld(t, allow("api.test"))
+func TestFirstBytesMustMatchHost(t *testing.T) {
+	l := newWorld(t, allowHosts("api.test"))
 	l.name("api.test", "203.0.113.5")
 	arrived := make(chan string, 1)
 	l.serve("203.0.113.5:443", func(c net.Conn) {
@@ -219,8 +219,8 @@ func TestFirstBytesAreSniffed(t *testing.T) {
 	}
 }
 
-func TestServerSpeaksFirst(t *testing.T) {
-	l := newWorld(t, allow("mail.test"))
+func TestServerThatSpeaksFirstIsReachable(t *testing.T) {
+	l := newWorld(t, allowHosts("mail.test"))
 	l.name("mail.test", "203.0.113.5")
 	l.serve("203.0.113.5:25", func(c net.Conn) {
 		fmt.Fprint(c, "220 ready\r\n")
@@ -246,7 +246,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 }
 
 func TestTightenedRulesEndConnections(t *testing.T) {
-	l := newWorld(t, allow("a.test", "b.test", "203.0.113.7"))
+	l := newWorld(t, allowHosts("a.test", "b.test", "203.0.113.7"))
 	l.name("a.test", "203.0.113.5")
 	l.name("b.test", "203.0.113.6")
 	for _, a := range []string{"203.0.113.5:80", "203.0.113.6:80", "203.0.113.7:80"} {
@@ -279,7 +279,7 @@ func TestTightenedRulesEndConnections(t *testing.T) {
 			t.Fatal(n, "is not open to begin with")
 		}
 	}
-	l.Update(*allow("b.test"))
+	l.Update(*allowHosts("b.test"))
 	for n, c := range open {
 		if want := n == "b.test"; alive(c) != want {
 			t.Errorf("%s is open: %t", n, !want)
@@ -323,8 +323,8 @@ func TestInspectReportsForbiddenAddress(t *testing.T) {
 }
 
 // Rules change while a connection is being established. The race detector must not find a race.
-func TestTightenedRulesWhileDialing(t *testing.T) {
-	l := newWorld(t, allow("a.test"))
+func TestRulesCanChangeWhileDialing(t *testing.T) {
+	l := newWorld(t, allowHosts("a.test"))
 	f, _ := l.open("a.test", netip.Addr{}, 443)
 	done := make(chan struct{})
 	go func() {
@@ -338,8 +338,8 @@ func TestTightenedRulesWhileDialing(t *testing.T) {
 	l.finish(f)
 }
 
-func TestNamesResolve(t *testing.T) {
-	l := newWorld(t, allow("api.test"))
+func TestOnlyAllowedNamesResolve(t *testing.T) {
+	l := newWorld(t, allowHosts("api.test"))
 	a, ok := l.address("api.test")
 	if !ok || !brig.UplinkNetwork.Contains(a) {
 		t.Fatalf("api.test is %v", a)
@@ -358,8 +358,8 @@ func TestNamesResolve(t *testing.T) {
 			t.Errorf("%q: %+v", name, m)
 		}
 	}
-	if _, asked := l.outsideTraffic(); len(asked) > 0 {
-		t.Errorf("%q were asked for outside", asked)
+	if _, queries := l.outsideTraffic(); len(queries) > 0 {
+		t.Errorf("%q were asked for outside", queries)
 	}
 	// The same over TCP.
 	c, err := l.dial(brig.UplinkGateway, dnsPort)
@@ -389,7 +389,7 @@ func TestNamesResolve(t *testing.T) {
 // connection first. A server that keeps the old connection in TIME-WAIT would
 // drop the client's SYN for a minute.
 func TestClientPortCanBeReused(t *testing.T) {
-	l := newWorld(t, allow("api.test"))
+	l := newWorld(t, allowHosts("api.test"))
 	l.name("api.test", "203.0.113.5")
 	l.serve("203.0.113.5:80", func(c net.Conn) { _, _ = io.WriteString(c, "bye") })
 	to, ok := l.address("api.test")

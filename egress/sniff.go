@@ -133,7 +133,7 @@ func isTimeout(err error) bool {
 func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 	var seen bytes.Buffer
 	why := "it begins as TLS and is not"
-	stop := errors.New("seen enough")
+	errStop := errors.New("seen enough")
 	from := io.TeeReader(io.LimitReader(io.MultiReader(bytes.NewReader(first), c), maxSniff), &seen)
 	_ = tls.Server(readOnly{c, from}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		switch {
@@ -146,7 +146,7 @@ func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 		default:
 			why = ""
 		}
-		return nil, stop
+		return nil, errStop
 	}}).Handshake()
 	return seen.Bytes(), why
 }

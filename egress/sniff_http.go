@@ -96,8 +96,8 @@ func matchProtocol(first []byte) protocolMatch {
 // isSingleWord reports whether the first bytes are a single incomplete word, which no server
 // processes yet.
 func isSingleWord(first []byte) bool {
-	words := strings.TrimSuffix(string(skipBlanks(first)), "\r")
-	return words == "" || isToken(words)
+	text := strings.TrimSuffix(string(skipBlanks(first)), "\r")
+	return text == "" || isToken(text)
 }
 
 // isHTTP09 reports whether a line is a request of HTTP/0.9, which has no
@@ -139,11 +139,11 @@ func checkRequest(first []byte, host string) string {
 		var why string
 		switch {
 		case n == 0:
-			why = lines.request(text)
+			why = lines.parseRequestLine(text)
 		case text != "":
-			why = lines.field(text)
+			why = lines.parseField(text)
 		default:
-			why = lines.end()
+			why = lines.checkEnd()
 		}
 		switch {
 		case why != "":
@@ -163,7 +163,7 @@ func checkHead(head []byte, hosts []string, host string) string {
 		return "its HTTP is malformed"
 	case strings.EqualFold(r.Method, http.MethodConnect):
 		return "HTTP asks for a tunnel to somewhere else"
-	case len(hosts) != 1 || !isFor(hosts[0], host) || !isFor(r.Host, host) || r.URL.Host != "" && !isFor(r.URL.Host, host):
+	case len(hosts) != 1 || !isAuthorityFor(hosts[0], host) || !isAuthorityFor(r.Host, host) || r.URL.Host != "" && !isAuthorityFor(r.URL.Host, host):
 		return "HTTP is for another host"
 	case r.URL.User != nil || r.URL.Opaque != "" || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" && r.URL.Host == "":
 		return "its HTTP is malformed"
@@ -171,8 +171,8 @@ func checkHead(head []byte, hosts []string, host string) string {
 	return ""
 }
 
-// isFor reports whether an authority is the given host, with or without a port.
-func isFor(authority, host string) bool {
+// isAuthorityFor reports whether an authority is the given host, with or without a port.
+func isAuthorityFor(authority, host string) bool {
 	name, port, err := net.SplitHostPort(authority)
 	if err != nil {
 		name, port = authority, ""
@@ -182,14 +182,14 @@ func isFor(authority, host string) bool {
 
 // matchHTTP2 is like matchProtocol, for unencrypted HTTP/2.
 func matchHTTP2(first []byte) protocolMatch {
-	if _, err := firstStream(first); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := parseFirstStream(first); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return tooShort
 	}
 	return isHTTP2
 }
 
-// firstStream parses the header of the first stream.
-func firstStream(first []byte) (*http2.MetaHeadersFrame, error) {
+// parseFirstStream parses the header of the first stream.
+func parseFirstStream(first []byte) (*http2.MetaHeadersFrame, error) {
 	after, ok := bytes.CutPrefix(first, []byte(preface))
 	if !ok {
 		if len(first) < len(preface) && strings.HasPrefix(preface, string(first)) {
@@ -215,7 +215,7 @@ func firstStream(first []byte) (*http2.MetaHeadersFrame, error) {
 // checkStream returns the reason why the first stream of unencrypted HTTP/2
 // must not pass.
 func checkStream(first []byte, host string) string {
-	head, err := firstStream(first)
+	head, err := parseFirstStream(first)
 	if err != nil || head.Truncated {
 		return "its HTTP is malformed"
 	}
@@ -225,7 +225,7 @@ func checkStream(first []byte, host string) string {
 		case f.Name == ":method" && strings.EqualFold(f.Value, http.MethodConnect):
 			return "HTTP asks for a tunnel to somewhere else"
 		case f.Name == ":authority" || f.Name == "host":
-			if named++; !isFor(f.Value, host) {
+			if named++; !isAuthorityFor(f.Value, host) {
 				return "HTTP is for another host"
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// sniffed sends text as the first bytes of a connection, in pieces. It returns
+// sniffPieces sends text as the first bytes of a connection, in pieces. It returns
 // the bytes that pass, or the reason if they must not.
-func sniffed(t *testing.T, pieces ...string) (first, why string) {
+func sniffPieces(t *testing.T, pieces ...string) (first, why string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -49,14 +49,14 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 
 // The first request of a connection must be for the connection's host,
 // regardless of its method and syntax.
-func TestFirstRequest(t *testing.T) {
+func TestFirstRequestMustNameConnectionHost(t *testing.T) {
 	const good, evil = "api.test", "evil.test"
 	const warning = "\x15\x03\x01\x00\x02\x01\x5a" // Go's servers skip it, and so do others
 	request := func(method, host string) string {
 		return method + " /x HTTP/1.1\r\nHost: " + host + "\r\nAccept: */*\r\n\r\n"
 	}
 	h2 := func(list ...string) string {
-		return preface + frame(4, 0, "") + frame(1, 5, fields(list...))
+		return preface + encodeFrame(4, 0, "") + encodeFrame(1, 5, encodeFields(list...))
 	}
 	requestFields := func(authority string) []string {
 		return []string{":method", "PROPFIND", ":scheme", "http", ":path", "/", ":authority", authority}
@@ -172,7 +172,7 @@ func TestFirstRequest(t *testing.T) {
 				}
 			}
 			for how, pieces := range ways {
-				first, why := sniffed(t, pieces...)
+				first, why := sniffPieces(t, pieces...)
 				if (why == "") != c.good {
 					t.Errorf("%s: refused as %q", how, why)
 				}

@@ -71,14 +71,14 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 func (s *Session) accept(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-	answered := false
+	replied := false
 	defer func() {
-		if !answered {
+		if !replied {
 			r.Complete(true)
 		}
 	}()
 	s.connect(to, func(n int64) (net.Conn, error) {
-		answered = true
+		replied = true
 		var queue waiter.Queue
 		ep, err := r.CreateEndpoint(&queue)
 		r.Complete(err != nil)

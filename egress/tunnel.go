@@ -9,43 +9,43 @@ import (
 // tunnel copies bytes in both directions until both have ended. The sandbox's first bytes must not
 // name a host other than the one for which the connection is allowed. If they do, tunnel returns
 // the reason without sending any of them.
-func (s *Session) tunnel(f *flow, here, there net.Conn) (why string) {
+func (s *Session) tunnel(f *flow, inside, outside net.Conn) (why string) {
 	var ways sync.WaitGroup
 	ways.Go(func() {
-		if err := carry(here, there, f.buffer); err != nil {
-			_ = there.Close()
-			_ = here.Close()
+		if err := carry(inside, outside, f.buffer); err != nil {
+			_ = outside.Close()
+			_ = inside.Close()
 			return
 		}
-		_ = closeWrite(here)
+		_ = closeWrite(inside)
 	})
-	why = s.forward(f, there, here)
+	why = s.forward(f, outside, inside)
 	if why != "" {
-		_ = there.Close()
-		_ = here.Close()
+		_ = outside.Close()
+		_ = inside.Close()
 	}
 	ways.Wait()
 	return why
 }
 
 // forward copies the bytes that the sandbox sends.
-func (s *Session) forward(f *flow, there, here net.Conn) (why string) {
+func (s *Session) forward(f *flow, outside, inside net.Conn) (why string) {
 	if f.host != "" {
-		first, why := s.sniff(f, there, here)
+		first, why := s.sniff(f, outside, inside)
 		if why != "" {
 			return why
 		}
-		if _, err := there.Write(first); err != nil {
-			_ = here.Close()
+		if _, err := outside.Write(first); err != nil {
+			_ = inside.Close()
 			return ""
 		}
 	}
-	if err := carry(there, here, f.buffer); err != nil {
-		_ = there.Close()
-		_ = here.Close()
+	if err := carry(outside, inside, f.buffer); err != nil {
+		_ = outside.Close()
+		_ = inside.Close()
 		return ""
 	}
-	_ = closeWrite(there)
+	_ = closeWrite(outside)
 	return ""
 }
 
@@ -57,12 +57,12 @@ func carry(to, from net.Conn, buffer int64) error {
 }
 
 // sniff reads the sandbox's first bytes, and charges them to its memory.
-func (s *Session) sniff(f *flow, there, here net.Conn) (first []byte, why string) {
-	return sniff(here, f.host, sniffer{
+func (s *Session) sniff(f *flow, outside, inside net.Conn) (first []byte, why string) {
+	return sniff(inside, f.host, sniffer{
 		reserveConn: func() bool { return s.budget.wait(f.ctx, helloCost, 0) },
 		releaseConn: func() { s.budget.release(helloCost) },
 		out: func(b []byte) error {
-			_, err := there.Write(b)
+			_, err := outside.Write(b)
 			return err
 		},
 	})

@@ -72,7 +72,7 @@ func TestRepeatedValuesAreLimited(t *testing.T) {
 	}
 	value, _ := k.Value(t.Context())
 	s := newSwaps([]swap{{old: []byte(k.Placeholder), new: value}})
-	if n := allocated(func() { _, _ = io.Copy(io.Discard, s.reader(strings.NewReader(many), nil)) }); n > swapCost {
+	if n := allocated(func() { _, _ = io.Copy(io.Discard, s.newReader(strings.NewReader(many), nil)) }); n > swapCost {
 		t.Errorf("in pieces it takes %d KiB, of which %d are charged", n>>10, swapCost>>10)
 	}
 	if n := allocated(func() { _ = s.replaceAll(many, nil) }); n < want {
@@ -97,7 +97,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, g := newBudget(DefaultMemory), &sentValues{}
 			before := usedMemory()
-			first := g.share(b, grants)
+			first := g.acquireScrubber(b, grants)
 			if first == nil || b.used == 0 {
 				t.Fatal("it is not charged")
 			}
@@ -111,7 +111,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 			// scrubber for each.
 			var all []*sharedScrubber
 			for range 512 {
-				all = append(all, g.share(b, grants))
+				all = append(all, g.acquireScrubber(b, grants))
 			}
 			if more := usedMemory() - before - n; b.used != used || more > 1<<20 {
 				t.Errorf("512 more take %d KiB, of which %d are charged", more>>10, (b.used-used)>>10)
@@ -124,7 +124,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 			for _, s := range append(all, first) {
 				g.releaseScrubber(b, s)
 			}
-			other := g.share(b, many[1:2])
+			other := g.acquireScrubber(b, many[1:2])
 			g.releaseScrubber(b, other)
 			if len(g.scrubbers) != 1 || g.idle != other || b.used != other.cost {
 				t.Errorf("%d are kept, %d KiB charged", len(g.scrubbers), b.used>>10)
@@ -134,10 +134,10 @@ func TestScrubbersAreCharged(t *testing.T) {
 	b, g := newBudget(DefaultMemory), &sentValues{}
 	var held []*sharedScrubber
 	for i := range 50 { // hosts with different values
-		if s := g.share(b, many[i:i+1]); s != nil {
+		if s := g.acquireScrubber(b, many[i:i+1]); s != nil {
 			held = append(held, s)
 		}
-		if s := g.share(b, append(long[:7:7], many[i])); s != nil {
+		if s := g.acquireScrubber(b, append(long[:7:7], many[i])); s != nil {
 			held = append(held, s)
 		}
 	}
@@ -204,7 +204,7 @@ func TestSearchesAreCharged(t *testing.T) {
 			readers := make([]*blindReader, searches)
 			before := usedMemory()
 			for i := range readers {
-				readers[i] = s.values.reader(strings.NewReader(text), nil)
+				readers[i] = s.values.newReader(strings.NewReader(text), nil)
 				for len(readers[i].held) < len(text) && readers[i].ended == nil {
 					readers[i].readOnce(holdReadSize)
 				}
@@ -234,11 +234,11 @@ func TestTooManyMatchesAreRejected(t *testing.T) {
 		strings.Repeat("tok:tok:", maxHits-1): false, strings.Repeat("tok:tok:", maxHits+1): true,
 		strings.Repeat("a", 32<<10): true, strings.Repeat("aaaaaaaaaa", 90) + "aaaaa": false,
 	} {
-		got, err := io.ReadAll(s.reader(strings.NewReader("<"+text+">"), nil))
+		got, err := io.ReadAll(s.newReader(strings.NewReader("<"+text+">"), nil))
 		if (err != nil) != reject || strings.Contains(string(got), "tok:tok:") || strings.Contains(string(got), "aaaaaaaa") {
 			t.Errorf("%d of %.10s: %.40q, %v", len(text), text, got, err)
 		}
-		if masked := s.scan().replaceAll(text); strings.Contains(masked, "tok:tok:") || reject && strings.Trim(masked, "x") != "" {
+		if masked := s.newScan().replaceAll(text); strings.Contains(masked, "tok:tok:") || reject && strings.Trim(masked, "x") != "" {
 			t.Errorf("%d of %.10s in a header: %.40q", len(text), text, masked)
 		}
 	}
@@ -277,7 +277,7 @@ func TestGrowthIsCounted(t *testing.T) {
 			t.Errorf("%s: the host receives %d bytes for %d, and %d are counted", name, got, sent, n)
 		}
 	}
-	w := newWorld(t, allow("*.test"), func(o *Options) { o.Rules.Bandwidth = 1 << 30 })
+	w := newWorld(t, allowHosts("*.test"), func(o *Options) { o.Rules.Bandwidth = 1 << 30 })
 	if sent, _ := w.Usage(); sent != 0 {
 		t.Errorf("%d bytes before", sent)
 	}
@@ -287,8 +287,8 @@ func TestGrowthIsCounted(t *testing.T) {
 	if sent, _ := w.Usage(); sent != 300<<10 {
 		t.Errorf("%d bytes are counted", sent)
 	}
-	if left := w.policy.Load().up.Tokens(); left > 1<<30/10-200<<10 {
-		t.Errorf("%f bytes of the bandwidth are left", left)
+	if remaining := w.policy.Load().up.Tokens(); remaining > 1<<30/10-200<<10 {
+		t.Errorf("%f bytes of the bandwidth are left", remaining)
 	}
 	w.Close()
 	if err := w.countGrowth(1 << 30); err == nil {
@@ -324,7 +324,7 @@ func TestManyFieldsShareScan(t *testing.T) {
 	}
 	if n := allocated(func(h http.Header) {
 		for _, v := range h {
-			v[0] = x.scrub.values.scan().replaceAll(v[0])
+			v[0] = x.scrub.values.newScan().replaceAll(v[0])
 		}
 	}); n < 8<<20 {
 		t.Errorf("control: %d KiB are allocated", n>>10)

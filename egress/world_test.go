@@ -137,7 +137,7 @@ func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world
 				l.udp <- slices.Clone(p[:n])
 				continue
 			}
-			end.inject(p[:n])
+			end.deliver(p[:n])
 		}
 	}()
 	return l
@@ -233,7 +233,7 @@ func (l *world) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, b
 func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	var out dnsmessage.Message
-	_ = l.wire.Send(datagram(brig.UplinkGateway, dnsPort, message))
+	_ = l.wire.Send(newDatagram(brig.UplinkGateway, dnsPort, message))
 	select {
 	case p := <-l.udp:
 		ip := header.IPv4(p)
@@ -250,14 +250,14 @@ func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	}
 }
 
-// datagram returns a UDP packet from the sandbox.
-func datagram(to netip.Addr, port int, payload []byte) []byte {
+// newDatagram returns a UDP packet from the sandbox.
+func newDatagram(to netip.Addr, port int, payload []byte) []byte {
 	ask := make([]byte, header.IPv4MinimumSize+header.UDPMinimumSize)
 	ip := header.IPv4(ask)
 	ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ask)), TTL: 1, SrcAddr: tcpip.AddrFrom4(to.As4()), DstAddr: tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())})
 	udp := header.UDP(ask[header.IPv4MinimumSize:])
 	udp.Encode(&header.UDPFields{SrcPort: uint16(port), DstPort: 5353, Length: header.UDPMinimumSize})
-	return reply(ip, udp, payload) // reply swaps the two addresses
+	return buildUDPReply(ip, udp, payload) // reply swaps the two addresses
 }
 
 // address resolves a name inside the sandbox, or reports false if it does not
@@ -287,7 +287,7 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 }
 
 // outsideTraffic returns the addresses that were dialed and the names that were resolved.
-func (l *world) outsideTraffic() (dialed, asked []string) {
+func (l *world) outsideTraffic() (dialed, queries []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.dialed), slices.Clone(l.resolvedNames)

@@ -49,7 +49,7 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	a := &programRun{e: i, m: m, sio: sio, out: output.NewCapture(limit), err: output.NewCapture(limit)}
 	a.res = brig.Result{ExecID: newExecID(), Started: i.Now().UTC()}
 	if j.request.Op == opStep {
-		a.step = &stepRun{packages: j.packages, requested: tool.PipRequirements(j.request.Code)}
+		a.step = &stepRun{packages: j.packages, requested: tool.ParsePipRequirements(j.request.Code)}
 	}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)

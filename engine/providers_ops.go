@@ -81,10 +81,10 @@ func (ps *providers) providerInfo(now *placement.Snapshot, id string) brig.Provi
 func (ps *providers) maskConfig(id string, kept []byte, fields []brig.ConfigField) json.RawMessage {
 	raw, err := ps.unsealConfig(id, kept, fields)
 	if err != nil {
-		raw, err = schema.Replace(kept, fields, func(string, string) string { return "" })
+		raw, err = schema.ReplaceSecrets(kept, fields, func(string, string) string { return "" })
 	}
 	if err == nil {
-		raw, err = schema.Masked(raw, fields)
+		raw, err = schema.MaskSecrets(raw, fields)
 	}
 	if err != nil {
 		return json.RawMessage("{}")

@@ -238,7 +238,7 @@ func (ps *providers) resealSettings(ctx context.Context) error {
 
 // replaceSecrets replaces each secret of a configuration with the result of f.
 func (ps *providers) replaceSecrets(raw []byte, fields []brig.ConfigField, f func(name, value string) (string, error)) (out []byte, err error) {
-	out, lost := schema.Replace(raw, fields, func(name, value string) string {
+	out, lost := schema.ReplaceSecrets(raw, fields, func(name, value string) string {
 		replaced, failed := f(name, value)
 		if failed != nil && err == nil {
 			err = failed

@@ -71,7 +71,7 @@ func (s *stepRun) handleMessage(m *interpreter.Message) {
 	case "installed":
 		for _, r := range m.Packages[:min(len(m.Packages), tool.MaxPackages)] {
 			if slices.Contains(s.requested, r) {
-				s.packages = tool.Merge(s.packages, r)
+				s.packages = tool.MergeRequirement(s.packages, r)
 			}
 		}
 	case "display", "result":

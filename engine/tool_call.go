@@ -176,7 +176,7 @@ func (c *toolCall) end(ctx context.Context) bool {
 // setResult sets the result of the call from the function's report. If there is
 // no report, it uses the engine's observations.
 func (c *toolCall) setResult(ctx context.Context) error {
-	name := cmp.Or(c.j.tool.Name, tool.LastFunction(c.j.tool.Source))
+	name := cmp.Or(c.j.tool.Name, tool.FindLastFunction(c.j.tool.Source))
 	var failure *brig.ProgramError
 	switch r := c.report; {
 	case r == nil:

@@ -153,7 +153,7 @@ func (ts *tools) makeLayer(ctx context.Context, v *call, l tool.Layer, in builde
 // output and whether the installation succeeded.
 func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (msg string, ok bool, err error) {
 	cmd := brig.Command{
-		Argv: l.Install(ts.Options.Tools.Index), Timeout: min(installTimeout, time.Until(m.rec.Expires)), Dir: workspaceDir,
+		Argv: l.InstallCommand(ts.Options.Tools.Index), Timeout: min(installTimeout, time.Until(m.rec.Expires)), Dir: workspaceDir,
 		Env: map[string]string{"HOME": workspaceDir, "PIP_CONFIG_FILE": "/dev/null"},
 	}
 	out := output.NewCapture(m.rec.Spec.Limits.Output)
@@ -176,7 +176,7 @@ func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (ms
 func noPackages(j *toolJob, l toolLayer, msg string) *brig.ProgramError {
 	name := j.tool.Name
 	if name == "" {
-		name = tool.LastFunction(j.tool.Source)
+		name = tool.FindLastFunction(j.tool.Source)
 	}
 	return &brig.ProgramError{
 		Name: "PackageError", Message: tool.InstallError(l.Installer(), l.Packages, name, l.fromTool, brig.Clip(msg, 2000)),

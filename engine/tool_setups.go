@@ -46,12 +46,12 @@ func (ts *tools) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.Tool
 			if kind = old.Kind; s.Kind != "" && s.Kind != kind {
 				return nil, brig.InvalidField("type", "a setup of kind %s cannot change to %s", kind, truncate(string(s.Kind))).WithHint("make one of that kind, and remove this one")
 			}
-			config, err = tool.ConfigOf(kind, s.Config)
+			config, err = tool.ParseConfigOfKind(kind, s.Config)
 			if err != nil {
 				return nil, err
 			}
 		case kind == "":
-			if kind, config, err = tool.Config(s.Config); err != nil {
+			if kind, config, err = tool.ParseConfig(s.Config); err != nil {
 				return nil, err
 			}
 		default:
@@ -61,7 +61,7 @@ func (ts *tools) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.Tool
 			if len(s.Config) == 0 {
 				s.Config = tool.Default(kind)
 			}
-			if config, err = tool.ConfigOf(kind, s.Config); err != nil {
+			if config, err = tool.ParseConfigOfKind(kind, s.Config); err != nil {
 				return nil, err
 			}
 		}

@@ -151,7 +151,7 @@ func (ts *tools) planTool(ctx context.Context, v *call, t brig.Tool) (*toolJob, 
 	if len(t.Arguments) == 0 {
 		t.Arguments = json.RawMessage("{}")
 	}
-	if j.request.Arguments, err = s.Arguments(t.Arguments); err != nil {
+	if j.request.Arguments, err = s.ConvertArguments(t.Arguments); err != nil {
 		return nil, err
 	}
 	return j, ts.applySetup(ctx, v.actor.Tenant, j)
@@ -182,7 +182,7 @@ func checkFunction(t brig.Tool, s *tool.Schema) error {
 		return brig.InvalidField("json_schema", "a tool in TypeScript needs one that names the function").
 			WithHint(`for example {"name":"add","parameters":{"type":"object","properties":{"a":{"type":"number"}}}}`)
 	}
-	if t.Name != "" && !tool.ValidName(t.Name) {
+	if t.Name != "" && !tool.IsValidName(t.Name) {
 		return brig.InvalidField("name", "%q cannot be a function", truncate(t.Name)).WithHint("use letters, digits and _")
 	}
 	return nil
@@ -195,7 +195,7 @@ func (ts *tools) applySetup(ctx context.Context, tenant string, j *toolJob) erro
 		return err
 	}
 	setup := tool.ChooseSetup(tenant, list)
-	if j.setup, err = tool.Read(setup.Kind, setup.Config); err != nil {
+	if j.setup, err = tool.ParseSetup(setup.Kind, setup.Config); err != nil {
 		return err
 	}
 	if j.fingerprint, err = tool.Fingerprint(setup); err != nil {
@@ -213,7 +213,7 @@ func (ts *tools) applySetup(ctx context.Context, tenant string, j *toolJob) erro
 			}
 		}
 	}
-	j.env = tool.Environment(vars, j.tool.Env)
+	j.env = tool.MergeEnvironment(vars, j.tool.Env)
 	for _, l := range []toolLayer{
 		{tool.Layer{Language: brig.Python, Packages: j.setup.Python}, false}, {tool.Layer{Language: brig.TypeScript, Packages: j.setup.Node}, false},
 		{tool.Layer{Language: brig.Python, Packages: j.tool.Python}, true}, {tool.Layer{Language: brig.TypeScript, Packages: j.tool.Node}, true},

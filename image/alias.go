@@ -21,7 +21,7 @@ func (s *Store) Tag(ctx context.Context, ref, name string) (*brig.Image, error) 
 	if name, err = aliasForm(name); err != nil {
 		return nil, err
 	}
-	err = s.change(ctx, func(x *index) error {
+	err = s.updateIndex(ctx, func(x *index) error {
 		target := ref
 		if _, further := x.aliasOf(ref); further != "" {
 			target = further

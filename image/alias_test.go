@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestAliases checks that an alias resolves to its target and is reported in
+// TestAliasResolvesToTarget checks that an alias resolves to its target and is reported in
 // the result. An image of the same name takes precedence, and removing an alias
 // keeps the image.
-func TestAliases(t *testing.T) {
+func TestAliasResolvesToTarget(t *testing.T) {
 	t.Parallel()
 	s := newArena(t).store
 	ctx := t.Context()

@@ -20,8 +20,8 @@ import (
 // memory. It equals the default limit of the zstd command.
 const zstdWindow = 128 << 20
 
-// refuse returns an InvalidArgument error for the field "archive".
-func refuse(format string, args ...any) *brig.Error {
+// archiveError returns an InvalidArgument error for the field "archive".
+func archiveError(format string, args ...any) *brig.Error {
 	return brig.InvalidField("archive", format, args...)
 }
 
@@ -59,7 +59,7 @@ func openArchive(ctx context.Context, in io.Reader, o *Options) (*archive, error
 	case strings.HasPrefix(h, "\x28\xb5\x2f\xfd"):
 		err = a.openZstd(buffered)
 	case formatOf(h) != "":
-		err = refuse("%s is not supported", formatOf(h)).
+		err = archiveError("%s is not supported", formatOf(h)).
 			WithHint("send a tar archive, plain or compressed with zstd or gzip")
 	default:
 		a.out = buffered
@@ -118,7 +118,7 @@ func (a *archive) Read(p []byte) (int, error) {
 	n, err := a.out.Read(p)
 	a.sum.Write(p[:n])
 	a.given += int64(n)
-	if lerr := a.bounded(a.given); lerr != nil {
+	if lerr := a.checkLimits(a.given); lerr != nil {
 		a.limitErr = lerr
 		return 0, lerr
 	}
@@ -133,14 +133,14 @@ func (a *archive) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded returns an error if n output bytes exceed the limits for the input read so far. A sparse
+// checkLimits returns an error if n output bytes exceed the limits for the input read so far. A sparse
 // file counts as its declared size.
-func (a *archive) bounded(n int64) error {
+func (a *archive) checkLimits(n int64) error {
 	if n > a.max {
-		return refuse("it holds more than %d bytes of tar stream", a.max)
+		return archiveError("it holds more than %d bytes of tar stream", a.max)
 	}
 	if n > a.floor && n/a.ratio > a.taken {
-		return refuse("it unpacks to more than %d times its own size, the limit", a.ratio)
+		return archiveError("it unpacks to more than %d times its own size, the limit", a.ratio)
 	}
 	return nil
 }
@@ -148,13 +148,13 @@ func (a *archive) bounded(n int64) error {
 // drain reads the bytes after the end mark, which may only be padding.
 func (a *archive) drain() error {
 	if a.ended {
-		return refuse("it ends before its end mark: it was cut short")
+		return archiveError("it ends before its end mark: it was cut short")
 	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := a.Read(buf)
 		if strings.Trim(string(buf[:n]), "\x00") != "" {
-			return refuse("there is something behind its end mark")
+			return archiveError("there is something behind its end mark")
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -178,16 +178,16 @@ func (a *archive) explain(err error) error {
 	case brig.KindOf(err) == brig.InvalidArgument:
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse("it was cut short, or a size in it is a lie").Because(err)
+		return archiveError("it was cut short, or a size in it is a lie").Because(err)
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return refuse("its zstd window is larger than %d MiB", zstdWindow>>20).Because(err)
+		return archiveError("its zstd window is larger than %d MiB", zstdWindow>>20).Because(err)
 	}
-	return refuse("it is damaged, or not a tar archive").Because(err).
+	return archiveError("it is damaged, or not a tar archive").Because(err).
 		WithHint("send a tar archive of a root file system, plain or compressed with zstd or gzip")
 }
 
-// inEntry adds the name of the rejected entry to an error of an archive.
-func inEntry(name string, err error) error {
+// wrapEntryError adds the name of the rejected entry to an error of an archive.
+func wrapEntryError(name string, err error) error {
 	e := brig.AsError(err)
 	if e.Kind != brig.InvalidArgument {
 		return err

@@ -45,7 +45,7 @@ func newArena(t testing.TB) *arena {
 			t.Fatal(err)
 		}
 	}
-	a.store = open(t, filepath.Join(dir, "data"))
+	a.store = openStore(t, filepath.Join(dir, "data"))
 	var err error
 	if a.before, err = a.snapshot(); err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func newArena(t testing.TB) *arena {
 	return a
 }
 
-// open opens a store with small limits that does not wait for the disk.
-func open(t testing.TB, dir string) *Store {
+// openStore opens a store with small limits that does not wait for the disk.
+func openStore(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := Open(testOptions(dir))
 	if err != nil {
@@ -101,9 +101,9 @@ func (a *arena) snapshot() (map[string]string, error) {
 	return all, err
 }
 
-// check returns an error if an archive did damage: the canary has changed, its secret is in the
+// checkUnchanged returns an error if an archive did damage: the canary has changed, its secret is in the
 // store, or the store contains a file of a forbidden type.
-func (a *arena) check() error {
+func (a *arena) checkUnchanged() error {
 	after, err := a.snapshot()
 	if err != nil {
 		return err
@@ -119,9 +119,9 @@ func (a *arena) check() error {
 		}
 	}
 	a.store.Wait()
-	left, err := os.ReadDir(a.store.path("tmp"))
-	if err != nil || len(left) > 0 {
-		return fmt.Errorf("left in tmp: %v, %v", left, err)
+	leftovers, err := os.ReadDir(a.store.path("tmp"))
+	if err != nil || len(leftovers) > 0 {
+		return fmt.Errorf("left in tmp: %v, %v", leftovers, err)
 	}
 	return filepath.WalkDir(a.store.dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -148,8 +148,8 @@ func (a *arena) check() error {
 	})
 }
 
-// up returns a name that leads from any directory of the store to target.
-func up(target string) string { return strings.Repeat("../", 24) + target[1:] }
+// climbTo returns a name that leads from any directory of the store to target.
+func climbTo(target string) string { return strings.Repeat("../", 24) + target[1:] }
 
 // maker writes archives, including those that archive/tar refuses to write.
 type maker struct {
@@ -165,8 +165,8 @@ func newMaker(t testing.TB) *maker {
 	return m
 }
 
-// put writes one entry. For a regular file, the size is the content's length.
-func (m *maker) put(h tar.Header, content string) {
+// addEntry writes one entry. For a regular file, the size is the content's length.
+func (m *maker) addEntry(h tar.Header, content string) {
 	m.t.Helper()
 	if h.Typeflag == 0 {
 		h.Typeflag = tar.TypeReg
@@ -185,19 +185,19 @@ func (m *maker) put(h tar.Header, content string) {
 	}
 }
 
-func (m *maker) file(name, content string) { m.put(tar.Header{Name: name}, content) }
-func (m *maker) dir(name string) {
-	m.put(tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, "")
+func (m *maker) addFile(name, content string) { m.addEntry(tar.Header{Name: name}, content) }
+func (m *maker) addDir(name string) {
+	m.addEntry(tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, "")
 }
-func (m *maker) link(name, target string) {
-	m.put(tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink}, "")
+func (m *maker) addLink(name, target string) {
+	m.addEntry(tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink}, "")
 }
-func (m *maker) hard(name, target string) {
-	m.put(tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeLink}, "")
+func (m *maker) addHardLink(name, target string) {
+	m.addEntry(tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeLink}, "")
 }
 
-// block writes one header block by hand, with a correct checksum, and content.
-func (m *maker) block(typ byte, name, size, content string) {
+// addBlock writes one header block by hand, with a correct checksum, and content.
+func (m *maker) addBlock(typ byte, name, size, content string) {
 	m.t.Helper()
 	if err := m.w.Flush(); err != nil {
 		m.t.Fatal(err)
@@ -222,13 +222,13 @@ func (m *maker) block(typ byte, name, size, content string) {
 	m.buf.Write(make([]byte, (512-len(content)%512)%512))
 }
 
-// pax writes a PAX header by hand for the entry that follows.
-func (m *maker) pax(records ...string) {
+// addPAX writes a PAX header by hand for the entry that follows.
+func (m *maker) addPAX(records ...string) {
 	var all string
 	for i := 0; i+1 < len(records); i += 2 {
 		all += paxRecord(records[i], records[i+1])
 	}
-	m.block('x', "pax", octal(len(all)), all)
+	m.addBlock('x', "pax", octal(len(all)), all)
 }
 
 func paxRecord(key, value string) string {

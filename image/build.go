@@ -28,7 +28,7 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 		return nil, err
 	}
 	defer m.close()
-	from, err := m.packageSources(b.Suite)
+	from, err := m.readPackageSources(b.Suite)
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +37,15 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 		return nil, err
 	}
 	defer w.discard()
-	c, err := s.builder(b, from, w)
+	c, err := s.newBuilder(b, from, w)
 	if err != nil {
 		return nil, err
 	}
-	report = oneAtATime(report)
+	report = serializeReports(report)
 	report(brig.Progress{Step: "fetch and install packages of " + from.suite})
 
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	// The kernel kills the child when this thread ends (PR_SET_PDEATHSIG), so
 	// that the child does not outlive the server.
 	runtime.LockOSThread()
@@ -53,19 +53,19 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 	if err := c.start(ctx, report); err != nil {
 		return nil, err
 	}
-	img, err := s.take(ctx, importJob{
+	img, err := s.createFromArchive(ctx, importJob{
 		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: removeBuilderFiles,
 	}, report)
 	if err == nil {
 		return img, nil
 	}
-	if !c.stdoutClosed() {
-		stop() // otherwise the builder keeps writing to a pipe without a reader
+	if !c.isStdoutClosed() {
+		cancel() // otherwise the builder keeps writing to a pipe without a reader
 	}
-	defer time.AfterFunc(grace, stop).Stop()
+	defer time.AfterFunc(grace, cancel).Stop()
 	// A failed builder leaves a truncated archive. Report the builder's error and
 	// not the archive's.
-	if werr := c.wait(); werr != nil && !c.stopped() && brig.KindOf(err) == brig.InvalidArgument {
+	if werr := c.wait(); werr != nil && !c.isCanceled() && brig.KindOf(err) == brig.InvalidArgument {
 		err = werr
 	}
 	return nil, err
@@ -77,16 +77,16 @@ func checkBuild(b brig.ImageBuild) error {
 	if err := checkNewName(b.Name); err != nil {
 		return err
 	}
-	if b.Suite != "" && !validSuite(b.Suite) {
+	if b.Suite != "" && !isValidSuite(b.Suite) {
 		return brig.InvalidField("suite", "%.80q is not the name of a Debian release", b.Suite).
 			WithHint("for example: bookworm")
 	}
-	const most = 1000
-	if len(b.Packages) > most {
-		return brig.InvalidField("packages", "there are more than %d", most)
+	const maximum = 1000
+	if len(b.Packages) > maximum {
+		return brig.InvalidField("packages", "there are more than %d", maximum)
 	}
 	for _, p := range b.Packages {
-		if !validPackage(p) {
+		if !isValidPackage(p) {
 			return brig.InvalidField("packages", "%.80q is not the name of a Debian package", p).
 				WithHint("for example: python3-numpy")
 		}
@@ -96,10 +96,10 @@ func checkBuild(b brig.ImageBuild) error {
 
 const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-// validPackage accepts Debian package names, optionally followed by a colon and
+// isValidPackage accepts Debian package names, optionally followed by a colon and
 // an architecture. It rejects a trailing "-", because apt reads it as a request
 // to remove the package.
-func validPackage(p string) bool {
+func isValidPackage(p string) bool {
 	name, arch, hasArch := strings.Cut(p, ":")
 	if hasArch && (arch == "" || strings.Trim(arch, lowerAndDigits) != "") {
 		return false
@@ -108,13 +108,13 @@ func validPackage(p string) bool {
 		strings.Trim(name, lowerAndDigits+"+.-") == "" && !strings.HasSuffix(name, "-")
 }
 
-func validSuite(s string) bool {
+func isValidSuite(s string) bool {
 	return len(s) <= 64 && strings.Trim(s[:1], lowerAndDigits) == "" && strings.Trim(s, lowerAndDigits+".-") == ""
 }
 
-// builder chooses the command that builds b and writes the result as a tar
+// newBuilder chooses the command that builds b and writes the result as a tar
 // archive.
-func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*child, error) {
+func (s *Store) newBuilder(b brig.ImageBuild, from *packageSources, w *scratch) (*child, error) {
 	tmp := filepath.Join(w.dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return nil, fmt.Errorf("make build folder: %w", err)
@@ -191,9 +191,9 @@ func removeBuilderFiles(f *finisher) error {
 	return nil
 }
 
-// oneAtATime serializes calls of report, because the goroutine that reads
+// serializeReports serializes calls of report, because the goroutine that reads
 // messages and the one that reads the archive both call it.
-func oneAtATime(report func(brig.Progress)) func(brig.Progress) {
+func serializeReports(report func(brig.Progress)) func(brig.Progress) {
 	if report == nil {
 		return func(brig.Progress) {}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-func TestBuildArguments(t *testing.T) {
+func TestBuildRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	s := hostStore(t, debianHost(t))
 	s.opts.lookPath = func(string) (string, error) { return "", exec.ErrNotFound }
@@ -62,8 +62,8 @@ func TestBuildArguments(t *testing.T) {
 func debianHost(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "debian")
-	put(t, root+"/etc/os-release", "NAME=x\nVERSION_CODENAME=\"bookworm\"\n")
-	put(t, root+"/etc/apt/sources.list", `# comment
+	writeFile(t, root+"/etc/os-release", "NAME=x\nVERSION_CODENAME=\"bookworm\"\n")
+	writeFile(t, root+"/etc/apt/sources.list", `# comment
 deb [arch=amd64 signed-by=/k.gpg] http://a.invalid/debian bookworm main contrib # tail
 deb-src http://a.invalid/debian bookworm main
 deb http://a.invalid/debian bookworm-updates main
@@ -71,7 +71,7 @@ deb http://b.invalid/other stable-tool stable
 deb http://c.invalid/x jammy main
 debris
 `)
-	put(t, root+"/etc/apt/sources.list.d/s.sources", `Types: deb deb-src
+	writeFile(t, root+"/etc/apt/sources.list.d/s.sources", `Types: deb deb-src
 URIs: http://user:secret@s.invalid/security
 Suites: bookworm-security bookworm/updates
 Components: main
@@ -86,18 +86,18 @@ URIs: http://off.invalid/
 Suites: bookworm
 Components: main
 `)
-	put(t, root+"/etc/apt/sources.list.d/x.list.disabled", "deb http://disabled.invalid/ bookworm main\n")
+	writeFile(t, root+"/etc/apt/sources.list.d/x.list.disabled", "deb http://disabled.invalid/ bookworm main\n")
 	return root
 }
 
-func TestPackageSources(t *testing.T) {
+func TestPackageSourcesFollowHost(t *testing.T) {
 	t.Parallel()
 	m, err := openHostFS(debianHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
-	own, err := m.packageSources("")
+	own, err := m.readPackageSources("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ Signed-By:
 	if own.suite != "bookworm" || own.String() != want || own.uri() != "http://a.invalid/debian" {
 		t.Errorf("%s at %s:\n%s", own.suite, own.uri(), own)
 	}
-	other, err := m.packageSources("trixie")
+	other, err := m.readPackageSources("trixie")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ Signed-By:
 		t.Fatal(err)
 	}
 	defer empty.close()
-	if _, err := empty.packageSources("bookworm"); brig.KindOf(err) != brig.FailedPrecondition {
+	if _, err := empty.readPackageSources("bookworm"); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("without sources: %v", err)
 	}
 }
@@ -148,8 +148,8 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	t.Helper()
 	a := newArena(t)
 	tools := t.TempDir()
-	put(t, tools+"/archive.tar", string(archive))
-	put(t, tools+"/mmdebstrap", "#!/bin/sh\nARCHIVE="+tools+"/archive.tar\n"+script)
+	writeFile(t, tools+"/archive.tar", string(archive))
+	writeFile(t, tools+"/mmdebstrap", "#!/bin/sh\nARCHIVE="+tools+"/archive.tar\n"+script)
 	if err := os.Chmod(tools+"/mmdebstrap", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +163,14 @@ func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	return a
 }
 
-func TestBuildRunsBuilder(t *testing.T) {
+func TestBuildImportsOutputOfBuilder(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
-	m.file("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")
-	m.file("etc/apt/sources.list.d/a.sources", canaryText)
-	m.file("etc/apt/auth.conf.d/a", canaryText)
-	m.link("etc/resolv.conf", "/etc/shadow")
-	m.file("etc/hostname", canaryText)
+	m.addFile("etc/apt/sources.list", "deb http://user:secret@s.invalid/ x main")
+	m.addFile("etc/apt/sources.list.d/a.sources", canaryText)
+	m.addFile("etc/apt/auth.conf.d/a", canaryText)
+	m.addLink("etc/resolv.conf", "/etc/shadow")
+	m.addFile("etc/hostname", canaryText)
 	a := fakeBuilder(t, m.bytes(), `
 test "$*" = '--variant=minbase --format=tar --aptopt=APT::Cmd::Pattern-Only "true" --include=bash,g++ -- bookworm - -' || { echo "$*" >&2; exit 2; }
 grep -q 'user:secret@s.invalid' || exit 3
@@ -198,16 +198,16 @@ cat $ARCHIVE
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := listing(t, r.Dir)
+	all := listTree(t, r.Dir)
 	if all["etc/apt/sources.list"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
 		t.Errorf("%v", all)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestBuildFails(t *testing.T) {
+func TestFailedBuildLeavesNoImage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
@@ -226,10 +226,10 @@ func TestBuildFails(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			a := fakeBuilder(t, small(t), c.script)
+			a := fakeBuilder(t, smallArchive(t), c.script)
 			if name == "does not end" {
 				c.script = "" // the tar reader needs a whole block before it reports an error
-				a = fakeBuilder(t, small(t), "head -c 1000 /dev/urandom; sleep 600 & sleep 600")
+				a = fakeBuilder(t, smallArchive(t), "head -c 1000 /dev/urandom; sleep 600 & sleep 600")
 			}
 			start := time.Now()
 			_, err := a.store.Build(t.Context(), brig.ImageBuild{Name: "deb"}, nil)
@@ -243,17 +243,17 @@ func TestBuildFails(t *testing.T) {
 			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}
-			if err := a.check(); err != nil {
+			if err := a.checkUnchanged(); err != nil {
 				t.Error(err)
 			}
-			if left, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(left) > 0 {
-				t.Errorf("left %v, %v", left, err)
+			if leftovers, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(leftovers) > 0 {
+				t.Errorf("left %v, %v", leftovers, err)
 			}
 		})
 	}
 }
 
-func TestBuildIsCanceled(t *testing.T) {
+func TestCanceledBuildKillsBuilder(t *testing.T) {
 	t.Parallel()
 	// The mark distinguishes the processes of this test from all others.
 	mark := fmt.Sprintf("60%d", time.Now().UnixNano()%1e7)
@@ -267,13 +267,13 @@ func TestBuildIsCanceled(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || brig.KindOf(err) != brig.Canceled {
 		t.Errorf("%v", err)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 	if os.Geteuid() != 0 {
 		return // without a process namespace only the group is killed
 	}
-	for deadline := time.Now().Add(time.Minute); running(t, mark); {
+	for deadline := time.Now().Add(time.Minute); isRunning(t, mark); {
 		if time.Now().After(deadline) {
 			t.Fatal("a child of the builder is still running")
 		}
@@ -281,8 +281,8 @@ func TestBuildIsCanceled(t *testing.T) {
 	}
 }
 
-// running reports whether a process has the argument.
-func running(t *testing.T, arg string) bool {
+// isRunning reports whether a process has the argument.
+func isRunning(t *testing.T, arg string) bool {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -296,9 +296,9 @@ func running(t *testing.T, arg string) bool {
 	return false
 }
 
-// TestBuildDebian builds a real image. It needs mmdebstrap, root and a package
+// TestBuiltDebianImageIsComplete builds a real image. It needs mmdebstrap, root and a package
 // source, and takes half a minute.
-func TestBuildDebian(t *testing.T) {
+func TestBuiltDebianImageIsComplete(t *testing.T) {
 	if !testenv.IsFull() {
 		t.Skip("downloads a Debian system: runs at full size (make test-all PART=packages)")
 	}
@@ -337,7 +337,7 @@ func TestBuildDebian(t *testing.T) {
 	if e := brig.AsError(err); e.Kind != brig.InvalidArgument || e.Field != "packages" {
 		t.Errorf("a pattern: %v", err)
 	}
-	if left, err := os.ReadDir(s.path("tmp")); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
+	if leftovers, err := os.ReadDir(s.path("tmp")); err != nil || len(leftovers) > 0 {
+		t.Errorf("left %v, %v", leftovers, err)
 	}
 }

@@ -35,9 +35,9 @@ type child struct {
 // ends or when the calling thread ends, so the caller must keep its thread
 // until then.
 func (c *child) start(ctx context.Context, report func(brig.Progress)) error {
-	err := c.try(ctx, report, c.namespaces)
+	err := c.startOnce(ctx, report, c.namespaces)
 	if errors.Is(err, syscall.EPERM) && c.namespaces && !c.needNamespaces {
-		err = c.try(ctx, report, false)
+		err = c.startOnce(ctx, report, false)
 	}
 	if err != nil {
 		return fmt.Errorf("start %s: %w", c.path, err)
@@ -45,7 +45,7 @@ func (c *child) start(ctx context.Context, report func(brig.Progress)) error {
 	return nil
 }
 
-func (c *child) try(ctx context.Context, report func(brig.Progress), namespaces bool) error {
+func (c *child) startOnce(ctx context.Context, report func(brig.Progress), namespaces bool) error {
 	c.stderr = &listener{report: report}
 	c.ctx = ctx.Err
 	c.cmd = exec.CommandContext(ctx, c.path, c.args...)
@@ -83,19 +83,19 @@ func (c *child) wait() error {
 	case c.ctx() != nil:
 		c.result = fmt.Errorf("build image: %w", c.ctx())
 	case c.stderr.missingPackage != "":
-		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missingPackage).Because(c.stderr.cause(err))
+		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missingPackage).Because(c.stderr.addOutput(err))
 	default:
 		c.result = brig.Errorf(brig.CreationFailed, "building the image from the packages failed").
-			WithHint("the server's log has the builder's output").Because(c.stderr.cause(err))
+			WithHint("the server's log has the builder's output").Because(c.stderr.addOutput(err))
 	}
 	return c.result
 }
 
-// stopped reports whether the child ended because its context was canceled.
-func (c *child) stopped() bool { return errors.Is(c.result, context.Canceled) }
+// isCanceled reports whether the child ended because its context was canceled.
+func (c *child) isCanceled() bool { return errors.Is(c.result, context.Canceled) }
 
-// stdoutClosed reports whether the child has closed its standard output.
-func (c *child) stdoutClosed() bool { return c.out.ended }
+// isStdoutClosed reports whether the child has closed its standard output.
+func (c *child) isStdoutClosed() bool { return c.out.ended }
 
 // lastReader records whether it reached the end of the stream.
 type lastReader struct {
@@ -152,8 +152,8 @@ func (l *listener) handleLine(line string) {
 	}
 }
 
-// cause adds the last lines of the child's output to err, for the operator's
+// addOutput adds the last lines of the child's output to err, for the operator's
 // log.
-func (l *listener) cause(err error) error {
+func (l *listener) addOutput(err error) error {
 	return fmt.Errorf("%w: %s", err, strings.Join(append(l.last, string(l.line)), " | "))
 }

@@ -16,20 +16,20 @@ import (
 func corpusContents() []hostile {
 	node := func(typ byte) func(*maker, string) []byte {
 		return func(m *maker, _ string) []byte {
-			m.file("x", "x")
-			m.put(tar.Header{Name: "node", Typeflag: typ, Devmajor: 1, Devminor: 3}, "")
+			m.addFile("x", "x")
+			m.addEntry(tar.Header{Name: "node", Typeflag: typ, Devmajor: 1, Devminor: 3}, "")
 			return nil
 		}
 	}
 	raw := func(typ byte, name, size, content string) func(*maker, string) []byte {
 		return func(m *maker, _ string) []byte {
-			m.file("before", "x")
-			m.block(typ, name, size, content)
+			m.addFile("before", "x")
+			m.addBlock(typ, name, size, content)
 			return nil
 		}
 	}
 	plain := func(m *maker) []byte {
-		m.file("x", "x")
+		m.addFile("x", "x")
 		return m.bytes()
 	}
 	return []hostile{
@@ -37,55 +37,55 @@ func corpusContents() []hostile {
 		{name: "block device", want: confined, make: node(tar.TypeBlock)},
 		{name: "fifo", want: confined, make: node(tar.TypeFifo)},
 		{name: "set-user-ID and set-group-ID", want: confined, make: func(m *maker, _ string) []byte {
-			m.put(tar.Header{Name: "su", Mode: 0o6755}, "x")
-			m.put(tar.Header{Name: "sticky", Mode: 0o1755}, "x")
-			m.put(tar.Header{Name: "dir", Mode: 0o7777, Typeflag: tar.TypeDir}, "")
+			m.addEntry(tar.Header{Name: "su", Mode: 0o6755}, "x")
+			m.addEntry(tar.Header{Name: "sticky", Mode: 0o1755}, "x")
+			m.addEntry(tar.Header{Name: "dir", Mode: 0o7777, Typeflag: tar.TypeDir}, "")
 			return nil
 		}},
 		{name: "file capabilities", want: confined, make: func(m *maker, _ string) []byte {
-			m.put(tar.Header{Name: "ping", PAXRecords: map[string]string{
+			m.addEntry(tar.Header{Name: "ping", PAXRecords: map[string]string{
 				"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x20",
 				"SCHILY.xattr.user.x":              "y",
 			}}, "x")
 			return nil
 		}},
 		{name: "whiteout", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
-			m.file("etc/.wh.passwd", "")
+			m.addFile("etc/.wh.passwd", "")
 			return nil
 		}},
 		{name: "opaque whiteout", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
-			m.file("etc/.wh..wh..opq", "")
+			m.addFile("etc/.wh..wh..opq", "")
 			return nil
 		}},
 		{name: "whiteout hard link", want: refused, errorText: "whiteout", make: func(m *maker, _ string) []byte {
-			m.file("a", "")
-			m.hard(".wh.a", "a")
+			m.addFile("a", "")
+			m.addHardLink(".wh.a", "a")
 			return nil
 		}},
 		{name: "NUL in PAX path", want: refused, make: func(m *maker, c string) []byte {
-			m.pax("path", "a\x00"+up(c))
-			m.block('0', "a", octal(1), "x")
+			m.addPAX("path", "a\x00"+climbTo(c))
+			m.addBlock('0', "a", octal(1), "x")
 			return nil
 		}},
 		{name: "escape sequences in a refused name", want: refused, errorText: `\x1b`, make: func(m *maker, _ string) []byte {
-			m.file("\x1b]0;pwned\x07\n/../x", "x")
+			m.addFile("\x1b]0;pwned\x07\n/../x", "x")
 			return nil
 		}},
 		{name: "escape sequences in a name", want: confined, make: func(m *maker, _ string) []byte {
-			m.file("\x1b]0;pwned\x07\n<img onerror=x>", "x")
-			m.block('0', "\xff\xfe\\..\\..", octal(1), "x")
+			m.addFile("\x1b]0;pwned\x07\n<img onerror=x>", "x")
+			m.addBlock('0', "\xff\xfe\\..\\..", octal(1), "x")
 			return nil
 		}},
 		{name: "endless path", want: refused, errorText: "longer than 4095", make: func(m *maker, _ string) []byte {
-			m.file(strings.Repeat("aaaaaaaa/", 600)+"x", "x")
+			m.addFile(strings.Repeat("aaaaaaaa/", 600)+"x", "x")
 			return nil
 		}},
 		{name: "endless name", want: refused, errorText: "longer than 255", make: func(m *maker, _ string) []byte {
-			m.file(strings.Repeat("a", 300), "x")
+			m.addFile(strings.Repeat("a", 300), "x")
 			return nil
 		}},
 		{name: "endless depth", want: refused, errorText: "deep", make: func(m *maker, _ string) []byte {
-			m.file(strings.Repeat("a/", 200)+"x", "x")
+			m.addFile(strings.Repeat("a/", 200)+"x", "x")
 			return nil
 		}},
 		{name: "GNU long name bomb", want: refused, errorText: "before", make: raw('L', "x", octal(2<<20), strings.Repeat("a", 2<<20))},
@@ -95,61 +95,61 @@ func corpusContents() []hostile {
 		{name: "size larger than the archive", want: refused, errorText: "liar", make: raw('0', "liar", octal(1<<20), "short")},
 		{name: "size larger than the limit", want: refused, errorText: "liar", make: raw('0', "liar", octal(1<<30), "short")},
 		{name: "PAX size lie", want: refused, errorText: "liar", make: func(m *maker, _ string) []byte {
-			m.pax("size", "2000000")
-			m.block('0', "liar", octal(5), "short")
+			m.addPAX("size", "2000000")
+			m.addBlock('0', "liar", octal(5), "short")
 			return nil
 		}},
 		{name: "PAX size of 8 exabytes", want: refused, errorText: "limit", make: func(m *maker, _ string) []byte {
-			m.pax("size", "9223372036854775807")
-			m.block('0', "liar", octal(5), "short")
+			m.addPAX("size", "9223372036854775807")
+			m.addBlock('0', "liar", octal(5), "short")
 			return nil
 		}},
 		{name: "PAX size negative", want: refused, make: func(m *maker, _ string) []byte {
-			m.pax("size", "-5")
-			m.block('0', "liar", octal(5), "short")
+			m.addPAX("size", "-5")
+			m.addBlock('0', "liar", octal(5), "short")
 			return nil
 		}},
 		{name: "negative size", want: refused, errorText: "before", make: raw('0', "liar", "\xff"+strings.Repeat("\xff", 10)+"\xf0", "short")},
 		{name: "sparse file of 8 exabytes", want: refused, errorText: "limit", make: func(m *maker, _ string) []byte {
-			m.pax("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
+			m.addPAX("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
 				"GNU.sparse.size", "9223372036854775807", "GNU.sparse.numblocks", "1", "GNU.sparse.map", "9223372036854775800,5")
-			m.block('0', "bomb", octal(5), "short")
+			m.addBlock('0', "bomb", octal(5), "short")
 			return nil
 		}},
 		{name: "sparse file that stays within the size but not the ratio", want: refused, errorText: "times", make: func(m *maker, _ string) []byte {
-			m.pax("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
+			m.addPAX("GNU.sparse.major", "0", "GNU.sparse.minor", "1", "GNU.sparse.name", "bomb",
 				"GNU.sparse.size", "3000000", "GNU.sparse.numblocks", "1", "GNU.sparse.map", "0,5")
-			m.block('0', "bomb", octal(5), "short")
+			m.addBlock('0', "bomb", octal(5), "short")
 			return nil
 		}},
 		{name: "too many files", want: refused, errorText: "500", make: func(m *maker, _ string) []byte {
 			for i := range arenaFiles + 1 {
-				m.file("d/"+octal(i), "")
+				m.addFile("d/"+octal(i), "")
 			}
 			return nil
 		}},
 		{name: "too many directories between", want: refused, errorText: "500", make: func(m *maker, _ string) []byte {
 			for i := range 10 {
-				m.file(octal(i)+strings.Repeat("/d", 100), "")
+				m.addFile(octal(i)+strings.Repeat("/d", 100), "")
 			}
 			return nil
 		}},
 		{name: "too many bytes", want: refused, errorText: "4194304", make: func(m *maker, _ string) []byte {
 			for i := range 5 {
-				m.file(octal(i), strings.Repeat("a", 1<<20))
+				m.addFile(octal(i), strings.Repeat("a", 1<<20))
 			}
 			return nil
 		}},
 		{name: "gzip bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
-			m.file("zeros", strings.Repeat("\x00", 3<<20))
+			m.addFile("zeros", strings.Repeat("\x00", 3<<20))
 			return compress(m.bytes(), "gzip")
 		}},
 		{name: "zstd bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
-			m.file("zeros", strings.Repeat("\x00", 3<<20))
+			m.addFile("zeros", strings.Repeat("\x00", 3<<20))
 			return compress(m.bytes(), "zstd")
 		}},
 		{name: "padding bomb", want: refused, errorText: "50 times", make: func(m *maker, _ string) []byte {
-			m.file("x", "x")
+			m.addFile("x", "x")
 			return compress(append(m.bytes(), make([]byte, 8<<20)...), "gzip")
 		}},
 		{name: "zstd window of 4 GiB", want: refused, make: func(*maker, string) []byte {
@@ -193,19 +193,19 @@ func corpusContents() []hostile {
 		{name: "zip", want: refused, errorText: "zip", make: func(*maker, string) []byte { return []byte("PK\x03\x04aaaaaa") }},
 		{name: "text", want: refused, errorText: "not a tar", make: func(*maker, string) []byte { return []byte(strings.Repeat("hello ", 500)) }},
 		{name: "archive of images", want: refused, errorText: "images", make: func(m *maker, _ string) []byte {
-			m.file("manifest.json", "[]")
-			m.file("blobs/sha256/x", "")
+			m.addFile("manifest.json", "[]")
+			m.addFile("blobs/sha256/x", "")
 			return nil
 		}},
 		{name: "times out of range", want: confined, make: func(m *maker, _ string) []byte {
-			m.put(tar.Header{Name: "a", ModTime: time.Unix(1<<40, 0), Format: tar.FormatPAX}, "x")
-			m.put(tar.Header{Name: "b", ModTime: time.Unix(-1<<40, 0), Format: tar.FormatPAX}, "x")
+			m.addEntry(tar.Header{Name: "a", ModTime: time.Unix(1<<40, 0), Format: tar.FormatPAX}, "x")
+			m.addEntry(tar.Header{Name: "b", ModTime: time.Unix(-1<<40, 0), Format: tar.FormatPAX}, "x")
 			return nil
 		}},
 		{name: "global header", want: confined, make: func(m *maker, _ string) []byte {
 			record := paxRecord("path", "pwned")
-			m.block('g', "pax", octal(len(record)), record)
-			m.file("x", "x")
+			m.addBlock('g', "pax", octal(len(record)), record)
+			m.addFile("x", "x")
 			return nil
 		}},
 	}

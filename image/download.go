@@ -59,7 +59,7 @@ func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, 
 			next = n + slowest
 		}
 		if n > d.Size {
-			return refuse("%s is larger than its manifest says, %d bytes", what, d.Size)
+			return archiveError("%s is larger than its manifest says, %d bytes", what, d.Size)
 		}
 		sum.Write(buf[:m])
 		if _, err := out.Write(buf[:m]); err != nil {

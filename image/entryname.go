@@ -19,24 +19,24 @@ const (
 func cleanName(name string) (string, error) {
 	switch {
 	case strings.Contains(name, "\x00"):
-		return "", refuse("entry %s: there is a NUL in its name", quote(name))
+		return "", archiveError("entry %s: there is a NUL in its name", quote(name))
 	case len(name) > maxPath:
-		return "", refuse("entry %s: its name is longer than %d bytes", quote(name), maxPath)
+		return "", archiveError("entry %s: its name is longer than %d bytes", quote(name), maxPath)
 	}
 	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			return "", refuse("entry %s: there is a \"..\" in its name", quote(name))
+			return "", archiveError("entry %s: there is a \"..\" in its name", quote(name))
 		}
 		if len(part) > maxName {
-			return "", refuse("entry %s: a part of its name is longer than %d bytes", quote(name), maxName)
+			return "", archiveError("entry %s: a part of its name is longer than %d bytes", quote(name), maxName)
 		}
 	}
 	if clean == "" {
 		return ".", nil
 	}
 	if strings.Count(clean, "/") >= maxDepth {
-		return "", refuse("entry %s: it is more than %d directories deep", quote(name), maxDepth)
+		return "", archiveError("entry %s: it is more than %d directories deep", quote(name), maxDepth)
 	}
 	return clean, nil
 }

@@ -41,10 +41,10 @@ func (f *finisher) finish() error {
 			return fmt.Errorf("make %s: %w", p.name, err)
 		}
 	}
-	if err := f.accounts(); err != nil {
+	if err := f.addAccounts(); err != nil {
 		return err
 	}
-	return f.python()
+	return f.linkPython()
 }
 
 // placeDir makes p a real directory and replaces any other file.
@@ -76,22 +76,22 @@ func (f *finisher) placeDir(p place) error {
 	return f.root.Chmod(p.name, p.mode)
 }
 
-// accounts ensures that uid and gid 1000 have a name.
-func (f *finisher) accounts() error {
+// addAccounts ensures that uid and gid 1000 have a name.
+func (f *finisher) addAccounts() error {
 	shell := "/bin/sh"
-	if isThere(f.root, "usr/bin/bash") || isThere(f.root, "bin/bash") {
+	if exists(f.root, "usr/bin/bash") || exists(f.root, "bin/bash") {
 		shell = "/bin/bash"
 	}
-	err := f.account("etc/passwd", "root:x:0:0:root:/root:"+shell, ":1000:1000::/home/user:"+shell)
+	err := f.addAccount("etc/passwd", "root:x:0:0:root:/root:"+shell, ":1000:1000::/home/user:"+shell)
 	if err != nil {
 		return err
 	}
-	return f.account("etc/group", "root:x:0:", ":1000:")
+	return f.addAccount("etc/group", "root:x:0:", ":1000:")
 }
 
-// account appends an entry for ID 1000, the third field, to an account file
+// addAccount appends an entry for ID 1000, the third field, to an account file
 // that has none. rest is the part of the line after the name and its "x".
-func (f *finisher) account(name, first, rest string) error {
+func (f *finisher) addAccount(name, first, rest string) error {
 	b, err := f.readAccounts(name)
 	if err != nil {
 		return err
@@ -128,11 +128,11 @@ func (f *finisher) readAccounts(name string) ([]byte, error) {
 	}
 	switch {
 	case fi.IsDir():
-		return nil, refuse("entry %s: it is a directory", quote(name))
+		return nil, archiveError("entry %s: it is a directory", quote(name))
 	case !fi.Mode().IsRegular():
 		return nil, nil
 	case fi.Size() > maxAccounts:
-		return nil, refuse("entry %s: it is larger than %d bytes, the limit", quote(name), maxAccounts)
+		return nil, archiveError("entry %s: it is larger than %d bytes, the limit", quote(name), maxAccounts)
 	}
 	in, err := f.root.Open(name)
 	if err != nil {
@@ -179,12 +179,12 @@ func (f *finisher) create(name string, content []byte) error {
 // packages is temporary, too.
 const pipConfig = "[global]\nbreak-system-packages = true\n"
 
-// python links python to python3 in an image without python, and allows its pip
+// linkPython links python to python3 in an image without python, and allows its pip
 // to install packages. It keeps an existing python and pip configuration.
-func (f *finisher) python() error {
+func (f *finisher) linkPython() error {
 	dirWith := func(name string) string {
 		for _, dir := range [...]string{"usr/local/bin", "usr/bin", "bin"} {
-			if isThere(f.root, path.Join(dir, name)) {
+			if exists(f.root, path.Join(dir, name)) {
 				return dir
 			}
 		}
@@ -198,7 +198,7 @@ func (f *finisher) python() error {
 		}
 	}
 	managed, _ := fs.Glob(f.root.FS(), "usr/lib/python3*/EXTERNALLY-MANAGED") // fails only for a bad pattern
-	if len(managed) == 0 || isThere(f.root, "etc/pip.conf") {
+	if len(managed) == 0 || exists(f.root, "etc/pip.conf") {
 		return nil
 	}
 	return f.write("etc/pip.conf", []byte(pipConfig))

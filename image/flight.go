@@ -25,7 +25,7 @@ const (
 // flights tracks the pulls in progress. Identical requests share one pull.
 type flights struct {
 	mu     sync.Mutex // guards the fields below and each flight's waiting count
-	by     map[flightKey]*flight
+	byKey  map[flightKey]*flight
 	slots  chan struct{} // held by pulls that are not queued
 	active int           // queued or running
 	missed int           // the pulls of missing images among the active ones
@@ -95,7 +95,7 @@ func (fs *flights) do(ctx context.Context, k flightKey, report func(brig.Progres
 func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fl := fs.by[k]; fl != nil {
+	if fl := fs.byKey[k]; fl != nil {
 		fl.waiting++
 		return fl, nil
 	}
@@ -104,9 +104,9 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		fs.tenants = map[string]*tenantPulls{}
 	}
 	tenant := brig.ActorFrom(ctx).Tenant
-	whose := fs.tenants[tenant]
-	if k.missing && whose != nil && (whose.active >= maxPulls/2 || fs.missed >= maxPulls*3/4 && whose.active >= maxConcurrentPulls) {
-		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued for the tenant already", whose.active).
+	pulls := fs.tenants[tenant]
+	if k.missing && pulls != nil && (pulls.active >= maxPulls/2 || fs.missed >= maxPulls*3/4 && pulls.active >= maxConcurrentPulls) {
+		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued for the tenant already", pulls.active).
 			WithHint("try again when some of them are there")
 	}
 	like := fs.active - fs.missed
@@ -119,34 +119,34 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 	}
 	fs.active++
 	if !k.missing {
-		whose = nil
-	} else if whose == nil {
-		whose = &tenantPulls{slots: make(chan struct{}, maxConcurrentPulls/2)}
-		fs.tenants[tenant] = whose
+		pulls = nil
+	} else if pulls == nil {
+		pulls = &tenantPulls{slots: make(chan struct{}, maxConcurrentPulls/2)}
+		fs.tenants[tenant] = pulls
 	}
-	if whose != nil {
-		whose.active++
+	if pulls != nil {
+		pulls.active++
 		fs.missed++
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	fl := &flight{tenant: whose, waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
-	if fs.by == nil {
-		fs.by = map[flightKey]*flight{}
+	fl := &flight{tenant: pulls, waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
+	if fs.byKey == nil {
+		fs.byKey = map[flightKey]*flight{}
 	}
-	fs.by[k] = fl
+	fs.byKey[k] = fl
 	go func() {
 		defer end()
 		fl.img, fl.err = fs.runQueued(ctx, fl, f)
 		fs.mu.Lock()
 		fs.active--
-		if whose != nil {
+		if pulls != nil {
 			fs.missed--
-			if whose.active--; whose.active == 0 {
+			if pulls.active--; pulls.active == 0 {
 				delete(fs.tenants, tenant)
 			}
 		}
-		if fs.by[k] == fl {
-			delete(fs.by, k)
+		if fs.byKey[k] == fl {
+			delete(fs.byKey, k)
 		}
 		fs.mu.Unlock()
 		close(fl.done)
@@ -201,8 +201,8 @@ func (fs *flights) leave(k flightKey, fl *flight) (last bool) {
 		return false
 	}
 	fl.end()
-	if fs.by[k] == fl {
-		delete(fs.by, k)
+	if fs.byKey[k] == fl {
+		delete(fs.byKey, k)
 	}
 	return true
 }

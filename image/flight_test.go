@@ -18,21 +18,21 @@ import (
 func TestPullsAreQueued(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	img := imageOf(t, small(t))
+	img := imageOf(t, smallArchive(t))
 	var refs []string
 	for i := range maxConcurrentPulls + maxQueuedPulls + 1 {
 		refs = append(refs, h.push(img, fmt.Sprintf("x:%d", i)))
 	}
 	var mu sync.Mutex
-	asking, most := 0, 0
+	asking, maximum := 0, 0
 	gate := make(chan struct{})
-	h.put(func(_ http.ResponseWriter, r *http.Request) bool {
+	h.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/manifests/") {
 			return false
 		}
 		mu.Lock()
 		asking++
-		most = max(most, asking)
+		maximum = max(maximum, asking)
 		mu.Unlock()
 		<-gate
 		mu.Lock()
@@ -55,21 +55,21 @@ func TestPullsAreQueued(t *testing.T) {
 			})
 		})
 	}
-	gone := <-waits
+	canceled := <-waits
 	for active := 0; active < len(errs); time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
 		active = a.store.flights.active
 		a.store.flights.mu.Unlock()
 	}
 	_, err := a.pull(t, refs[len(errs)])
-	a.refused(t, err, brig.RateLimited, "", "36 images are being pulled")
+	a.checkRefused(t, err, brig.RateLimited, "", "36 images are being pulled")
 	// A caller that joins a running pull does not count as another pull.
 	joined, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer leave()
 	if _, err := a.store.Pull(joined, brig.ImagePull{Ref: refs[0]}, nil); brig.KindOf(err) != brig.Timeout {
 		t.Errorf("who joins: %v", err)
 	}
-	cancels[gone]() // a queued caller may leave and free its place
+	cancels[canceled]() // a queued caller may leave and free its place
 	for active := 99; active > len(errs)-1; time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
 		active = a.store.flights.active
@@ -83,15 +83,15 @@ func TestPullsAreQueued(t *testing.T) {
 	}
 	close(gate)
 	wg.Wait()
-	if brig.KindOf(errs[gone]) != brig.Canceled {
-		t.Errorf("who went: %v", errs[gone])
+	if brig.KindOf(errs[canceled]) != brig.Canceled {
+		t.Errorf("who went: %v", errs[canceled])
 	}
-	errs[gone] = err // the error of the pull that took its place
+	errs[canceled] = err // the error of the pull that took its place
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	if most != maxConcurrentPulls {
-		t.Errorf("%d were pulled at once, want %d", most, maxConcurrentPulls)
+	if maximum != maxConcurrentPulls {
+		t.Errorf("%d were pulled at once, want %d", maximum, maxConcurrentPulls)
 	}
 	if a.store.flights.active != 0 || len(a.store.flights.slots) != 0 {
 		t.Errorf("%d go on, %d places are taken", a.store.flights.active, len(a.store.flights.slots))
@@ -104,14 +104,14 @@ func TestSlowPullsHoldAtMostHalfOfSlots(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	a.store.opts.PullMissing, a.store.opts.Registries = true, []string{h.host}
-	img := imageOf(t, small(t))
+	img := imageOf(t, smallArchive(t))
 	var refs []string
 	for i := range maxConcurrentPulls + 2 {
 		refs = append(refs, h.push(img, fmt.Sprintf("slow:%d", i)))
 	}
 	fast := []string{h.push(img, "fast:1"), h.push(img, "fast:2")}
 	end := make(chan struct{})
-	h.put(func(_ http.ResponseWriter, r *http.Request) bool {
+	h.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/slow/") {
 			<-end
 		}
@@ -198,8 +198,8 @@ func TestTricklingRegistryTimesOut(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	a.store.opts.stall = 200 * time.Millisecond
-	ref := h.push(imageOf(t, tarOf(t, func(m *maker) { m.file("usr/x", strings.Repeat("x", 2<<20)) })), "x:1")
-	h.put(func(w http.ResponseWriter, r *http.Request) bool {
+	ref := h.push(imageOf(t, tarOf(t, func(m *maker) { m.addFile("usr/x", strings.Repeat("x", 2<<20)) })), "x:1")
+	h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/") {
 			return false
 		}
@@ -224,7 +224,7 @@ func TestTricklingRegistryTimesOut(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the pull continues")
 	}
-	h.put(nil)
+	h.setIntercept(nil)
 	if _, err := a.pull(t, ref); err != nil {
 		t.Errorf("the control: %v", err)
 	}

@@ -51,13 +51,13 @@ func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 }
 
 func (s *Store) checkHost(ctx context.Context) (*brig.Image, error) {
-	at := s.opts.Now()
-	img, err := s.host(ctx)
+	now := s.opts.Now()
+	img, err := s.ensureHost(ctx)
 	s.hostMu.Lock()
 	defer s.hostMu.Unlock()
 	s.checking = false
 	if err == nil {
-		s.seen, s.seenAt = *img, at
+		s.seen, s.seenAt = *img, now
 		s.seen.Names = slices.Clone(img.Names)
 		s.watch(context.WithoutCancel(ctx))
 	}
@@ -89,8 +89,8 @@ func (s *Store) watch(ctx context.Context) {
 	})
 }
 
-// host returns the host image that matches the current state of the host.
-func (s *Store) host(ctx context.Context) (*brig.Image, error) {
+// ensureHost returns the host image that matches the current state of the host.
+func (s *Store) ensureHost(ctx context.Context) (*brig.Image, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Store) host(ctx context.Context) (*brig.Image, error) {
 	if x.Host.Fingerprint == mark {
 		found, err := s.readMeta(x.Host.Digest)
 		if err == nil {
-			return found.image(x), nil
+			return found.toImage(x), nil
 		}
 		if brig.KindOf(err) != brig.NotFound {
 			return nil, err

@@ -57,7 +57,7 @@ func fakeHost(t *testing.T) string {
 		"boot/secret": canaryText, "secret": canaryText,
 	}
 	for name, content := range files {
-		put(t, filepath.Join(root, name), content)
+		writeFile(t, filepath.Join(root, name), content)
 	}
 	for name, target := range map[string]string{
 		"bin": "usr/bin", "sbin": "/usr/sbin", "lib": "usr/lib", "lib64": "../../etc",
@@ -90,8 +90,8 @@ func fakeHost(t *testing.T) string {
 	}
 	// These files are not readable by others, because of their own mode or the mode of their
 	// directory.
-	put(t, filepath.Join(root, "etc/python3.11/closed.cfg"), canaryText)
-	put(t, filepath.Join(root, "etc/python3.11/closed.d/a.cfg"), canaryText)
+	writeFile(t, filepath.Join(root, "etc/python3.11/closed.cfg"), canaryText)
+	writeFile(t, filepath.Join(root, "etc/python3.11/closed.d/a.cfg"), canaryText)
 	for name, mode := range map[string]fs.FileMode{"closed.cfg": 0o640, "closed.d": 0o750} {
 		if err := os.Chmod(filepath.Join(root, "etc/python3.11", name), mode); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func fakeHost(t *testing.T) string {
 	return root
 }
 
-func put(t *testing.T, p, content string) {
+func writeFile(t *testing.T, p, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		t.Fatal(err)
@@ -157,8 +157,8 @@ func trustStore(kind uint32) string {
 	return string(append(b, make([]byte, 20)...))
 }
 
-// listing describes a tree: each name with its type, mode and target.
-func listing(t *testing.T, root string) map[string]string {
+// listTree describes a tree: each name with its type, mode and target.
+func listTree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
@@ -237,10 +237,10 @@ func TestHostImageContainsNoSecrets(t *testing.T) {
 	if !slices.Equal(r.Binds, want) {
 		t.Errorf("binds %v, want %v", r.Binds, want)
 	}
-	all := listing(t, r.Dir)
+	all := listTree(t, r.Dir)
 	// lib64 is not a link into /usr and is left out.
-	if names := append(top(), "bin", "lib", "lib32", "sbin"); !slices.Equal(topOf(all), sorted(names)) {
-		t.Errorf("top level %v, want %v", topOf(all), sorted(names))
+	if names := append(top(), "bin", "lib", "lib32", "sbin"); !slices.Equal(topOf(all), sortedCopy(names)) {
+		t.Errorf("top level %v, want %v", topOf(all), sortedCopy(names))
 	}
 	for name, want := range map[string]string{
 		"bin": "-> usr/bin", "sbin": "-> /usr/sbin", "lib32": "drwxr-xr-x", "root": "drwx------",
@@ -269,9 +269,9 @@ func TestHostImageContainsNoSecrets(t *testing.T) {
 	}
 }
 
-func sorted(s []string) []string { slices.Sort(s); return s }
+func sortedCopy(s []string) []string { slices.Sort(s); return s }
 
-func TestTrustStoreWithKey(t *testing.T) {
+func TestTrustStoreIsRecognized(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		trustStore(2): true, trustStore(1): false, "": false, trustStore(2)[:30]: false,
@@ -307,14 +307,14 @@ func TestHostImageFollowsHost(t *testing.T) {
 			t.Errorf("another data folder has %v, %v", img, err)
 		}
 	}
-	put(t, filepath.Join(host, "etc/shadow"), "changed") // the image does not depend on it
+	writeFile(t, filepath.Join(host, "etc/shadow"), "changed") // the image does not depend on it
 	if resolve() != first {
 		t.Error("the digest depends on /etc/shadow")
 	}
 	seen := []string{first}
 	for _, name := range []string{"etc/ld.so.cache", "etc/ssl/certs/new.pem", "etc/java-17-openjdk/security/java.security"} {
 		cert, _ := certificate(t)
-		put(t, filepath.Join(host, name), cert)
+		writeFile(t, filepath.Join(host, name), cert)
 		is := resolve()
 		if slices.Contains(seen, is) {
 			t.Errorf("no new digest after a change to %s", name)
@@ -337,7 +337,7 @@ func TestHostImageFollowsHost(t *testing.T) {
 	}
 }
 
-func TestHostWithoutUsr(t *testing.T) {
+func TestHostWithoutUsrIsRefused(t *testing.T) {
 	t.Parallel()
 	s := hostStore(t, t.TempDir())
 	if _, err := s.Resolve(t.Context(), brig.HostImage); brig.KindOf(err) != brig.Unavailable {
@@ -348,10 +348,10 @@ func TestHostWithoutUsr(t *testing.T) {
 	}
 }
 
-// TestImageOfThisHost checks the host image of the machine that runs the test.
-func TestImageOfThisHost(t *testing.T) {
+// TestImageOfThisHostIsComplete checks the host image of the machine that runs the test.
+func TestImageOfThisHostIsComplete(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)
 	if err != nil {
 		t.Skipf("this machine has no user land to look at: %v", err)
@@ -360,14 +360,14 @@ func TestImageOfThisHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := listing(t, r.Dir)
+	all := listTree(t, r.Dir)
 	want := top()
 	for _, name := range hostLinks() {
 		if all[name] != "" {
 			want = append(want, name)
 		}
 	}
-	if got := topOf(all); !slices.Equal(got, sorted(want)) {
+	if got := topOf(all); !slices.Equal(got, sortedCopy(want)) {
 		t.Errorf("top level %v, want %v", got, want)
 	}
 	for name, mode := range all {
@@ -434,7 +434,7 @@ func TestHostImageIsRefreshedInBackground(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		put(t, filepath.Join(host, "etc/ld.so.cache"), "changed")
+		writeFile(t, filepath.Join(host, "etc/ld.so.cache"), "changed")
 		time.Sleep(s.opts.HostAge)
 		synctest.Wait()
 		s.hostMu.Lock()

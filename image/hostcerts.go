@@ -9,36 +9,36 @@ import (
 
 const certsDir = "etc/ssl/certs"
 
-// certificates copies the public certificates that the host trusts, so that a
+// copyCertificates copies the public certificates that the host trusts, so that a
 // sandbox with network access can verify its peers.
-func (t *hostTree) certificates() error {
+func (t *hostTree) copyCertificates() error {
 	for _, e := range t.m.list(certsDir) {
 		name := path.Join(certsDir, e.Name())
 		if e.IsDir() {
 			continue
 		}
-		if err := t.certificate(name, name, onlyCertificates); err != nil {
+		if err := t.copyCertificate(name, name, extractCertificates); err != nil {
 			return err
 		}
 	}
 	const bundle, fedora = certsDir + "/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt"
 	if _, err := t.out.Lstat(bundle); err != nil {
-		if err := t.certificate(fedora, bundle, onlyCertificates); err != nil {
+		if err := t.copyCertificate(fedora, bundle, extractCertificates); err != nil {
 			return err
 		}
 	}
 	if t.m.exists(fedora) {
-		if err := t.link("/"+bundle, fedora); err != nil {
+		if err := t.createLink("/"+bundle, fedora); err != nil {
 			return err
 		}
 	}
 	const java = certsDir + "/java/cacerts"
-	return t.certificate(java, java, onlyTrusted)
+	return t.copyCertificate(java, java, keepTrustStore)
 }
 
-// certificate copies the host's file from to the path to. pick filters its
+// copyCertificate copies the host's file from to the path to. pick filters its
 // content.
-func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error {
+func (t *hostTree) copyCertificate(from, to string, pick func([]byte) []byte) error {
 	p, err := t.m.resolve(from)
 	if err != nil || !isVisible(p) && !strings.HasPrefix(p, "etc/") {
 		return nil
@@ -50,7 +50,7 @@ func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error 
 	if b = pick(b); len(b) == 0 {
 		return nil
 	}
-	target, ok := t.linkIntoUsr(from)
+	target, ok := t.readUsrLink(from)
 	if !ok {
 		if beside, err := t.m.readlink(from); err == nil && !strings.Contains(beside, "/") {
 			target, ok = beside, true
@@ -60,7 +60,7 @@ func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error 
 		if !t.countCopied(from, 0) {
 			return nil
 		}
-		return t.link(target, to)
+		return t.createLink(target, to)
 	}
 	if !t.countCopied(from, int64(len(b))) {
 		return nil
@@ -68,9 +68,9 @@ func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error 
 	return t.write(to, b)
 }
 
-// onlyCertificates returns the certificates of a PEM file, without the text
+// extractCertificates returns the certificates of a PEM file, without the text
 // between them. It returns nil if the file has a block of another type.
-func onlyCertificates(b []byte) []byte {
+func extractCertificates(b []byte) []byte {
 	var out []byte
 	for {
 		var block *pem.Block
@@ -88,8 +88,8 @@ func onlyCertificates(b []byte) []byte {
 	}
 }
 
-// onlyTrusted returns b if it is a trust store.
-func onlyTrusted(b []byte) []byte {
+// keepTrustStore returns b if it is a trust store.
+func keepTrustStore(b []byte) []byte {
 	if isTrustStore(b) {
 		return b
 	}

@@ -40,9 +40,9 @@ func hostTrees() []string {
 	return []string{"ld.so.conf.d", "python3*", "perl", "java-*", "R", "node*", "fonts", "ImageMagick-*"}
 }
 
-// mayHoldSecret reports whether the name of a configuration file suggests that
+// canHoldSecret reports whether the name of a configuration file suggests that
 // it holds a key, a password, or settings that an administrator wrote.
-func mayHoldSecret(name string) bool {
+func canHoldSecret(name string) bool {
 	name = strings.ToLower(path.Base(name))
 	for _, word := range []string{
 		"key", "secret", "passw", "token", "credential", "private", "auth", "npmrc", "netrc",
@@ -55,8 +55,8 @@ func mayHoldSecret(name string) bool {
 	return false
 }
 
-// etc writes the synthetic /etc.
-func (t *hostTree) etc() error {
+// writeEtc writes the synthetic /etc.
+func (t *hostTree) writeEtc() error {
 	shell := "/bin/sh"
 	if t.m.exists("bin/bash") {
 		shell = "/bin/bash"
@@ -89,10 +89,10 @@ func (t *hostTree) etc() error {
 			return err
 		}
 	}
-	if err := t.alternatives(); err != nil {
+	if err := t.copyAlternatives(); err != nil {
 		return err
 	}
-	return t.certificates()
+	return t.copyCertificates()
 }
 
 // hostTreeNames returns the directories of the host that match hostTrees.
@@ -112,8 +112,8 @@ func (m *hostFS) hostTreeNames() []string {
 // copyFile copies one file of the host if it exists and is public. It keeps a
 // link into /usr as a link, because the sandbox has /usr as well.
 func (t *hostTree) copyFile(name string) error {
-	if target, ok := t.linkIntoUsr(name); ok {
-		return t.link(target, name)
+	if target, ok := t.readUsrLink(name); ok {
+		return t.createLink(target, name)
 	}
 	if p, err := t.m.resolve(name); err == nil && p != name && !isVisible(p) {
 		t.log.Warn("not in the host image: a link to another folder", "file", name)
@@ -158,9 +158,9 @@ func isVisible(name string) bool {
 	return ok && (first == "usr" || slices.Contains(hostLinks(), first))
 }
 
-// linkIntoUsr returns the target of name if it is a link that ends in /usr, or
+// readUsrLink returns the target of name if it is a link that ends in /usr, or
 // in a separate /bin or /lib where the host still has these.
-func (t *hostTree) linkIntoUsr(name string) (string, bool) {
+func (t *hostTree) readUsrLink(name string) (string, bool) {
 	target, err := t.m.readlink(name)
 	if err != nil {
 		return "", false
@@ -184,7 +184,7 @@ func (t *hostTree) copyTree(dir string) error {
 	}
 	for _, e := range t.m.list(dir) {
 		name := path.Join(dir, e.Name())
-		if mayHoldSecret(name) {
+		if canHoldSecret(name) {
 			continue
 		}
 		var err error
@@ -206,10 +206,10 @@ func (t *hostTree) copyTree(dir string) error {
 // copyLink copies a link only if its target is in /usr or in the link's own
 // directory.
 func (t *hostTree) copyLink(name string) error {
-	target, ok := t.linkIntoUsr(name)
+	target, ok := t.readUsrLink(name)
 	if !ok {
 		beside, err := t.m.readlink(name)
-		if err != nil || strings.Contains(beside, "/") || mayHoldSecret(beside) {
+		if err != nil || strings.Contains(beside, "/") || canHoldSecret(beside) {
 			return nil
 		}
 		target = beside
@@ -217,23 +217,23 @@ func (t *hostTree) copyLink(name string) error {
 	if !t.countCopied(name, 0) {
 		return nil
 	}
-	return t.link(target, name)
+	return t.createLink(target, name)
 }
 
-// alternatives copies the links that select awk, java and others.
-func (t *hostTree) alternatives() error {
+// copyAlternatives copies the links that select awk, java and others.
+func (t *hostTree) copyAlternatives() error {
 	const dir = "etc/alternatives"
 	for _, e := range t.m.list(dir) {
 		if e.Type() != fs.ModeSymlink {
 			continue
 		}
 		name := path.Join(dir, e.Name())
-		target, ok := t.linkIntoUsr(name)
+		target, ok := t.readUsrLink(name)
 		// Most alternatives point to manual pages, which a sandbox does not need.
 		if !ok || strings.Contains(target, "/man/") || !t.countCopied(name, 0) {
 			continue
 		}
-		if err := t.link(target, name); err != nil {
+		if err := t.createLink(target, name); err != nil {
 			return err
 		}
 	}

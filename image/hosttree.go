@@ -66,14 +66,14 @@ func (t *hostTree) build() error {
 			return err
 		}
 	}
-	if err := t.userland(); err != nil {
+	if err := t.createUserland(); err != nil {
 		return err
 	}
-	return t.etc()
+	return t.writeEtc()
 }
 
-// userland lays out /usr, /bin, /lib and related directories as on the host.
-func (t *hostTree) userland() error {
+// createUserland lays out /usr, /bin, /lib and related directories as on the host.
+func (t *hostTree) createUserland() error {
 	usr, err := t.m.resolve("usr")
 	if err != nil {
 		return brig.Errorf(brig.Unavailable, "this machine has no /usr that everybody may read").
@@ -125,7 +125,7 @@ func (t *hostTree) mkdir(p place) error {
 
 // write creates a file of the tree and its parent directories.
 func (t *hostTree) write(name string, content []byte) error {
-	dir, err := t.parent(name)
+	dir, err := t.openParent(name)
 	if err != nil {
 		return err
 	}
@@ -143,19 +143,19 @@ func (t *hostTree) write(name string, content []byte) error {
 	return err
 }
 
-// link creates a symbolic link of the tree and its parent directories.
-func (t *hostTree) link(target, name string) error {
-	dir, err := t.parent(name)
+// createLink creates a symbolic link of the tree and its parent directories.
+func (t *hostTree) createLink(target, name string) error {
+	dir, err := t.openParent(name)
 	if err != nil {
 		return err
 	}
 	return dir.Symlink(target, path.Base(name))
 }
 
-// parent returns the directory of name and creates it if it is missing. It
+// openParent returns the directory of name and creates it if it is missing. It
 // keeps the directory open, because hundreds of links are created in a few
 // directories.
-func (t *hostTree) parent(name string) (*os.Root, error) {
+func (t *hostTree) openParent(name string) (*os.Root, error) {
 	dir := path.Dir(name)
 	if dir == "." {
 		return t.out, nil
@@ -164,7 +164,7 @@ func (t *hostTree) parent(name string) (*os.Root, error) {
 		return r, nil
 	}
 	if _, err := t.out.Lstat(dir); err != nil {
-		if _, err := t.parent(dir); err != nil {
+		if _, err := t.openParent(dir); err != nil {
 			return nil, err
 		}
 		if err := t.mkdir(place{dir, 0o755, false}); err != nil {

@@ -17,7 +17,7 @@ func (s *Store) Import(ctx context.Context, name string, r io.Reader, report fun
 	if err := checkNewName(name); err != nil {
 		return nil, err
 	}
-	return s.take(ctx, importJob{name: name, source: sourceTarball, tar: r}, report)
+	return s.createFromArchive(ctx, importJob{name: name, source: sourceTarball, tar: r}, report)
 }
 
 // importJob is an archive that becomes an image.
@@ -31,8 +31,8 @@ type importJob struct {
 	edit func(*finisher) error
 }
 
-// take unpacks an archive and creates an image from it. If it fails, it leaves no files.
-func (s *Store) take(ctx context.Context, d importJob, report func(brig.Progress)) (*brig.Image, error) {
+// createFromArchive unpacks an archive and creates an image from it. If it fails, it leaves no files.
+func (s *Store) createFromArchive(ctx context.Context, d importJob, report func(brig.Progress)) (*brig.Image, error) {
 	if report == nil {
 		report = func(brig.Progress) {}
 	}
@@ -96,7 +96,7 @@ func (s *Store) take(ctx context.Context, d importJob, report func(brig.Progress
 
 // unpackAll unpacks the whole archive and checks that only padding follows it.
 func (u *unpacker) unpackAll(report func(brig.Progress)) error {
-	err := u.entries(func() { report(brig.Progress{Step: "unpack", Done: u.size}) })
+	err := u.unpackEntries(func() { report(brig.Progress{Step: "unpack", Done: u.size}) })
 	if err != nil {
 		return err
 	}
@@ -104,14 +104,14 @@ func (u *unpacker) unpackAll(report func(brig.Progress)) error {
 		return err
 	}
 	if u.files == 0 {
-		return refuse("there is nothing in it")
+		return archiveError("there is nothing in it")
 	}
 	return nil
 }
 
-// entries unpacks every entry up to the end mark and reports progress
+// unpackEntries unpacks every entry up to the end mark and reports progress
 // regularly.
-func (u *unpacker) entries(report func()) error {
+func (u *unpacker) unpackEntries(report func()) error {
 	const step = 16 << 20
 	next := u.a.given
 	last := "" // the previous entry, to locate damage in the archive
@@ -123,12 +123,12 @@ func (u *unpacker) entries(report func()) error {
 		}
 		if err != nil {
 			if err = u.a.explain(err); last != "" {
-				return inEntry(last, err)
+				return wrapEntryError(last, err)
 			}
 			return err
 		}
 		last = h.Name
-		if err := u.entry(h, t); err != nil {
+		if err := u.unpackEntry(h, t); err != nil {
 			return err
 		}
 		if u.a.given >= next {
@@ -138,8 +138,8 @@ func (u *unpacker) entries(report func()) error {
 	}
 }
 
-// isThere reports whether name exists in root. It does not follow links.
-func isThere(root *os.Root, name string) bool {
+// exists reports whether name exists in root. It does not follow links.
+func exists(root *os.Root, name string) bool {
 	_, err := root.Lstat(name)
 	return err == nil
 }

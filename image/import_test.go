@@ -21,25 +21,25 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// small returns an archive with one entry of each type that an image keeps.
-func small(t testing.TB) []byte {
+// smallArchive returns an archive with one entry of each type that an image keeps.
+func smallArchive(t testing.TB) []byte {
 	m := newMaker(t)
-	m.dir("./")
-	m.put(tar.Header{Name: "./bin", Linkname: "usr/bin", Typeflag: tar.TypeSymlink}, "")
-	m.put(tar.Header{Name: "./usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755}, "")
-	m.put(tar.Header{Name: "./usr/bin/bash", Mode: 0o4755, ModTime: time.Unix(1e9, 0)}, "#!")
-	m.put(tar.Header{Name: "./usr/bin/sh", Linkname: "usr/bin/bash", Typeflag: tar.TypeLink}, "")
-	m.put(tar.Header{Name: "./secret", Mode: 0o600, Uid: 7, Gid: 8}, "x")
-	m.put(tar.Header{Name: "./shared", Mode: 0o3777, Typeflag: tar.TypeDir}, "")
-	m.put(tar.Header{Name: "./locked", Mode: 0o500, Uid: 7, Gid: 8, Typeflag: tar.TypeDir}, "")
-	m.file("./locked/inside", "x")
-	m.put(tar.Header{Name: "./null", Typeflag: tar.TypeChar}, "")
+	m.addDir("./")
+	m.addEntry(tar.Header{Name: "./bin", Linkname: "usr/bin", Typeflag: tar.TypeSymlink}, "")
+	m.addEntry(tar.Header{Name: "./usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755}, "")
+	m.addEntry(tar.Header{Name: "./usr/bin/bash", Mode: 0o4755, ModTime: time.Unix(1e9, 0)}, "#!")
+	m.addEntry(tar.Header{Name: "./usr/bin/sh", Linkname: "usr/bin/bash", Typeflag: tar.TypeLink}, "")
+	m.addEntry(tar.Header{Name: "./secret", Mode: 0o600, Uid: 7, Gid: 8}, "x")
+	m.addEntry(tar.Header{Name: "./shared", Mode: 0o3777, Typeflag: tar.TypeDir}, "")
+	m.addEntry(tar.Header{Name: "./locked", Mode: 0o500, Uid: 7, Gid: 8, Typeflag: tar.TypeDir}, "")
+	m.addFile("./locked/inside", "x")
+	m.addEntry(tar.Header{Name: "./null", Typeflag: tar.TypeChar}, "")
 	return m.bytes()
 }
 
-func TestImport(t *testing.T) {
+func TestImportKeepsFilesAndModes(t *testing.T) {
 	t.Parallel()
-	plain := small(t)
+	plain := smallArchive(t)
 	for _, how := range []string{"plain", "gzip", "zstd"} {
 		for _, privileged := range []bool{true, false} {
 			t.Run(fmt.Sprint(how, privileged), func(t *testing.T) {
@@ -69,13 +69,13 @@ func TestImport(t *testing.T) {
 					t.Errorf("steps %s", got)
 				}
 				checkSmall(t, a.store, img.Digest, privileged)
-				if err := a.check(); err != nil {
+				if err := a.checkUnchanged(); err != nil {
 					t.Error(err)
 				}
 				if err := a.store.Remove(t.Context(), "test"); err != nil {
 					t.Error(err)
 				}
-				if err := a.check(); err != nil {
+				if err := a.checkUnchanged(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -135,10 +135,10 @@ func checkSmall(t *testing.T, s *Store, digest string, privileged bool) {
 	}
 }
 
-func TestImportOwnerOutOfRange(t *testing.T) {
+func TestImportRejectsOwnerOutOfRange(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
-	m.put(tar.Header{Name: "far", Uid: 1 << 40, Format: tar.FormatPAX}, "x")
+	m.addEntry(tar.Header{Name: "far", Uid: 1 << 40, Format: tar.FormatPAX}, "x")
 	a := newArena(t)
 	a.store.privileged = true
 	_, err := a.importBytes(t, m.bytes())
@@ -151,14 +151,14 @@ func TestImportOwnerOutOfRange(t *testing.T) {
 	}
 }
 
-func TestImportReplacedHardLinks(t *testing.T) {
+func TestImportKeepsContentOfReplacedHardLinks(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
-	m.file("a", "first")
-	m.hard("b", "a")
-	m.file("a", "second")
-	m.file("etc/passwd", "root:x:0:0:::")
-	m.hard("copy", "etc/passwd")
+	m.addFile("a", "first")
+	m.addHardLink("b", "a")
+	m.addFile("a", "second")
+	m.addFile("etc/passwd", "root:x:0:0:::")
+	m.addHardLink("copy", "etc/passwd")
 	a := newArena(t)
 	img, err := a.importBytes(t, m.bytes())
 	if err != nil {
@@ -178,11 +178,11 @@ func TestImportReplacedHardLinks(t *testing.T) {
 	}
 }
 
-func TestImportInternalErrors(t *testing.T) {
+func TestImportReportsInternalErrors(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	torn := errors.New("connection torn")
-	half := small(t)[:1000]
+	half := smallArchive(t)[:1000]
 	_, err := a.store.Import(t.Context(), "test", io.MultiReader(bytes.NewReader(half), iotest.ErrReader(torn)), nil)
 	if !errors.Is(err, torn) || brig.KindOf(err) != brig.Internal {
 		t.Errorf("torn: %v", err)
@@ -197,14 +197,14 @@ func TestImportInternalErrors(t *testing.T) {
 	}
 	full := errors.New("disk full")
 	a.store.opts.sync = func(string) error { return full }
-	if _, err = a.importBytes(t, small(t)); !errors.Is(err, full) {
+	if _, err = a.importBytes(t, smallArchive(t)); !errors.Is(err, full) {
 		t.Errorf("full: %v", err)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
-	if left, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+	if leftovers, err := filepath.Glob(a.store.path("sha256-*")); err != nil || len(leftovers) > 0 {
+		t.Errorf("left: %v, %v", leftovers, err)
 	}
 }
 
@@ -212,11 +212,11 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestImportConcurrently(t *testing.T) {
+func TestConcurrentImportsStoreOneImage(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	b := small(t)
-	second := open(t, filepath.Join(a.dir, "data")) // simulates another process
+	b := smallArchive(t)
+	second := openStore(t, filepath.Join(a.dir, "data")) // simulates another process
 	const n = 16
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -237,12 +237,12 @@ func TestImportConcurrently(t *testing.T) {
 	if last := list[len(list)-1]; len(list) != 2 || len(last.Names) != n {
 		t.Errorf("%d images, the last with %d names", len(list), len(last.Names))
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAccounts(t *testing.T) {
+func TestImportAddsAccountOf1000(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ passwd, want string }{
 		"missing":        {"", "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"},
@@ -255,9 +255,9 @@ func TestAccounts(t *testing.T) {
 			t.Parallel()
 			a := newArena(t)
 			m := newMaker(t)
-			m.dir("usr")
+			m.addDir("usr")
 			if c.passwd != "" {
-				m.file("etc/passwd", c.passwd)
+				m.addFile("etc/passwd", c.passwd)
 			}
 			img, err := a.importBytes(t, m.bytes())
 			if err != nil {

@@ -97,9 +97,9 @@ func (s *Store) readIndex() (*index, error) {
 	return x, nil
 }
 
-// change calls f with the index under an exclusive lock across processes. It
+// updateIndex calls f with the index under an exclusive lock across processes. It
 // writes nothing when f returns an error.
-func (s *Store) change(ctx context.Context, f func(*index) error) error {
+func (s *Store) updateIndex(ctx context.Context, f func(*index) error) error {
 	unlock, err := lockFile(ctx, s.path("lock"))
 	if err != nil {
 		return fmt.Errorf("lock image index: %w", err)

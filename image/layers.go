@@ -48,24 +48,24 @@ func (l *layeredImage) setConfig(raw []byte) (err error) {
 		return err
 	}
 	if want, have := len(l.file.RootFS.DiffIDs), len(l.layers); want != have {
-		return refuse("its manifest has %d layers and its configuration %d", have, want)
+		return archiveError("its manifest has %d layers and its configuration %d", have, want)
 	}
 	return nil
 }
 
-// storedImage returns the stored image for l, if it exists, under its new name.
-func (s *Store) storedImage(ctx context.Context, l *layeredImage, digest string) (*brig.Image, error) {
+// reuseStored returns the stored image for l, if it exists, under its new name.
+func (s *Store) reuseStored(ctx context.Context, l *layeredImage, digest string) (*brig.Image, error) {
 	if _, err := s.readMeta(digest); err != nil {
 		return nil, err
 	}
 	var img *brig.Image
-	err := s.change(ctx, func(x *index) error {
+	err := s.updateIndex(ctx, func(x *index) error {
 		m, err := s.readMeta(digest)
 		if err != nil {
 			return err
 		}
 		l.addTo(x, digest)
-		img = m.image(x)
+		img = m.toImage(x)
 		return nil
 	})
 	return img, err
@@ -99,7 +99,7 @@ func (s *Store) assemble(ctx context.Context, w *scratch, l *layeredImage, repor
 			report(brig.Progress{Step: step, Done: u.size})
 		})
 		if err != nil {
-			return nil, inLayer(i, len(l.layers), part.digest, err)
+			return nil, wrapLayerError(i, len(l.layers), part.digest, err)
 		}
 	}
 	if u.skipped > 0 {
@@ -145,19 +145,19 @@ func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, 
 	}
 	u.close()
 	u.a, u.layer = a, newLayerState()
-	if err := u.changes(report); err != nil {
+	if err := u.unpackLayer(report); err != nil {
 		return err
 	}
 	if got := a.digest(); got != diffID {
-		return refuse("its content has the digest %s, and the configuration says %s", got, quote(diffID))
+		return archiveError("its content has the digest %s, and the configuration says %s", got, quote(diffID))
 	}
 	return nil
 }
 
-// changes unpacks every entry of a layer. It reads and discards the bytes after
+// unpackLayer unpacks every entry of a layer. It reads and discards the bytes after
 // the end mark, because the layer's digest covers them.
-func (u *unpacker) changes(report func()) error {
-	if err := u.entries(report); err != nil {
+func (u *unpacker) unpackLayer(report func()) error {
+	if err := u.unpackEntries(report); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, u.a); err != nil {
@@ -167,8 +167,8 @@ func (u *unpacker) changes(report func()) error {
 	return nil
 }
 
-// inLayer adds the number and the digest of the rejected layer to an error.
-func inLayer(i, of int, digest string, err error) error {
+// wrapLayerError adds the number and the digest of the rejected layer to an error.
+func wrapLayerError(i, of int, digest string, err error) error {
 	if brig.KindOf(err) != brig.InvalidArgument {
 		return err
 	}

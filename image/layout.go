@@ -17,11 +17,11 @@ import (
 // both kinds, and counts as a layout.
 func archiveKind(root *os.Root) string {
 	switch {
-	case isThere(root, "usr") || isThere(root, "bin") || isThere(root, "etc"):
+	case exists(root, "usr") || exists(root, "bin") || exists(root, "etc"):
 		return ""
-	case isThere(root, "oci-layout") && isThere(root, "index.json"):
+	case exists(root, "oci-layout") && exists(root, "index.json"):
 		return sourceLayout
-	case isThere(root, "manifest.json"):
+	case exists(root, "manifest.json"):
 		return sourceDocker
 	}
 	return ""
@@ -32,17 +32,17 @@ func archiveKind(root *os.Root) string {
 func (s *Store) importImages(ctx context.Context, name, kind string, root *os.Root, report func(brig.Progress)) (*brig.Image, error) {
 	l := &layeredImage{name: name, source: kind}
 	box := layoutReader{root}
-	read := box.layout
+	read := box.readLayout
 	if kind == sourceDocker {
-		read = box.docker
+		read = box.readDocker
 	}
 	if err := read(l); err != nil {
 		return nil, err
 	}
 	if a := l.file.Architecture; a != "" && a != thisPlatform().Architecture {
-		return nil, refuse("its image is for %s, and this machine is %s", l.config.Platform, thisPlatform())
+		return nil, archiveError("its image is for %s, and this machine is %s", l.config.Platform, thisPlatform())
 	}
-	if img, err := s.storedImage(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
+	if img, err := s.reuseStored(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
 		return img, err
 	}
 	w, err := s.newScratch()
@@ -65,7 +65,7 @@ func (c layoutReader) readSmall(name string) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err == nil && len(b) > maxConfig {
-		err = refuse("entry %s: it is larger than %d bytes, the limit", quote(name), maxConfig)
+		err = archiveError("entry %s: it is larger than %d bytes, the limit", quote(name), maxConfig)
 	}
 	return b, err
 }
@@ -79,38 +79,38 @@ func (c layoutReader) open(name string) (*os.File, error) {
 	}
 	f, err := c.root.Open(clean)
 	if err != nil {
-		return nil, refuse("it is an archive of images, but %s is not in it", quote(name)).Because(err)
+		return nil, archiveError("it is an archive of images, but %s is not in it", quote(name)).Because(err)
 	}
 	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
 		_ = f.Close()
-		return nil, refuse("entry %s: it is not a file", quote(name)).Because(err)
+		return nil, archiveError("entry %s: it is not a file", quote(name)).Because(err)
 	}
 	return f, nil
 }
 
 func blobName(d v1.Hash) string { return "blobs/" + d.Algorithm + "/" + d.Hex }
 
-// blob reads a small blob of a layout and verifies its digest.
-func (c layoutReader) blob(d v1.Hash) ([]byte, error) {
+// readBlob reads a small blob of a layout and verifies its digest.
+func (c layoutReader) readBlob(d v1.Hash) ([]byte, error) {
 	if err := checkDigest(d.String()); err != nil {
-		return nil, refuse("%s is not a sha256 digest", quote(d.String()))
+		return nil, archiveError("%s is not a sha256 digest", quote(d.String()))
 	}
 	b, err := c.readSmall(blobName(d))
 	if err == nil && digestOf(b) != d.String() {
-		err = refuse("entry %s: its digest is %s", quote(blobName(d)), digestOf(b))
+		err = archiveError("entry %s: its digest is %s", quote(blobName(d)), digestOf(b))
 	}
 	return b, err
 }
 
-// layout reads an OCI layout.
-func (c layoutReader) layout(l *layeredImage) error {
+// readLayout reads an OCI layout.
+func (c layoutReader) readLayout(l *layeredImage) error {
 	b, err := c.readSmall("index.json")
 	if err != nil {
 		return err
 	}
 	list, err := v1.ParseIndexManifest(bytes.NewReader(b))
 	if err != nil {
-		return refuse("its index.json is damaged").Because(err)
+		return archiveError("its index.json is damaged").Because(err)
 	}
 	images := map[v1.Hash]bool{}
 	var names []string
@@ -125,25 +125,25 @@ func (c layoutReader) layout(l *layeredImage) error {
 	d := only
 	switch {
 	case len(images) == 0:
-		return refuse("it is an archive of images, but there is no image in it")
+		return archiveError("it is an archive of images, but there is no image in it")
 	case len(images) > 1: // one image for several platforms, or several images
-		if d, err = choose(b, thisPlatform()); err != nil || tagged(list) {
+		if d, err = choosePlatform(b, thisPlatform()); err != nil || hasSeveralTags(list) {
 			return severalImagesError(names)
 		}
 	}
 	kind := d.MediaType
 	for depth := 0; ; depth++ {
-		if b, err = c.blob(d.Digest); err != nil {
+		if b, err = c.readBlob(d.Digest); err != nil {
 			return err
 		}
 		if !isList(b, kind) {
 			break
 		}
 		if depth > 2 {
-			return refuse("its index is a list of lists of lists")
+			return archiveError("its index is a list of lists of lists")
 		}
 		l.also = append(l.also, d.Digest.String())
-		if d, err = choose(b, thisPlatform()); err != nil {
+		if d, err = choosePlatform(b, thisPlatform()); err != nil {
 			return err
 		}
 		kind = d.MediaType
@@ -156,7 +156,7 @@ func (c layoutReader) layout(l *layeredImage) error {
 	for _, part := range m.Layers {
 		l.layers = append(l.layers, c.layer(blobName(part.Digest), part.Digest.String()))
 	}
-	config, err := c.blob(m.Config.Digest)
+	config, err := c.readBlob(m.Config.Digest)
 	if err != nil {
 		return err
 	}
@@ -169,8 +169,8 @@ func (c layoutReader) layer(name, digest string) layer {
 	return layer{digest: digest, open: func(context.Context) (io.ReadCloser, error) { return c.open(name) }}
 }
 
-// tagged reports whether a list names several images by tags.
-func tagged(list *v1.IndexManifest) bool {
+// hasSeveralTags reports whether a list names several images by tags.
+func hasSeveralTags(list *v1.IndexManifest) bool {
 	names := map[string]bool{}
 	for _, d := range list.Manifests {
 		if n := d.Annotations[imageName]; n != "" {
@@ -199,21 +199,21 @@ func nameIn(d v1.Descriptor) string {
 
 // severalImagesError reports that an archive contains more than one image.
 func severalImagesError(names []string) error {
-	const most = 10
+	const maximum = 10
 	list := ""
 	for i, n := range names {
-		if i == most {
+		if i == maximum {
 			list += ", ..."
 			break
 		}
 		list += ", " + quote(n)
 	}
-	return refuse("there are %d images in it: %.500s", len(names), strings.TrimPrefix(list, ", ")).
+	return archiveError("there are %d images in it: %.500s", len(names), strings.TrimPrefix(list, ", ")).
 		WithHint("make an archive of one image, for example docker save NAME:TAG")
 }
 
-// docker reads the format that docker save wrote before it used OCI layouts.
-func (c layoutReader) docker(l *layeredImage) error {
+// readDocker reads the format that docker save wrote before it used OCI layouts.
+func (c layoutReader) readDocker(l *layeredImage) error {
 	b, err := c.readSmall("manifest.json")
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (c layoutReader) docker(l *layeredImage) error {
 		Layers   []string
 	}
 	if err := json.Unmarshal(b, &all); err != nil {
-		return refuse("its manifest.json is damaged").Because(err)
+		return archiveError("its manifest.json is damaged").Because(err)
 	}
 	if len(all) != 1 {
 		var names []string
@@ -232,12 +232,12 @@ func (c layoutReader) docker(l *layeredImage) error {
 			names = append(names, append(i.RepoTags, i.Config)[0])
 		}
 		if len(all) == 0 {
-			return refuse("it is an archive of images, but there is no image in it")
+			return archiveError("it is an archive of images, but there is no image in it")
 		}
 		return severalImagesError(names)
 	}
 	if n := len(all[0].Layers); n > maxLayers {
-		return refuse("it has %d layers, the most is %d", n, maxLayers)
+		return archiveError("it has %d layers, the most is %d", n, maxLayers)
 	}
 	for _, name := range all[0].Layers {
 		l.layers = append(l.layers, c.layer(name, ""))

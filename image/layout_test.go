@@ -27,12 +27,12 @@ func folderTar(t testing.TB, dir string) []byte {
 			rel, _ := filepath.Rel(dir, p)
 			if err != nil || d.IsDir() {
 				if rel != "." {
-					m.dir(rel)
+					m.addDir(rel)
 				}
 				return err
 			}
 			b, err := os.ReadFile(p)
-			m.file(rel, string(b))
+			m.addFile(rel, string(b))
 			return err
 		})
 		if err != nil {
@@ -73,16 +73,16 @@ func dockerTar(t testing.TB, images map[string]v1.Image) []byte {
 // its identity.
 func TestImportKeepsImageIdentity(t *testing.T) {
 	t.Parallel()
-	img := configured(t, v1.Config{Env: []string{"A=1"}},
-		gzipped(t, tarOf(t, func(m *maker) { m.file("usr/a", "1"); m.file("usr/b", "1") })),
-		gzipped(t, tarOf(t, func(m *maker) { m.file("usr/.wh.a", "") })))
+	img := imageWithConfig(t, v1.Config{Env: []string{"A=1"}},
+		compressGzip(t, tarOf(t, func(m *maker) { m.addFile("usr/a", "1"); m.addFile("usr/b", "1") })),
+		compressGzip(t, tarOf(t, func(m *maker) { m.addFile("usr/.wh.a", "") })))
 	id, _ := img.ConfigName()
 	manifest, _ := img.Digest()
 	for source, b := range map[string][]byte{
 		"oci-layout":     layoutTar(t, img),
 		"docker-archive": dockerTar(t, map[string]v1.Image{"1": img}),
 	} {
-		for _, pack := range []func(testing.TB, []byte) []byte{gzipped, zstded} {
+		for _, pack := range []func(testing.TB, []byte) []byte{compressGzip, compressZstd} {
 			a := newArena(t)
 			got, err := a.importBytes(t, pack(t, b))
 			if err != nil {
@@ -94,7 +94,7 @@ func TestImportKeepsImageIdentity(t *testing.T) {
 			if source == "oci-layout" && got.Manifest != manifest.String() {
 				t.Errorf("manifest %s", got.Manifest)
 			}
-			a.expect(t, got, "usr/", "usr/b=1")
+			a.checkFiles(t, got, "usr/", "usr/b=1")
 			h := newHub(t)
 			ref := h.push(img, "x:1")
 			if got, err = a.pull(t, ref); err != nil || len(got.Names) != 2 {
@@ -106,48 +106,48 @@ func TestImportKeepsImageIdentity(t *testing.T) {
 
 func TestImportSelectsOneImage(t *testing.T) {
 	t.Parallel()
-	one, two := imageOf(t, small(t)), imageOf(t, tarOf(t, func(m *maker) { m.file("x", "") }))
+	one, two := imageOf(t, smallArchive(t)), imageOf(t, tarOf(t, func(m *maker) { m.addFile("x", "") }))
 	a := newArena(t)
 	_, err := a.importBytes(t, layoutTar(t, one, two))
-	a.refused(t, err, brig.InvalidArgument, "archive", `2 images in it: "one", "two"`)
+	a.checkRefused(t, err, brig.InvalidArgument, "archive", `2 images in it: "one", "two"`)
 	_, err = a.importBytes(t, dockerTar(t, map[string]v1.Image{"1": one, "2": two}))
-	a.refused(t, err, brig.InvalidArgument, "archive", "2 images in it")
+	a.checkRefused(t, err, brig.InvalidArgument, "archive", "2 images in it")
 	// The same image under two names is one image.
 	if _, err = a.importBytes(t, layoutTar(t, one, one)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestHostileImageArchives checks that no path in an archive of images can lead outside the
+// TestImageArchivePathsCannotEscape checks that no path in an archive of images can lead outside the
 // archive.
-func TestHostileImageArchives(t *testing.T) {
+func TestImageArchivePathsCannotEscape(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	manifest := func(config, layer string) string {
 		return `[{"Config":"` + config + `","Layers":["` + layer + `"]}]`
 	}
-	secret := up(a.canary + "/secret")
+	secret := climbTo(a.canary + "/secret")
 	for says, f := range map[string]func(m *maker){
-		`".."`:      func(m *maker) { m.file("manifest.json", manifest(secret, "l")) },
-		"is not in": func(m *maker) { m.file("manifest.json", manifest("c.json", "l")); m.link("c.json", secret) },
+		`".."`:      func(m *maker) { m.addFile("manifest.json", manifest(secret, "l")) },
+		"is not in": func(m *maker) { m.addFile("manifest.json", manifest("c.json", "l")); m.addLink("c.json", secret) },
 		"is not a file": func(m *maker) {
-			m.file("manifest.json", manifest("c", "l"))
-			m.dir("c")
+			m.addFile("manifest.json", manifest("c", "l"))
+			m.addDir("c")
 		},
-		"its manifest.json is damaged": func(m *maker) { m.file("manifest.json", "nonsense") },
-		"its index.json is damaged":    func(m *maker) { m.file("oci-layout", "{}"); m.file("index.json", "[") },
-		"no image in it":               func(m *maker) { m.file("oci-layout", "{}"); m.file("index.json", "{}") },
+		"its manifest.json is damaged": func(m *maker) { m.addFile("manifest.json", "nonsense") },
+		"its index.json is damaged":    func(m *maker) { m.addFile("oci-layout", "{}"); m.addFile("index.json", "[") },
+		"no image in it":               func(m *maker) { m.addFile("oci-layout", "{}"); m.addFile("index.json", "{}") },
 	} {
 		_, err := a.importBytes(t, tarOf(t, f))
-		a.refused(t, err, brig.InvalidArgument, "archive", says)
+		a.checkRefused(t, err, brig.InvalidArgument, "archive", says)
 	}
 	// Layers from an archive get the same checks as layers from a registry.
-	b := layoutTar(t, imageOf(t, tarOf(t, func(m *maker) { m.link("a", a.canary); m.file("a/.wh.secret", "") })))
+	b := layoutTar(t, imageOf(t, tarOf(t, func(m *maker) { m.addLink("a", a.canary); m.addFile("a/.wh.secret", "") })))
 	_, err := a.importBytes(t, b)
-	a.refused(t, err, brig.InvalidArgument, "archive", "links are not followed")
+	a.checkRefused(t, err, brig.InvalidArgument, "archive", "links are not followed")
 	// A blob whose content does not match its name.
 	i := bytes.Index(b, []byte(`"rootfs"`))
 	b[i+2] ^= 1
 	_, err = a.importBytes(t, b)
-	a.refused(t, err, brig.InvalidArgument, "archive", "its digest is")
+	a.checkRefused(t, err, brig.InvalidArgument, "archive", "its digest is")
 }

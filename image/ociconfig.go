@@ -34,20 +34,20 @@ func ReadConfig(raw []byte) (brig.ImageConfig, []string, error) {
 func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) {
 	var out brig.ImageConfig
 	if len(raw) > maxConfig {
-		return nil, out, nil, refuse("its configuration is larger than %d bytes", maxConfig)
+		return nil, out, nil, archiveError("its configuration is larger than %d bytes", maxConfig)
 	}
 	f, err := v1.ParseConfigFile(bytes.NewReader(raw))
 	if err != nil {
-		return nil, out, nil, refuse("its configuration is damaged").Because(err)
+		return nil, out, nil, archiveError("its configuration is damaged").Because(err)
 	}
 	if f.RootFS.Type != "layers" {
-		return nil, out, nil, refuse("its configuration names no layers: it is not an image that can run")
+		return nil, out, nil, archiveError("its configuration names no layers: it is not an image that can run")
 	}
 	if n := len(f.RootFS.DiffIDs); n > maxLayers {
-		return nil, out, nil, refuse("it has %d layers, the most is %d", n, maxLayers)
+		return nil, out, nil, archiveError("it has %d layers, the most is %d", n, maxLayers)
 	}
 	if f.OS != "" && f.OS != "linux" {
-		return nil, out, nil, refuse("it is for %s and not for linux", quote(f.OS))
+		return nil, out, nil, archiveError("it is for %s and not for linux", quote(f.OS))
 	}
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -55,7 +55,7 @@ func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) 
 	out.Labels = keepLabels(f.Config.Labels, note)
 	out.Entrypoint = keepWords("entrypoint", f.Config.Entrypoint, note)
 	out.Command = keepWords("command", f.Config.Cmd, note)
-	if dir := f.Config.WorkingDir; path.IsAbs(dir) && len(dir) <= maxPath && clean(dir) && clip(dir) == dir {
+	if dir := f.Config.WorkingDir; path.IsAbs(dir) && len(dir) <= maxPath && isClean(dir) && clip(dir) == dir {
 		out.WorkingDir = path.Clean(dir)
 	} else if dir != "" {
 		note("working directory %s is not used: it is not an absolute path", quote(dir))
@@ -83,31 +83,31 @@ func clip(s string) string {
 	}, s)
 }
 
-func clean(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+func isClean(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// affectsLoading reports whether a variable could change how programs are loaded or how
+// isLoaderVariable reports whether a variable could change how programs are loaded or how
 // Brig's own programs behave.
-func affectsLoading(key string) bool {
+func isLoaderVariable(key string) bool {
 	return strings.HasPrefix(key, "LD_") || strings.HasPrefix(key, "BRIG_") ||
 		strings.HasPrefix(key, "E2B_") || key == "GLIBC_TUNABLES"
 }
 
 func keepEnv(all []string, note func(string, ...any)) map[string]string {
-	env, size, left := map[string]string{}, 0, 0
+	env, size, remaining := map[string]string{}, 0, 0
 	var dropped []string
 	for _, kv := range all {
 		k, v, ok := strings.Cut(kv, "=")
 		switch {
-		case !ok || k == "" || !clean(kv):
-			left++
-		case affectsLoading(k):
+		case !ok || k == "" || !isClean(kv):
+			remaining++
+		case isLoaderVariable(k):
 			if len(dropped) < 10 && len(k) <= 80 {
 				dropped = append(dropped, clip(k))
 			} else {
-				left++
+				remaining++
 			}
 		case len(env) >= maxConfigEnv || size+len(kv) > maxConfigBytes:
-			left++
+			remaining++
 		default:
 			env[k] = v
 			size += len(kv)
@@ -116,8 +116,8 @@ func keepEnv(all []string, note func(string, ...any)) map[string]string {
 	if len(dropped) > 0 {
 		note("variables of the image that are not set: %s", strings.Join(dropped, ", "))
 	}
-	if left > 0 {
-		note("%d variables of the image are not set: they are unfit, or too many", left)
+	if remaining > 0 {
+		note("%d variables of the image are not set: they are unfit, or too many", remaining)
 	}
 	if len(env) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func keepEnv(all []string, note func(string, ...any)) map[string]string {
 func keepLabels(all map[string]string, note func(string, ...any)) map[string]string {
 	keys := make([]string, 0, len(all))
 	for k, v := range all {
-		if clean(k) && clean(v) {
+		if isClean(k) && isClean(v) {
 			keys = append(keys, k)
 		}
 	}
@@ -154,7 +154,7 @@ func keepWords(what string, words []string, note func(string, ...any)) []string 
 	size := 0
 	for _, w := range words {
 		size += len(w)
-		if !clean(w) {
+		if !isClean(w) {
 			size = maxConfigBytes + 1
 		}
 	}

@@ -25,13 +25,13 @@ func isList(b []byte, kind types.MediaType) bool {
 	return json.Unmarshal(b, &in) == nil && (in.MediaType.IsIndex() || in.Manifests != nil && in.Layers == nil)
 }
 
-// choose returns the entry of a list that matches a platform.
-func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
+// choosePlatform returns the entry of a list that matches a platform.
+func choosePlatform(b []byte, want v1.Platform) (v1.Descriptor, error) {
 	list, err := v1.ParseIndexManifest(bytes.NewReader(b))
 	if err != nil {
-		return v1.Descriptor{}, refuse("its list of manifests is damaged").Because(err)
+		return v1.Descriptor{}, archiveError("its list of manifests is damaged").Because(err)
 	}
-	var there []string
+	var available []string
 	images := 0
 	var only v1.Descriptor
 	for _, d := range list.Manifests {
@@ -45,21 +45,21 @@ func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 			return d, nil
 		case d.Platform.OS != "unknown": // attestations have this platform
 			images = 2
-			if s := clip(d.Platform.String()); len(there) < 50 && len(s) <= 80 && !slices.Contains(there, s) {
-				there = append(there, s)
+			if s := clip(d.Platform.String()); len(available) < 50 && len(s) <= 80 && !slices.Contains(available, s) {
+				available = append(available, s)
 			}
 		}
 	}
 	if images == 1 {
 		return only, nil // its configuration determines the platform
 	}
-	return v1.Descriptor{}, otherPlatform(want, there)
+	return v1.Descriptor{}, platformError(want, available)
 }
 
-// otherPlatform reports that an image does not support the requested platform.
-func otherPlatform(want v1.Platform, there []string) error {
-	slices.Sort(there)
-	list := strings.Join(there, ", ")
+// platformError reports that an image does not support the requested platform.
+func platformError(want v1.Platform, available []string) error {
+	slices.Sort(available)
+	list := strings.Join(available, ", ")
 	if list == "" {
 		list = "none"
 	}

@@ -34,11 +34,11 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 		return nil, fmt.Errorf("write image %s to the disk: %w", m.Digest, err)
 	}
 	var img *brig.Image
-	err = s.change(ctx, func(x *index) error {
-		there, err := s.readMeta(m.Digest)
+	err = s.updateIndex(ctx, func(x *index) error {
+		existing, err := s.readMeta(m.Digest)
 		switch {
 		case err == nil:
-			m = there
+			m = existing
 		case brig.KindOf(err) != brig.NotFound:
 			return err
 		default:
@@ -50,7 +50,7 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 			}
 		}
 		point(x)
-		img = m.image(x)
+		img = m.toImage(x)
 		return nil
 	})
 	return img, err

@@ -13,13 +13,13 @@ import (
 // Pull implements brig.ImageStore. Concurrent requests for the same image share
 // one pull.
 func (s *Store) Pull(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
-	return s.pullOnce(ctx, p, false, oneAtATime(report))
+	return s.pullOnce(ctx, p, false, serializeReports(report))
 }
 
 // PullMissing implements brig.ImagePuller.
 func (s *Store) PullMissing(ctx context.Context, ref string) (*brig.Image, error) {
 	if _, err := parseReference(ref); err != nil || !s.opts.PullMissing || isDigest(ref) {
-		return nil, unknownImage(ref)
+		return nil, unknownImageError(ref)
 	}
 	return s.pullOnce(ctx, brig.ImagePull{Ref: ref}, true, func(brig.Progress) {})
 }
@@ -57,31 +57,31 @@ func (s *Store) pullOnce(ctx context.Context, p brig.ImagePull, missing bool, re
 // pull tries the sources in order.
 func (s *Store) pull(ctx context.Context, want pullTarget, missing bool, report func(brig.Progress)) (*brig.Image, error) {
 	sources, err := s.sources(want.ref, want.pull, missing)
-	for _, at := range sources {
-		if at != nil {
-			defer at.close()
+	for _, reg := range sources {
+		if reg != nil {
+			defer reg.close()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	for i, at := range sources {
-		img, perr := s.pullFrom(ctx, at, want, report)
+	for i, reg := range sources {
+		img, perr := s.pullFrom(ctx, reg, want, report)
 		if perr == nil {
 			return img, nil
 		}
-		err = explainPull(ctx, want.ref, at, want.pull, perr)
+		err = explainPull(ctx, want.ref, reg, want.pull, perr)
 		if ctx.Err() != nil || i == len(sources)-1 || brig.KindOf(err) == brig.FailedPrecondition {
 			break
 		}
-		s.opts.Log.Warn("a mirror does not have an image", "mirror", at.repo.String(), "error", perr)
+		s.opts.Log.Warn("a mirror does not have an image", "mirror", reg.repo.String(), "error", perr)
 	}
 	return nil, err
 }
 
-func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, report func(brig.Progress)) (*brig.Image, error) {
-	report(brig.Progress{Step: "ask " + registryName(at.repo.RegistryStr())})
-	m, also, err := at.manifest(ctx, want)
+func (s *Store) pullFrom(ctx context.Context, reg *registry, want pullTarget, report func(brig.Progress)) (*brig.Image, error) {
+	report(brig.Progress{Step: "ask " + registryName(reg.repo.RegistryStr())})
+	m, also, err := reg.fetchManifest(ctx, want)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, rep
 		return nil, err
 	}
 	if here := x.Manifests[m.digest]; here != "" {
-		img, err := s.storedImage(ctx, l, here)
+		img, err := s.reuseStored(ctx, l, here)
 		if brig.KindOf(err) != brig.NotFound {
 			return img, err
 		}
 	}
 	var config memory
-	if err := at.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
+	if err := reg.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
 		return nil, err
 	}
 	l.layers = make([]layer, len(m.Layers)) // setConfig needs only the number of layers
@@ -105,39 +105,39 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, rep
 		return nil, err
 	}
 	if a := l.file.Architecture; a != "" && a != want.platform.Architecture {
-		return nil, otherPlatform(want.platform, []string{l.config.Platform})
+		return nil, platformError(want.platform, []string{l.config.Platform})
 	}
 	// The content may already be stored under another manifest.
-	if img, err := s.storedImage(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
+	if img, err := s.reuseStored(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
 		return img, err
 	}
 	if err := s.checkSize(m.Layers); err != nil {
 		return nil, err
 	}
-	return s.download(ctx, at, l, m.Layers, report)
+	return s.download(ctx, reg, l, m.Layers, report)
 }
 
 // checkSize refuses an image whose compressed size exceeds the limit for
 // unpacked data, before it downloads any layer.
 func (s *Store) checkSize(layers []v1.Descriptor) error {
-	left := s.maxImageSize()
+	remaining := s.maxImageSize()
 	for i, d := range layers {
-		if left -= d.Size; left < 0 {
-			return refuse("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.maxImageSize())
+		if remaining -= d.Size; remaining < 0 {
+			return archiveError("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.maxImageSize())
 		}
 	}
 	return nil
 }
 
 // download fetches layers and concurrently applies those that have arrived.
-func (s *Store) download(ctx context.Context, at *registry, l *layeredImage, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
+func (s *Store) download(ctx context.Context, reg *registry, l *layeredImage, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
 	w, err := s.newScratch()
 	if err != nil {
 		return nil, err
 	}
 	defer w.discard()
 	ctx, cancel := context.WithCancel(ctx)
-	d := &downloads{r: at, dir: w.dir, report: report, slots: make(chan struct{}, concurrentDownloads)}
+	d := &downloads{r: reg, dir: w.dir, report: report, slots: make(chan struct{}, concurrentDownloads)}
 	defer d.work.Wait()
 	defer cancel()
 	l.layers = d.start(ctx, layers)
@@ -150,10 +150,10 @@ type manifest struct {
 	digest string
 }
 
-// manifest finds the manifest for a platform. It also returns the digests of
+// fetchManifest finds the manifest for a platform. It also returns the digests of
 // the lists that contain it.
-func (r *registry) manifest(ctx context.Context, want pullTarget) (*manifest, []string, error) {
-	b, kind, err := r.document(ctx, want.ref.Identifier())
+func (r *registry) fetchManifest(ctx context.Context, want pullTarget) (*manifest, []string, error) {
+	b, kind, err := r.fetchDocument(ctx, want.ref.Identifier())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,14 +163,14 @@ func (r *registry) manifest(ctx context.Context, want pullTarget) (*manifest, []
 	var also []string
 	for depth := 0; isList(b, kind); depth++ {
 		if depth > 2 {
-			return nil, nil, refuse("its manifest is a list of lists of lists")
+			return nil, nil, archiveError("its manifest is a list of lists of lists")
 		}
 		also = append(also, digestOf(b))
-		d, err := choose(b, want.platform)
+		d, err := choosePlatform(b, want.platform)
 		if err != nil {
 			return nil, nil, err
 		}
-		if b, kind, err = r.document(ctx, d.Digest.String()); err != nil {
+		if b, kind, err = r.fetchDocument(ctx, d.Digest.String()); err != nil {
 			return nil, nil, err
 		}
 		if digestOf(b) != d.Digest.String() {
@@ -181,8 +181,8 @@ func (r *registry) manifest(ctx context.Context, want pullTarget) (*manifest, []
 	return &manifest{m, digestOf(b)}, also, err
 }
 
-// document fetches a manifest or a list of them.
-func (r *registry) document(ctx context.Context, tagOrDigest string) ([]byte, types.MediaType, error) {
+// fetchDocument fetches a manifest or a list of them.
+func (r *registry) fetchDocument(ctx context.Context, tagOrDigest string) ([]byte, types.MediaType, error) {
 	var b []byte
 	var kind types.MediaType
 	err := r.retry(ctx, func() error {
@@ -207,30 +207,30 @@ func (r *registry) document(ctx context.Context, tagOrDigest string) ([]byte, ty
 func readManifest(b []byte, kind types.MediaType) (*v1.Manifest, error) {
 	switch {
 	case kind == types.DockerManifestSchema1 || kind == types.DockerManifestSchema1Signed:
-		return nil, refuse("its manifest has an old format (schema 1)").
+		return nil, archiveError("its manifest has an old format (schema 1)").
 			WithHint("push it again with a current version of Docker")
 	case kind != "" && !kind.IsImage():
-		return nil, refuse("it is not an image but %s", quote(string(kind)))
+		return nil, archiveError("it is not an image but %s", quote(string(kind)))
 	}
 	m, err := v1.ParseManifest(bytes.NewReader(b))
 	if err != nil || m.SchemaVersion != 2 {
-		return nil, refuse("its manifest is damaged").Because(err)
+		return nil, archiveError("its manifest is damaged").Because(err)
 	}
 	if len(m.Layers) > maxLayers {
-		return nil, refuse("it has %d layers, the most is %d", len(m.Layers), maxLayers)
+		return nil, archiveError("it has %d layers, the most is %d", len(m.Layers), maxLayers)
 	}
 	if k := m.Config.MediaType; k != "" && !k.IsConfig() {
-		return nil, refuse("it is not an image but %s", quote(string(k)))
+		return nil, archiveError("it is not an image but %s", quote(string(k)))
 	}
 	if m.Config.Size < 0 || m.Config.Size > maxConfig {
-		return nil, refuse("its configuration is larger than %d bytes", maxConfig)
+		return nil, archiveError("its configuration is larger than %d bytes", maxConfig)
 	}
 	for i, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if i > 0 && !d.MediaType.IsLayer() {
-			return nil, refuse("layer %d is of a kind that is not understood, %s", i, quote(string(d.MediaType)))
+			return nil, archiveError("layer %d is of a kind that is not understood, %s", i, quote(string(d.MediaType)))
 		}
 		if err := checkDigest(d.Digest.String()); err != nil || d.Size < 0 {
-			return nil, refuse("its manifest has no sha256 digest and size for each part").Because(errors.Join(err))
+			return nil, archiveError("its manifest has no sha256 digest and size for each part").Because(errors.Join(err))
 		}
 	}
 	return m, nil

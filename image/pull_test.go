@@ -62,8 +62,8 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// put installs a handler in front of the registry.
-func (h *hub) put(f func(w http.ResponseWriter, r *http.Request) bool) {
+// setIntercept installs a handler in front of the registry.
+func (h *hub) setIntercept(f func(w http.ResponseWriter, r *http.Request) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.intercept = f
@@ -76,7 +76,7 @@ func (h *hub) push(img v1.Image, what string) string {
 	front := h.intercept
 	h.intercept = nil
 	h.mu.Unlock()
-	defer h.put(front)
+	defer h.setIntercept(front)
 	ref, err := name.ParseReference(h.host + "/" + what)
 	if err != nil {
 		h.t.Fatal(err)
@@ -91,10 +91,10 @@ func (h *hub) push(img v1.Image, what string) string {
 // compressed or not.
 func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
-	return configured(t, v1.Config{}, layers...)
+	return imageWithConfig(t, v1.Config{}, layers...)
 }
 
-func configured(t testing.TB, c v1.Config, layers ...[]byte) v1.Image {
+func imageWithConfig(t testing.TB, c v1.Config, layers ...[]byte) v1.Image {
 	t.Helper()
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	f, err := img.ConfigFile()
@@ -149,8 +149,8 @@ func (a *arena) pull(t testing.TB, ref string) (*brig.Image, error) {
 	return a.store.Pull(t.Context(), brig.ImagePull{Ref: ref}, nil)
 }
 
-// files lists the files of an image, as "name=content" or "name->target".
-func (a *arena) files(t testing.TB, digest string) []string {
+// listFiles lists the files of an image, as "name=content" or "name->target".
+func (a *arena) listFiles(t testing.TB, digest string) []string {
 	t.Helper()
 	r, err := a.store.Root(digest)
 	if err != nil {
@@ -180,18 +180,18 @@ func (a *arena) files(t testing.TB, digest string) []string {
 	return out
 }
 
-func (a *arena) expect(t testing.TB, img *brig.Image, want ...string) {
+func (a *arena) checkFiles(t testing.TB, img *brig.Image, want ...string) {
 	t.Helper()
-	if got := a.files(t, img.Digest); !slices.Equal(got, want) {
+	if got := a.listFiles(t, img.Digest); !slices.Equal(got, want) {
 		t.Errorf("files %q\n want %q", got, want)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-// refused checks the parts of an error that callers see.
-func (a *arena) refused(t testing.TB, err error, kind brig.Kind, field, says string) {
+// checkRefused checks the parts of an error that callers see.
+func (a *arena) checkRefused(t testing.TB, err error, kind brig.Kind, field, says string) {
 	t.Helper()
 	e := brig.AsError(err)
 	if e == nil || e.Kind != kind || e.Field != field || !strings.Contains(e.Message+" "+e.Hint, says) {
@@ -200,24 +200,24 @@ func (a *arena) refused(t testing.TB, err error, kind brig.Kind, field, says str
 	if e != nil && (strings.ContainsAny(e.Message+e.Hint, "\x00\x1b\n") || len(e.Message) > 1200 || strings.Contains(e.Message+e.Hint, a.store.dir)) {
 		t.Errorf("unfit to be shown: %q %q", e.Message, e.Hint)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPull(t *testing.T) {
+func TestPullStoresImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	img := configured(t, v1.Config{Env: []string{"A=1", "LD_PRELOAD=/x"}, User: "0", WorkingDir: "/app", Cmd: []string{"sh"}},
+	img := imageWithConfig(t, v1.Config{Env: []string{"A=1", "LD_PRELOAD=/x"}, User: "0", WorkingDir: "/app", Cmd: []string{"sh"}},
 		tarOf(t, func(m *maker) {
-			m.dir("usr")
-			m.dir("usr/lib")
-			m.dir("app")
-			m.file("usr/lib/x", "1")
-			m.link("lib", "usr/lib")
-			m.file("gone", "")
+			m.addDir("usr")
+			m.addDir("usr/lib")
+			m.addDir("app")
+			m.addFile("usr/lib/x", "1")
+			m.addLink("lib", "usr/lib")
+			m.addFile("gone", "")
 		}),
-		tarOf(t, func(m *maker) { m.file("lib/y", "2"); m.file(".wh.gone", "") }))
+		tarOf(t, func(m *maker) { m.addFile("lib/y", "2"); m.addFile(".wh.gone", "") }))
 	ref := h.push(img, "team/app:v1")
 	var steps []brig.Progress
 	got, err := a.store.Pull(t.Context(), brig.ImagePull{Ref: ref}, func(p brig.Progress) { steps = append(steps, p) })
@@ -235,7 +235,7 @@ func TestPull(t *testing.T) {
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "LD_PRELOAD") {
 		t.Errorf("notes %q", got.Notes)
 	}
-	a.expect(t, got, "app/", "lib->usr/lib", "usr/", "usr/lib/", "usr/lib/x=1", "usr/lib/y=2")
+	a.checkFiles(t, got, "app/", "lib->usr/lib", "usr/", "usr/lib/", "usr/lib/x=1", "usr/lib/y=2")
 	layers, _ := img.Layers()
 	size, _ := layers[0].Size()
 	if !slices.Contains(steps, brig.Progress{Step: "fetch layer 1 of 2", Done: size, Total: size}) {
@@ -267,7 +267,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-func TestFamiliarNames(t *testing.T) {
+func TestNamesHaveFamiliarForm(t *testing.T) {
 	t.Parallel()
 	d := "sha256:" + strings.Repeat("a", 64)
 	for s, want := range map[string]string{
@@ -299,17 +299,17 @@ func TestFamiliarNames(t *testing.T) {
 	}
 }
 
-// TestResolvePulledNames checks that all forms of a name resolve to the image.
-func TestResolvePulledNames(t *testing.T) {
+// TestAllFormsOfPulledNameResolve checks that all forms of a name resolve to the image.
+func TestAllFormsOfPulledNameResolve(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	img, err := a.importBytes(t, small(t))
+	img, err := a.importBytes(t, smallArchive(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	manifest := "sha256:" + strings.Repeat("e", 64)
 	l := &layeredImage{name: "python:3.11-slim", manifest: manifest}
-	if _, err := a.store.storedImage(t.Context(), l, img.Digest); err != nil {
+	if _, err := a.store.reuseStored(t.Context(), l, img.Digest); err != nil {
 		t.Fatal(err)
 	}
 	for _, form := range []string{"python:3.11-slim", "docker.io/library/python:3.11-slim", "python:3.11-slim@" + manifest, "python@" + manifest, "test"} {
@@ -325,12 +325,12 @@ func TestResolvePulledNames(t *testing.T) {
 	}
 }
 
-func TestPullConcurrently(t *testing.T) {
+func TestConcurrentPullsShareDownload(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	ref := h.push(imageOf(t, small(t)), "x:1")
+	ref := h.push(imageOf(t, smallArchive(t)), "x:1")
 	gate := make(chan struct{})
-	h.put(func(_ http.ResponseWriter, r *http.Request) bool {
+	h.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/blobs/") {
 			<-gate
 		}
@@ -352,7 +352,7 @@ func TestPullConcurrently(t *testing.T) {
 	}
 	for waiting := 0; waiting < n; time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
-		for _, fl := range a.store.flights.by {
+		for _, fl := range a.store.flights.byKey {
 			waiting = fl.waiting
 		}
 		a.store.flights.mu.Unlock()
@@ -370,17 +370,17 @@ func TestPullConcurrently(t *testing.T) {
 	if got := h.blobRequests.Load(); got != 2 { // a configuration and a layer
 		t.Errorf("%d blobs were fetched", got)
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPullPlatforms(t *testing.T) {
+func TestPullSelectsPlatform(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	var adds []mutate.IndexAddendum
 	for i, p := range []v1.Platform{{OS: "linux", Architecture: "arm64", Variant: "v8"}, {OS: "linux", Architecture: "amd64"}, {OS: "windows", Architecture: "amd64"}, {OS: "unknown", Architecture: "unknown"}} {
-		img := imageOf(t, tarOf(t, func(m *maker) { m.file("usr/which", fmt.Sprint(i)) }))
+		img := imageOf(t, tarOf(t, func(m *maker) { m.addFile("usr/which", fmt.Sprint(i)) }))
 		f, err := img.ConfigFile()
 		if err != nil {
 			t.Fatal(err)
@@ -404,7 +404,7 @@ func TestPullPlatforms(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", platform, err)
 		}
-		a.expect(t, img, "usr/", "usr/which="+want)
+		a.checkFiles(t, img, "usr/", "usr/which="+want)
 	}
 	d, _ := list.Digest()
 	if _, err := a.pull(t, h.host+"/multi@"+d.String()); err != nil {
@@ -414,9 +414,9 @@ func TestPullPlatforms(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = a.store.Pull(t.Context(), brig.ImagePull{Ref: tag.String(), Platform: "linux/riscv64"}, nil)
-	a.refused(t, err, brig.InvalidArgument, "platform", "there are: linux/amd64, linux/arm64/v8, windows/amd64")
+	a.checkRefused(t, err, brig.InvalidArgument, "platform", "there are: linux/amd64, linux/arm64/v8, windows/amd64")
 	for _, bad := range []string{"linux", "a/b/c/d", "/", strings.Repeat("x", 99)} {
 		_, err = a.store.Pull(t.Context(), brig.ImagePull{Ref: tag.String(), Platform: bad}, nil)
-		a.refused(t, err, brig.InvalidArgument, "platform", "linux/amd64")
+		a.checkRefused(t, err, brig.InvalidArgument, "platform", "linux/amd64")
 	}
 }

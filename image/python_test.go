@@ -26,11 +26,11 @@ func TestImageGetsPythonAndPip(t *testing.T) {
 	} {
 		m := newMaker(t)
 		for file, content := range c.files {
-			m.file(file, content)
+			m.addFile(file, content)
 		}
 		if name == "hostile" {
-			m.link("usr/local", "/etc")
-			m.link("bin", "/../../outside")
+			m.addLink("usr/local", "/etc")
+			m.addLink("bin", "/../../outside")
 		}
 		a := newArena(t)
 		img, err := a.importBytes(t, m.bytes())
@@ -52,7 +52,7 @@ func TestImageGetsPythonAndPip(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(r.Dir, "etc/pip.conf")); string(b) != c.pip || c.pip == "" && !os.IsNotExist(err) {
 			t.Errorf("%s: pip.conf is %q, %v", name, b, err)
 		}
-		if err := a.check(); err != nil {
+		if err := a.checkUnchanged(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

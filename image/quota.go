@@ -97,7 +97,7 @@ func (s *Store) reserve(ctx context.Context, m *meta) (done func(), err error) {
 }
 
 func (s *Store) evictToFit(ctx context.Context, m *meta) error {
-	all, err := s.stored()
+	all, err := s.listStored()
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 	if total <= s.opts.Quota {
 		return nil
 	}
-	unused, users, err := s.unused(ctx, all)
+	unused, users, err := s.findUnused(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -145,9 +145,9 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 	return nil
 }
 
-// unused returns the images that may be evicted: those that were pulled, have no alias, and are
+// findUnused returns the images that may be evicted: those that were pulled, have no alias, and are
 // not in users.
-func (s *Store) unused(ctx context.Context, all []storedImage) ([]storedImage, brig.ImageUsers, error) {
+func (s *Store) findUnused(ctx context.Context, all []storedImage) ([]storedImage, brig.ImageUsers, error) {
 	s.quotaState.mu.Lock()
 	users := s.quotaState.users
 	s.quotaState.mu.Unlock()
@@ -182,8 +182,8 @@ func (s *Store) unused(ctx context.Context, all []storedImage) ([]storedImage, b
 	return unused, users, nil
 }
 
-// stored lists images, the least recently used first.
-func (s *Store) stored() ([]storedImage, error) {
+// listStored lists images, the least recently used first.
+func (s *Store) listStored() ([]storedImage, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err

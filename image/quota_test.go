@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestQuota(t *testing.T) {
+func TestQuotaEvictsLeastRecentlyUsedImages(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	s := a.store
@@ -22,7 +22,7 @@ func TestQuota(t *testing.T) {
 	now := time.Now()
 	s.opts.Now = func() time.Time { return now }
 	push := func(name string, size int) string {
-		return h.push(imageOf(t, tarOf(t, func(m *maker) { m.file("usr/"+name, strings.Repeat(name, size)) })), name+":1")
+		return h.push(imageOf(t, tarOf(t, func(m *maker) { m.addFile("usr/"+name, strings.Repeat(name, size)) })), name+":1")
 	}
 	refs := map[string]string{}
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
@@ -50,7 +50,7 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	_, err := a.pull(t, refs["d"])
-	a.refused(t, err, brig.FailedPrecondition, "", "images.max_size")
+	a.checkRefused(t, err, brig.FailedPrecondition, "", "images.max_size")
 
 	used := users{}
 	s.EvictFor(used)
@@ -72,16 +72,16 @@ func TestQuota(t *testing.T) {
 	x, _ = s.readIndex()
 	used[x.find(refs["e"])] = true
 	_, err = a.pull(t, refs["b"])
-	a.refused(t, err, brig.FailedPrecondition, "", "in use")
+	a.checkRefused(t, err, brig.FailedPrecondition, "", "in use")
 	// A stored image needs no additional space, and an image above the quota is
 	// refused.
 	if _, err := a.pull(t, refs["a"]); err != nil {
 		t.Error(err)
 	}
 	_, err = a.pull(t, push("large", 900<<10))
-	a.refused(t, err, brig.InvalidArgument, "ref", fmt.Sprint(quota))
-	_, err = a.store.Import(t.Context(), "imported", strings.NewReader(string(tarOf(t, func(m *maker) { m.file("x", strings.Repeat("x", 1<<20)) }))), nil)
-	a.refused(t, err, brig.FailedPrecondition, "", "in use")
+	a.checkRefused(t, err, brig.InvalidArgument, "ref", fmt.Sprint(quota))
+	_, err = a.store.Import(t.Context(), "imported", strings.NewReader(string(tarOf(t, func(m *maker) { m.addFile("x", strings.Repeat("x", 1<<20)) }))), nil)
+	a.checkRefused(t, err, brig.FailedPrecondition, "", "in use")
 }
 
 // users are the digests of images that sandboxes use.
@@ -106,9 +106,9 @@ func TestQuotaCountsEntries(t *testing.T) {
 	var refs []string
 	for i := range 4 {
 		refs = append(refs, h.push(imageOf(t, tarOf(t, func(m *maker) {
-			m.file("usr/x", fmt.Sprint(i))
+			m.addFile("usr/x", fmt.Sprint(i))
 			for n := range 1000 {
-				m.dir(fmt.Sprintf("usr/%d", n))
+				m.addDir(fmt.Sprintf("usr/%d", n))
 			}
 		})), fmt.Sprintf("x:%d", i)))
 		if _, err := a.pull(t, refs[i]); err != nil {
@@ -119,14 +119,14 @@ func TestQuotaCountsEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := 0
+	stored := 0
 	for _, ref := range refs {
 		if x.find(ref) != "" {
-			here++
+			stored++
 		}
 	}
-	if here != 2 {
-		t.Errorf("%d images of 4 MiB are here, with a quota of 10 MiB", here)
+	if stored != 2 {
+		t.Errorf("%d images of 4 MiB are here, with a quota of 10 MiB", stored)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestEvictionKeepsImagesThatCannotBePulled(t *testing.T) {
 	s := a.store
 	s.opts.Quota, s.opts.MaxSize = 10<<20, 10<<20
 	content := func(name string, size int) []byte {
-		return tarOf(t, func(m *maker) { m.file("usr/"+name, strings.Repeat("x", size)) })
+		return tarOf(t, func(m *maker) { m.addFile("usr/"+name, strings.Repeat("x", size)) })
 	}
 	if _, err := s.Import(t.Context(), "golden", strings.NewReader(string(content("golden", 3<<20))), nil); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestEvictionKeepsImagesThatCannotBePulled(t *testing.T) {
 	}
 	s.EvictFor(users{})
 	_, err := a.pull(t, h.push(imageOf(t, content("large", 6<<20)), "large:1"))
-	a.refused(t, err, brig.FailedPrecondition, "", "cannot be pulled again")
+	a.checkRefused(t, err, brig.FailedPrecondition, "", "cannot be pulled again")
 	for _, ref := range []string{"golden", named, free} {
 		if _, err := s.Resolve(t.Context(), ref); err != nil {
 			t.Errorf("%s is gone although that did not help: %v", ref, err)
@@ -178,7 +178,7 @@ func TestEvictionKeepsImagesThatCannotBePulled(t *testing.T) {
 func TestRemoveDoesNotWait(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	img, err := a.importBytes(t, small(t))
+	img, err := a.importBytes(t, smallArchive(t))
 	if err != nil {
 		t.Fatal(err)
 	}

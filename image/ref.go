@@ -49,8 +49,8 @@ func checkNewName(name string) error {
 	return nil
 }
 
-// unknownImage returns a NotFound error for ref, with a hint.
-func unknownImage(ref string) *brig.Error {
+// unknownImageError returns a NotFound error for ref, with a hint.
+func unknownImageError(ref string) *brig.Error {
 	pull := "python:3.11-slim"
 	if !isDigest(ref) {
 		pull = ref

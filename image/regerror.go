@@ -31,8 +31,8 @@ func isTemporary(err error) bool {
 
 // explainPull converts a registry error into one for the caller. The registry's
 // own message goes only to the log.
-func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImagePull, err error) error {
-	what, where := clip(ref.shortName()), clip(registryName(at.repo.RegistryStr()))
+func explainPull(ctx context.Context, ref reference, reg *registry, p brig.ImagePull, err error) error {
+	what, where := clip(ref.shortName()), clip(registryName(reg.repo.RegistryStr()))
 	var answer *transport.Error
 	var ours *brig.Error
 	switch {

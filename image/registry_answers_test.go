@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestHostileRegistry checks that endless responses of a registry use a bounded
+// TestMemoryForRegistryResponsesIsLimited checks that endless responses of a registry use a bounded
 // amount of memory in every call. The control is a client without limits.
-func TestHostileRegistry(t *testing.T) {
+func TestMemoryForRegistryResponsesIsLimited(t *testing.T) {
 	const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	manifest := `{"schemaVersion":2,"mediaType":"` + string(types.OCIManifestSchema1) + `","config":{"mediaType":"` + string(types.OCIConfigJSON) + `","size":5,"digest":"` + digest + `"},"layers":[]}`
 	for title, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestHostileRegistry(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			a, h := newArena(t), newHub(t)
-			h.put(func(w http.ResponseWriter, r *http.Request) bool {
+			h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				switch {
 				case strings.Contains(r.URL.Path, c.part) && (c.part != "/v2/" || r.URL.Path == "/v2/"):
 					w.Header().Set("Content-Type", string(types.OCIManifestSchema1))

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-func TestPullWithCredentials(t *testing.T) {
+func TestPullSendsCredentialsToRegistry(t *testing.T) {
 	t.Parallel()
 	basic := func(w http.ResponseWriter, r *http.Request) bool {
 		if u, p, _ := r.BasicAuth(); u == "ann" && p == "secret" {
@@ -29,7 +29,7 @@ func TestPullWithCredentials(t *testing.T) {
 		return true
 	}
 	h, a := newHub(t), newArena(t)
-	ref := h.push(imageOf(t, small(t)), "x:1")
+	ref := h.push(imageOf(t, smallArchive(t)), "x:1")
 	bearer := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/token" {
 			if u, p, _ := r.BasicAuth(); u != "ann" || p != "secret" {
@@ -47,11 +47,11 @@ func TestPullWithCredentials(t *testing.T) {
 		return true
 	}
 	for name, front := range map[string]func(http.ResponseWriter, *http.Request) bool{"basic": basic, "bearer": bearer} {
-		h.put(front)
+		h.setIntercept(front)
 		_, err := a.pull(t, ref)
-		a.refused(t, err, brig.InvalidArgument, "ref", "give a user name")
+		a.checkRefused(t, err, brig.InvalidArgument, "ref", "give a user name")
 		_, err = a.store.Pull(t.Context(), brig.ImagePull{Ref: ref, Username: "ann", Password: "wrong"}, nil)
-		a.refused(t, err, brig.InvalidArgument, "username", "does not accept these credentials")
+		a.checkRefused(t, err, brig.InvalidArgument, "username", "does not accept these credentials")
 		if strings.Contains(fmt.Sprint(err), "wrong") || strings.Contains(fmt.Sprint(err), base64.StdEncoding.EncodeToString([]byte("ann:wrong"))) {
 			t.Errorf("%s: the error has the password: %v", name, err)
 		}
@@ -62,19 +62,19 @@ func TestPullWithCredentials(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	h.put(bearer)
+	h.setIntercept(bearer)
 	if _, err := a.store.Pull(t.Context(), brig.ImagePull{Ref: ref, Password: "tok"}, nil); err != nil {
 		t.Errorf("token: %v", err)
 	}
 }
 
-func TestPullNotFound(t *testing.T) {
+func TestPullReportsMissingImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	h.push(imageOf(t, small(t)), "x:1")
+	h.push(imageOf(t, smallArchive(t)), "x:1")
 	for _, what := range []string{"/y:1", "/x:2", "/x@sha256:" + strings.Repeat("0", 64)} {
 		_, err := a.pull(t, h.host+what)
-		a.refused(t, err, brig.NotFound, "", "has no image "+h.host+what)
+		a.checkRefused(t, err, brig.NotFound, "", "has no image "+h.host+what)
 	}
 	srv := httptest.NewServer(http.NotFoundHandler())
 	gone := strings.TrimPrefix(srv.URL, "http://")
@@ -84,9 +84,9 @@ func TestPullNotFound(t *testing.T) {
 	}
 	srv.Close()
 	_, err = a.pull(t, gone+"/x:1")
-	a.refused(t, err, brig.ConnectionFailed, "", "cannot be reached")
+	a.checkRefused(t, err, brig.ConnectionFailed, "", "cannot be reached")
 	_, err = a.pull(t, "sha256:"+strings.Repeat("0", 64))
-	a.refused(t, err, brig.InvalidArgument, "ref", "identify a registry")
+	a.checkRefused(t, err, brig.InvalidArgument, "ref", "identify a registry")
 }
 
 // TestPullRejectsWrongContent checks that a pull reports wrong blobs and manifests
@@ -94,14 +94,14 @@ func TestPullNotFound(t *testing.T) {
 func TestPullRejectsWrongContent(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	img := imageOf(t, gzipped(t, small(t)))
+	img := imageOf(t, compressGzip(t, smallArchive(t)))
 	ref := h.push(img, "x:1")
 	layers, _ := img.Layers()
 	layer, _ := layers[0].Digest()
 	config, _ := img.ConfigName()
 	manifest, _ := img.Digest()
 	answer := func(of string, change func([]byte) []byte) {
-		h.put(func(w http.ResponseWriter, r *http.Request) bool {
+		h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, of) {
 				return false
 			}
@@ -143,29 +143,29 @@ func TestPullRejectsWrongContent(t *testing.T) {
 		answer(c.of, c.change)
 		_, err := a.pull(t, ref)
 		t.Log(c.what, err)
-		a.refused(t, err, c.kind, c.field, c.says)
+		a.checkRefused(t, err, c.kind, c.field, c.says)
 	}
 	answer(manifest.String(), flip)
 	if _, err := a.pull(t, h.host+"/x@"+manifest.String()); err == nil {
 		t.Error("a manifest that is not what was asked for")
 	}
-	if list, _ := a.store.stored(); len(list) != 0 {
+	if list, _ := a.store.listStored(); len(list) != 0 {
 		t.Errorf("left: %v", list)
 	}
-	h.put(nil)
+	h.setIntercept(nil)
 	if _, err := a.pull(t, ref); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestPullRetries checks that a pull restarts a broken download from the
+// TestPullRestartsBrokenDownload checks that a pull restarts a broken download from the
 // beginning.
-func TestPullRetries(t *testing.T) {
+func TestPullRestartsBrokenDownload(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	ref := h.push(imageOf(t, small(t)), "x:1")
+	ref := h.push(imageOf(t, smallArchive(t)), "x:1")
 	fails := 2
-	h.put(func(w http.ResponseWriter, r *http.Request) bool {
+	h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/") || fails == 0 {
 			return false
 		}
@@ -187,15 +187,15 @@ func TestPullRetries(t *testing.T) {
 	}
 }
 
-func TestPullIsCanceled(t *testing.T) {
+func TestCanceledPullLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	img := imageOf(t, small(t))
+	img := imageOf(t, smallArchive(t))
 	ref := h.push(img, "x:1")
 	layers, _ := img.Layers()
 	d, _ := layers[0].Digest()
 	ctx, cancel := context.WithCancel(t.Context())
-	h.put(func(w http.ResponseWriter, r *http.Request) bool {
+	h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, d.String()) {
 			return false
 		}
@@ -214,19 +214,19 @@ func TestPullIsCanceled(t *testing.T) {
 	if brig.KindOf(err) != brig.Canceled || time.Since(start) > time.Minute { // the complete download would take eight
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestMirrorsAndAllowlist(t *testing.T) {
+func TestPullUsesMirrorsAndAllowlist(t *testing.T) {
 	t.Parallel()
 	mirror, h, a := newHub(t), newHub(t), newArena(t)
-	img := imageOf(t, small(t))
+	img := imageOf(t, smallArchive(t))
 	mirror.push(img, "cache/library/thing:1")
 	a.store.opts.Mirrors = map[string][]string{"docker.io": {"127.0.0.1:1", "http://" + mirror.host + "/cache"}}
 	var seen []string
-	mirror.put(func(_ http.ResponseWriter, r *http.Request) bool {
+	mirror.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		seen = append(seen, r.Header.Get("Authorization"))
 		return false
 	})
@@ -244,29 +244,29 @@ func TestMirrorsAndAllowlist(t *testing.T) {
 	}
 	for _, no := range []string{h.host + "/other/x:1", h.host + "/owner:1", "registry.example/a/b:1", "docker.io.evil.example/x:1"} {
 		_, err := a.pull(t, no)
-		a.refused(t, err, brig.PolicyBlocked, "", "docker.io, "+h.host)
+		a.checkRefused(t, err, brig.PolicyBlocked, "", "docker.io, "+h.host)
 	}
 }
 
-// TestPullMissing checks that a client that creates sandboxes cannot use a pull
+// TestPullMissingCannotReachServerNetwork checks that a client that creates sandboxes cannot use a pull
 // to reach the server's network.
-func TestPullMissing(t *testing.T) {
+func TestPullMissingCannotReachServerNetwork(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	ref := h.push(imageOf(t, small(t)), "x:1")
+	ref := h.push(imageOf(t, smallArchive(t)), "x:1")
 	_, err := a.store.PullMissing(t.Context(), ref)
-	a.refused(t, err, brig.NotFound, "", "brig image pull "+ref)
+	a.checkRefused(t, err, brig.NotFound, "", "brig image pull "+ref)
 	a.store.opts.PullMissing = true
 	for _, r := range []string{ref, "localhost:1/x:1", "[::1]:1/x:1", "169.254.169.254/latest/meta:1", "10.0.0.1/x:1"} {
 		_, err = a.store.PullMissing(t.Context(), r)
-		a.refused(t, err, brig.PolicyBlocked, "", "not at a public address")
+		a.checkRefused(t, err, brig.PolicyBlocked, "", "not at a public address")
 	}
 	a.store.opts.Registries = []string{h.host}
 	if _, err = a.store.PullMissing(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 	_, err = a.store.PullMissing(t.Context(), "host!")
-	a.refused(t, err, brig.NotFound, "", "host!")
+	a.checkRefused(t, err, brig.NotFound, "", "host!")
 	for ip, want := range map[string]bool{"1.1.1.1": true, "10.1.1.1": false, "::1": false, "::ffff:127.0.0.1": false,
 		"100.64.1.1": false, "fe80::1": false, "2606:4700::1": true, "0.0.0.0": false, "169.254.169.254": false, "64:ff9b::a00:1": false} {
 		if isPublic(netip.MustParseAddr(ip)) != want {
@@ -275,10 +275,10 @@ func TestPullMissing(t *testing.T) {
 	}
 }
 
-// TestRegistryAddresses checks that no registry can reach a cloud's metadata
+// TestRegistryCannotReachMetadataAddress checks that no registry can reach a cloud's metadata
 // address, even with the operator's permission. The control is an address that
 // only an operator can allow.
-func TestRegistryAddresses(t *testing.T) {
+func TestRegistryCannotReachMetadataAddress(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]struct{ anyone, operator bool }{
 		"1.1.1.1": {true, true}, "10.1.2.3": {false, true}, "127.0.0.1": {false, true}, "fd00::1": {false, true},
@@ -294,9 +294,9 @@ func TestRegistryAddresses(t *testing.T) {
 	}
 }
 
-// TestPullOverPlainHTTP checks that plain HTTP works only on the loopback
+// TestPlainHTTPRequiresLoopbackOrConfiguration checks that plain HTTP works only on the loopback
 // address and for registries that are configured for it.
-func TestPullOverPlainHTTP(t *testing.T) {
+func TestPlainHTTPRequiresLoopbackOrConfiguration(t *testing.T) {
 	t.Parallel()
 	g := newGuard(access{anywhere: true})
 	defer g.close()
@@ -314,7 +314,7 @@ func TestPullOverPlainHTTP(t *testing.T) {
 func TestPullRejectsNonImages(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
-	img := imageOf(t, small(t))
+	img := imageOf(t, smallArchive(t))
 	h.push(img, "x:1")
 	good, _ := img.RawManifest()
 	serve := func(kind string, change func(*v1.Manifest)) {
@@ -327,7 +327,7 @@ func TestPullRejectsNonImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.put(func(w http.ResponseWriter, r *http.Request) bool {
+		h.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/manifests/1") {
 				return false
 			}
@@ -351,9 +351,9 @@ func TestPullRejectsNonImages(t *testing.T) {
 	} {
 		serve(oci, f)
 		_, err := a.pull(t, h.host+"/x:1")
-		a.refused(t, err, brig.InvalidArgument, "ref", says)
+		a.checkRefused(t, err, brig.InvalidArgument, "ref", says)
 	}
 	serve("application/vnd.docker.distribution.manifest.v1+json", func(*v1.Manifest) {})
 	_, err := a.pull(t, h.host+"/x:1")
-	a.refused(t, err, brig.InvalidArgument, "ref", "old format")
+	a.checkRefused(t, err, brig.InvalidArgument, "ref", "old format")
 }

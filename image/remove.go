@@ -17,7 +17,7 @@ import (
 // names. The files are deleted in the background, since that can take a minute.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	if ref == brig.HostImage {
-		return inUse()
+		return inUseError()
 	}
 	if err := checkRef(ref); err != nil {
 		return err
@@ -27,14 +27,14 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	defer s.removals.Go(w.discard)
-	return s.change(ctx, func(x *index) error {
+	return s.updateIndex(ctx, func(x *index) error {
 		if alias, target := x.aliasOf(ref); target != "" {
 			delete(x.Aliases, alias)
 			return nil
 		}
 		digest := x.find(ref)
 		if digest == "" {
-			return unknownImage(ref)
+			return unknownImageError(ref)
 		}
 		if name := x.nameOf(ref); name != "" {
 			delete(x.Names, name)
@@ -43,13 +43,13 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 			}
 		}
 		if digest == x.Host.Digest {
-			return inUse()
+			return inUseError()
 		}
 		// Remove the files before their names: a name without files is ignored,
 		// but files without a name would persist forever.
 		err := os.Rename(s.imageDir(digest), filepath.Join(w.dir, "trash"))
 		if errors.Is(err, fs.ErrNotExist) && isDigest(ref) && !x.hasName(digest) {
-			return unknownImage(ref)
+			return unknownImageError(ref)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove image %s: %w", digest, err)
@@ -62,6 +62,6 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	})
 }
 
-func inUse() error {
+func inUseError() error {
 	return brig.Errorf(brig.FailedPrecondition, "the image %q is the machine's own and cannot be removed", brig.HostImage)
 }

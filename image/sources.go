@@ -22,9 +22,9 @@ type source struct {
 	signedBy, trusted        string
 }
 
-// packageSources reads the host's own package sources. For a release other than
+// readPackageSources reads the host's own package sources. For a release other than
 // the host's, it uses the same archive without the updates.
-func (m *hostFS) packageSources(suite string) (*packageSources, error) {
+func (m *hostFS) readPackageSources(suite string) (*packageSources, error) {
 	var all []source
 	names := []string{"etc/apt/sources.list"}
 	for _, e := range m.list("etc/apt/sources.list.d") {
@@ -40,7 +40,7 @@ func (m *hostFS) packageSources(suite string) (*packageSources, error) {
 			all = append(all, parseDeb822(b)...)
 		}
 	}
-	own := m.codename()
+	own := m.readCodename()
 	mine := func(s string) bool {
 		return s != "" && (s == own || slices.Contains([]string{"stable", "testing", "unstable", "sid", "oldstable"}, s))
 	}
@@ -75,15 +75,15 @@ func (m *hostFS) packageSources(suite string) (*packageSources, error) {
 	return p, nil
 }
 
-// codename returns the name of the host's release.
-func (m *hostFS) codename() string {
+// readCodename returns the name of the host's release.
+func (m *hostFS) readCodename() string {
 	b, err := m.read("etc/os-release", 64<<10)
 	if err != nil {
 		return ""
 	}
 	for line := range bytes.Lines(b) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "VERSION_CODENAME="); ok {
-			if name = strings.Trim(name, `"'`); name != "" && validSuite(name) {
+			if name = strings.Trim(name, `"'`); name != "" && isValidSuite(name) {
 				return name
 			}
 		}

@@ -216,24 +216,24 @@ func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	}
 	digest := x.find(ref)
 	if digest == "" {
-		return nil, unknownImage(ref)
+		return nil, unknownImageError(ref)
 	}
 	m, err := s.readMeta(digest)
 	if brig.KindOf(err) == brig.NotFound {
-		return nil, unknownImage(ref) // a name can briefly outlive its files
+		return nil, unknownImageError(ref) // a name can briefly outlive its files
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.touch(digest)
-	return m.image(x), nil
+	return m.toImage(x), nil
 }
 
 // List implements brig.ImageStore. The host image comes first, then the others
 // by name.
 func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 	var images []*brig.Image
-	host, err := s.host(ctx)
+	host, err := s.ensureHost(ctx)
 	switch {
 	case err == nil:
 		images = append(images, host)
@@ -262,7 +262,7 @@ func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		images = append(images, m.image(x))
+		images = append(images, m.toImage(x))
 	}
 	slices.SortStableFunc(images, func(a, b *brig.Image) int {
 		return strings.Compare(sortKey(a), sortKey(b))
@@ -299,7 +299,7 @@ type meta struct {
 
 const metaVersion = 1
 
-func (m *meta) image(x *index) *brig.Image {
+func (m *meta) toImage(x *index) *brig.Image {
 	names := x.namesOf(m.Digest)
 	if x.Host.Digest == m.Digest {
 		names = append([]string{brig.HostImage}, names...)
@@ -315,7 +315,7 @@ func (m *meta) image(x *index) *brig.Image {
 func (s *Store) readMeta(digest string) (*meta, error) {
 	b, err := os.ReadFile(filepath.Join(s.imageDir(digest), "meta.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, unknownImage(digest)
+		return nil, unknownImageError(digest)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read image %s: %w", digest, err)

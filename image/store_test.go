@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOpenStore(t *testing.T) {
+func TestOpenCreatesPrivateDirectory(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(Options{}); brig.KindOf(err) != brig.InvalidConfig {
 		t.Errorf("without a folder: %v", err)
 	}
 	dir := filepath.Join(t.TempDir(), "not", "there")
-	s := open(t, dir)
+	s := openStore(t, dir)
 	if fi, err := os.Stat(s.dir); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", fi, err)
 	}
@@ -30,9 +30,9 @@ func TestOpenStore(t *testing.T) {
 	}
 }
 
-func TestResolveRefs(t *testing.T) {
+func TestResolveRejectsInvalidRefs(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	for ref, want := range map[string]brig.Kind{
 		"nothing":                              brig.NotFound,
 		"python:3.11-slim":                     brig.NotFound,
@@ -75,9 +75,9 @@ func TestResolveRefs(t *testing.T) {
 	}
 }
 
-func TestInvalidImageNames(t *testing.T) {
+func TestInvalidImageNamesAreRejected(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	for _, name := range []string{"", "host", "-a", "a/b", "a:b", "A", "../a", "sha256:" + strings.Repeat("0", 64)} {
 		_, err := s.Import(t.Context(), name, bytes.NewReader(nil), nil)
 		if e := brig.AsError(err); e.Kind != brig.InvalidArgument || e.Field != "name" {
@@ -93,11 +93,11 @@ func TestInvalidImageNames(t *testing.T) {
 // archiveOf returns an archive whose digest depends on text.
 func archiveOf(t *testing.T, text string) []byte {
 	m := newMaker(t)
-	m.file("text", text)
+	m.addFile("text", text)
 	return m.bytes()
 }
 
-func TestMoveAndDeleteNames(t *testing.T) {
+func TestNamesCanBeMovedAndDeleted(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	s := a.store
@@ -159,14 +159,14 @@ func TestMoveAndDeleteNames(t *testing.T) {
 			t.Errorf("%s is still there: %v", ref, err)
 		}
 	}
-	if err := a.check(); err != nil {
+	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestNameWithoutFiles(t *testing.T) {
+func TestNameWithoutFilesCanBeRemoved(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	img, err := s.Import(t.Context(), "x", bytes.NewReader(archiveOf(t, "1")), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestNameWithoutFiles(t *testing.T) {
 
 func TestHostImageCannotBeRemoved(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)
 	if err != nil {
 		t.Fatal(err)
@@ -200,10 +200,10 @@ func TestHostImageCannotBeRemoved(t *testing.T) {
 	}
 }
 
-func TestLeftovers(t *testing.T) {
+func TestOpenRemovesLeftovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := openStore(t, dir)
 	busy, err := s.newScratch()
 	if err != nil {
 		t.Fatal(err)
@@ -221,13 +221,13 @@ func TestLeftovers(t *testing.T) {
 	if err := os.Mkdir(s.path("tmp", "WITHOUTLOCK"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	open(t, dir)
-	left, err := os.ReadDir(s.path("tmp"))
+	openStore(t, dir)
+	leftovers, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, e := range left {
+	for _, e := range leftovers {
 		names = append(names, e.Name())
 	}
 	if want := []string{filepath.Base(busy.dir), filepath.Base(busy.lock)}; !slices.Equal(names, want) {
@@ -241,7 +241,7 @@ func TestLeftovers(t *testing.T) {
 
 func TestIndexIsLockedAndChecked(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
+	s := openStore(t, t.TempDir())
 	f, err := os.OpenFile(s.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -42,47 +42,47 @@ func (u *unpacker) close() {
 	}
 }
 
-// entry unpacks one entry.
-func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
+// unpackEntry unpacks one entry.
+func (u *unpacker) unpackEntry(h *tar.Header, content io.Reader) error {
 	name, err := cleanName(h.Name)
 	if err != nil {
 		return err
 	}
 	if u.files++; u.files > u.maxFiles {
-		return refuse("entry %s: the archive has more than %d entries, the limit", quote(name), u.maxFiles)
+		return archiveError("entry %s: the archive has more than %d entries, the limit", quote(name), u.maxFiles)
 	}
 	if h.Size < 0 || h.Size > u.maxSize-u.size {
-		return refuse("entry %s: with it the archive unpacks to more than %d bytes, the limit", quote(name), u.maxSize)
+		return archiveError("entry %s: with it the archive unpacks to more than %d bytes, the limit", quote(name), u.maxSize)
 	}
 	base := path.Base(name)
 	switch {
 	case strings.HasPrefix(base, whiteoutPrefix) && u.layer != nil:
-		return u.whiteout(name)
+		return u.applyWhiteout(name)
 	case strings.HasPrefix(base, whiteoutPrefix):
-		return refuse("entry %s: it is a whiteout, so this is one layer of an image and not a root file system", quote(name)).
+		return archiveError("entry %s: it is a whiteout, so this is one layer of an image and not a root file system", quote(name)).
 			WithHint("flatten the image first, for example with docker export")
 	case h.Typeflag == tar.TypeXGlobalHeader:
 		return nil
 	case name == "." && h.Typeflag != tar.TypeDir:
-		return refuse("entry %s: the root is not a directory", quote(h.Name))
+		return archiveError("entry %s: the root is not a directory", quote(h.Name))
 	case name == ".":
 		return nil // the image's root belongs to the server's user and has mode 0755
 	}
 	if u.chown && (h.Uid < 0 || h.Gid < 0 || h.Uid > 1<<31 || h.Gid > 1<<31) {
-		return refuse("entry %s: its owner %d:%d is out of range", quote(name), h.Uid, h.Gid)
+		return archiveError("entry %s: its owner %d:%d is out of range", quote(name), h.Uid, h.Gid)
 	}
-	return u.unpackEntry(h, name, base, content)
+	return u.unpackCheckedEntry(h, name, base, content)
 }
 
-// unpackEntry unpacks an entry that has passed the general checks.
-func (u *unpacker) unpackEntry(h *tar.Header, name, base string, content io.Reader) error {
+// unpackCheckedEntry unpacks an entry that has passed the general checks.
+func (u *unpacker) unpackCheckedEntry(h *tar.Header, name, base string, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		u.skipped++
 		return nil
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse, tar.TypeCont:
 	default:
-		return refuse("entry %s: entries of type %q are not supported", quote(name), h.Typeflag)
+		return archiveError("entry %s: entries of type %q are not supported", quote(name), h.Typeflag)
 	}
 	if err := u.enter(path.Dir(name)); err != nil {
 		return err
@@ -90,17 +90,17 @@ func (u *unpacker) unpackEntry(h *tar.Header, name, base string, content io.Read
 	var err error
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err = u.directory(h, name, base)
+		err = u.createDirectory(h, name, base)
 	case tar.TypeSymlink:
-		err = u.symlink(h, name, base)
+		err = u.createSymlink(h, name, base)
 	case tar.TypeLink:
-		err = u.hardLink(h, name, base)
+		err = u.createHardLink(h, name, base)
 	default:
-		err = u.file(h, name, base, content)
+		err = u.createFile(h, name, base, content)
 	}
 	switch {
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EMLINK):
-		return refuse("entry %s: this file system cannot hold it", quote(name)).Because(err)
+		return archiveError("entry %s: this file system cannot hold it", quote(name)).Because(err)
 	case err != nil:
 		return fmt.Errorf("unpack %s: %w", quote(name), err)
 	}
@@ -120,12 +120,12 @@ func (u *unpacker) clear(name, base string) error {
 		if u.layer != nil {
 			return u.parent.RemoveAll(base) // a directory of a lower layer
 		}
-		return refuse("entry %s: it would replace a directory that is not empty", quote(name))
+		return archiveError("entry %s: it would replace a directory that is not empty", quote(name))
 	}
 	return err
 }
 
-func (u *unpacker) directory(h *tar.Header, name, base string) error {
+func (u *unpacker) createDirectory(h *tar.Header, name, base string) error {
 	fi, err := u.parent.Lstat(base)
 	if err != nil || !fi.IsDir() {
 		if err == nil {
@@ -152,12 +152,12 @@ func (u *unpacker) directory(h *tar.Header, name, base string) error {
 	return u.parent.Chmod(base, mode)
 }
 
-func (u *unpacker) symlink(h *tar.Header, name, base string) error {
+func (u *unpacker) createSymlink(h *tar.Header, name, base string) error {
 	switch {
 	case h.Linkname == "" || strings.Contains(h.Linkname, "\x00"):
-		return refuse("entry %s: it is a link to %s", quote(name), quote(h.Linkname))
+		return archiveError("entry %s: it is a link to %s", quote(name), quote(h.Linkname))
 	case len(h.Linkname) > maxPath:
-		return refuse("entry %s: what it links to is longer than %d bytes", quote(name), maxPath)
+		return archiveError("entry %s: what it links to is longer than %d bytes", quote(name), maxPath)
 	}
 	if err := u.clear(name, base); err != nil {
 		return err
@@ -171,14 +171,14 @@ func (u *unpacker) symlink(h *tar.Header, name, base string) error {
 	return nil
 }
 
-// hardLink adds another name to a file that the archive already contains.
-func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
+// createHardLink adds another name to a file that the archive already contains.
+func (u *unpacker) createHardLink(h *tar.Header, name, base string) error {
 	target, err := cleanName(h.Linkname)
 	if err != nil {
-		return refuse("entry %s: it is a hard link to %s, which cannot be a name", quote(name), quote(h.Linkname)).Because(err)
+		return archiveError("entry %s: it is a hard link to %s, which cannot be a name", quote(name), quote(h.Linkname)).Because(err)
 	}
 	if target == name {
-		return refuse("entry %s: it is a hard link to itself", quote(name))
+		return archiveError("entry %s: it is a hard link to itself", quote(name))
 	}
 	// Walk both paths without following links, so that the link system call
 	// resolves none.
@@ -187,20 +187,20 @@ func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
 	}
 	fi, err := u.parent.Lstat(path.Base(target))
 	if errors.Is(err, fs.ErrNotExist) {
-		return refuse("entry %s: it is a hard link to %s, which is not in the archive before it", quote(name), quote(target))
+		return archiveError("entry %s: it is a hard link to %s, which is not in the archive before it", quote(name), quote(target))
 	}
 	if err != nil {
 		return err
 	}
 	if !fi.Mode().IsRegular() && fi.Mode().Type() != fs.ModeSymlink {
-		return refuse("entry %s: it is a hard link to %s, which is not a file", quote(name), quote(target))
+		return archiveError("entry %s: it is a hard link to %s, which is not a file", quote(name), quote(target))
 	}
 	target = path.Join(u.parentReal, path.Base(target))
 	if err := u.enter(path.Dir(name)); err != nil {
 		return err
 	}
 	if name = path.Join(u.parentReal, base); target == name {
-		return refuse("entry %s: it is a hard link to itself", quote(name))
+		return archiveError("entry %s: it is a hard link to itself", quote(name))
 	}
 	if err := u.clear(name, base); err != nil {
 		return err
@@ -208,9 +208,9 @@ func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
 	return u.root.Link(target, name)
 }
 
-func (u *unpacker) file(h *tar.Header, name, base string, content io.Reader) error {
-	if err := u.a.bounded(u.size + h.Size); err != nil {
-		return inEntry(name, err)
+func (u *unpacker) createFile(h *tar.Header, name, base string, content io.Reader) error {
+	if err := u.a.checkLimits(u.size + h.Size); err != nil {
+		return wrapEntryError(name, err)
 	}
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	f, err := u.parent.OpenFile(base, flags, 0o600)
@@ -237,7 +237,7 @@ func (u *unpacker) fill(f *os.File, h *tar.Header, name string, content io.Reade
 	n, err := u.copy(f, content)
 	u.size += n
 	if err != nil {
-		return inEntry(name, err)
+		return wrapEntryError(name, err)
 	}
 	if u.chown {
 		if err := f.Chown(h.Uid, h.Gid); err != nil {

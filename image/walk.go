@@ -20,11 +20,11 @@ func (u *unpacker) enter(dir string) error {
 		return nil
 	}
 	u.close()
-	at, real, err := u.walk(dir, u.layer != nil)
+	current, real, err := u.walk(dir, u.layer != nil)
 	if err != nil {
 		return err
 	}
-	u.parent, u.parentName, u.parentReal = at, dir, real
+	u.parent, u.parentName, u.parentReal = current, dir, real
 	return nil
 }
 
@@ -33,7 +33,7 @@ func (u *unpacker) enter(dir string) error {
 // the link "lib -> usr/lib". It interprets the target below the root and walks to it in the same
 // way. It also returns the name of dir without links.
 func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
-	at, err := u.top()
+	current, err := u.openTop()
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,11 +51,11 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		var next *os.Root
 		target := ""
 		if part != "" {
-			next, target, err = u.step(at, part, dir, follow)
+			next, target, err = u.openStep(current, part, dir, follow)
 		}
 		if target != "" {
 			if links++; links > 40 {
-				err = refuse("entry below %s: there are too many symbolic links on the way", quote(dir))
+				err = archiveError("entry below %s: there are too many symbolic links on the way", quote(dir))
 			}
 			if path.IsAbs(target) {
 				done = nil
@@ -64,59 +64,59 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		}
 		if err == nil && next == nil { // start from the top again
 			done = nil
-			next, err = u.top()
+			next, err = u.openTop()
 		} else {
 			done = append(done, part)
 		}
-		_ = at.Close()
+		_ = current.Close()
 		if err == nil && (len(done) > maxDepth || steps > maxSteps) {
 			_ = next.Close()
-			err = refuse("entry below %s: it is more than %d directories deep", quote(dir), maxDepth)
+			err = archiveError("entry below %s: it is more than %d directories deep", quote(dir), maxDepth)
 		}
 		if err != nil {
 			return nil, "", err
 		}
-		at = next
+		current = next
 	}
-	return at, path.Join(append([]string{"."}, done...)...), nil
+	return current, path.Join(append([]string{"."}, done...)...), nil
 }
 
-func (u *unpacker) top() (*os.Root, error) {
-	at, err := u.root.OpenRoot(".")
+func (u *unpacker) openTop() (*os.Root, error) {
+	current, err := u.root.OpenRoot(".")
 	if err != nil {
 		return nil, fmt.Errorf("open image folder: %w", err)
 	}
-	return at, nil
+	return current, nil
 }
 
-// step opens one directory of a walk or returns the target of a link.
-func (u *unpacker) step(at *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
-	fi, err := at.Lstat(part)
+// openStep opens one directory of a walk or returns the target of a link.
+func (u *unpacker) openStep(current *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
+	fi, err := current.Lstat(part)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// An archive may leave out directories. Implicit directories count toward the limit.
 		if u.files++; u.files > u.maxFiles {
-			return nil, "", refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
+			return nil, "", archiveError("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
 		}
-		if err := at.Mkdir(part, 0o755); err != nil {
+		if err := current.Mkdir(part, 0o755); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
-		if err := at.Chmod(part, 0o755); err != nil {
+		if err := current.Chmod(part, 0o755); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
 	case err != nil:
 		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 	case fi.Mode().Type() == fs.ModeSymlink && follow:
-		if target, err = at.Readlink(part); err != nil {
+		if target, err = current.Readlink(part); err != nil {
 			return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 		}
 		return nil, target, nil
 	case fi.Mode().Type() == fs.ModeSymlink:
-		return nil, "", refuse("entry below %s: %s in it is a symbolic link, and links are not followed", quote(dir), quote(part))
+		return nil, "", archiveError("entry below %s: %s in it is a symbolic link, and links are not followed", quote(dir), quote(part))
 	case !fi.IsDir():
-		return nil, "", refuse("entry below %s: %s in it is not a directory", quote(dir), quote(part))
+		return nil, "", archiveError("entry below %s: %s in it is not a directory", quote(dir), quote(part))
 	}
-	if next, err = at.OpenRoot(part); err != nil {
+	if next, err = current.OpenRoot(part); err != nil {
 		return nil, "", fmt.Errorf("unpack %s: %w", quote(dir), err)
 	}
 	return next, "", nil

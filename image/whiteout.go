@@ -53,9 +53,9 @@ func (l *layerState) markHidden(name string) bool {
 	return !before
 }
 
-// whiteout applies a whiteout. It does not follow links: no tool writes a
+// applyWhiteout applies a whiteout. It does not follow links: no tool writes a
 // whiteout whose path contains one.
-func (u *unpacker) whiteout(name string) error {
+func (u *unpacker) applyWhiteout(name string) error {
 	dir, base := path.Split(name)
 	dir = path.Clean("./" + dir)
 	if strings.HasPrefix(base, whiteoutMeta) && base != whiteoutOpaque {
@@ -63,20 +63,20 @@ func (u *unpacker) whiteout(name string) error {
 	}
 	what := strings.TrimPrefix(base, whiteoutPrefix)
 	if what == "" || what == "." || what == ".." {
-		return refuse("entry %s: it is a whiteout of nothing", quote(name))
+		return archiveError("entry %s: it is a whiteout of nothing", quote(name))
 	}
 	u.close()
-	at, real, err := u.walk(dir, false)
+	current, real, err := u.walk(dir, false)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = at.Close() }()
+	defer func() { _ = current.Close() }()
 	if base == whiteoutOpaque {
 		if u.layer.markHidden(real + "/") {
-			err = u.hideAll(at, real)
+			err = u.hideAll(current, real)
 		}
 	} else if real = path.Join(real, what); u.layer.markHidden(real) {
-		err = u.hide(at, what, real)
+		err = u.hide(current, what, real)
 	}
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", quote(name), err)
@@ -85,8 +85,8 @@ func (u *unpacker) whiteout(name string) error {
 }
 
 // hide removes base, whose full name is name, if a lower layer created it.
-func (u *unpacker) hide(at *os.Root, base, name string) error {
-	fi, err := at.Lstat(base)
+func (u *unpacker) hide(current *os.Root, base, name string) error {
+	fi, err := current.Lstat(base)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (u *unpacker) hide(at *os.Root, base, name string) error {
 		return err
 	}
 	if fi.IsDir() {
-		dir, err := at.OpenRoot(base)
+		dir, err := current.OpenRoot(base)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (u *unpacker) hide(at *os.Root, base, name string) error {
 	if u.layer.contains(name) {
 		return nil
 	}
-	err = at.Remove(base)
+	err = current.Remove(base)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
 		return nil // it contains a file of this layer
 	}

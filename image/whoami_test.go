@@ -14,17 +14,17 @@ func TestConfigIsResolvedInImage(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	layer := tarOf(t, func(m *maker) {
-		m.dir("usr")
-		m.dir("etc")
-		m.dir("srv")
-		m.dir("srv/app")
-		m.file("srv/file", "")
-		m.link("near", "srv/app")
-		m.link("far", "/etc")
-		m.link("out", "../../../../etc")
-		m.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\nweb:x:101:102::/:/bin/sh\nzero:x:0:5::/:/bin/sh\n"+
+		m.addDir("usr")
+		m.addDir("etc")
+		m.addDir("srv")
+		m.addDir("srv/app")
+		m.addFile("srv/file", "")
+		m.addLink("near", "srv/app")
+		m.addLink("far", "/etc")
+		m.addLink("out", "../../../../etc")
+		m.addFile("etc/passwd", "root:x:0:0::/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\nweb:x:101:102::/:/bin/sh\nzero:x:0:5::/:/bin/sh\n"+
 			"agent:x:64999:1::/:/bin/sh\nhigh:x:70000:1::/:/bin/sh\nodd:x:-1:1::/:/bin/sh\nshort:x\n::7:7::\nhuge:x:99999999999999999999:1::/:\n5:x:300:300::/:\n")
-		m.file("etc/group", "root:x:0:\nweb:x:102:\nwww:x:33:\nagent:x:64999:\n")
+		m.addFile("etc/group", "root:x:0:\nweb:x:102:\nwww:x:33:\nagent:x:64999:\n")
 	})
 	for i, c := range []struct{ user, dir, is, account, note string }{
 		{"", "", "", "", ""},
@@ -64,7 +64,7 @@ func TestConfigIsResolvedInImage(t *testing.T) {
 		{"web\x00", "", "user", "", "is not used"},
 		{strings.Repeat("x", 1<<20), "", "user", "", "is not used"},
 	} {
-		img, err := a.pull(t, h.push(configured(t, v1.Config{User: c.user, WorkingDir: c.dir}, layer), fmt.Sprintf("x:%d", i)))
+		img, err := a.pull(t, h.push(imageWithConfig(t, v1.Config{User: c.user, WorkingDir: c.dir}, layer), fmt.Sprintf("x:%d", i)))
 		if err != nil {
 			t.Errorf("%.20q %q: %v", c.user, c.dir, err)
 			continue

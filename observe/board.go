@@ -12,32 +12,32 @@ import (
 type latestValues struct {
 	lifetime time.Duration // the time for which a value remains valid
 
-	mu sync.Mutex // guards the field below
-	by map[providerRegion]timedValue
+	mu     sync.Mutex // guards the field below
+	values map[providerRegion]timedValue
 }
 
 type providerRegion struct{ provider, region string }
 
 type timedValue struct {
 	value float64
-	at    time.Time
+	since time.Time
 }
 
 func (b *latestValues) set(provider, region string, v float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by == nil {
-		b.by = map[providerRegion]timedValue{}
+	if b.values == nil {
+		b.values = map[providerRegion]timedValue{}
 	}
-	b.by[providerRegion{provider, region}] = timedValue{v, now}
+	b.values[providerRegion{provider, region}] = timedValue{v, now}
 }
 
 // samples returns the values that are still valid.
 func (b *latestValues) samples(now time.Time) (out []brig.Sample) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for p, w := range b.by {
-		if now.Sub(w.at) > b.lifetime {
+	for p, w := range b.values {
+		if now.Sub(w.since) > b.lifetime {
 			continue
 		}
 		s := brig.Sample{Labels: map[string]string{"provider": p.provider}, Value: w.value, Count: 1}

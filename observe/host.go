@@ -26,7 +26,7 @@ type Host struct {
 
 	mu         sync.Mutex // guards the fields below
 	busy, idle float64    // seconds of all CPUs at the last measurement
-	at         time.Time
+	measuredAt time.Time
 	used       float64
 }
 
@@ -51,14 +51,14 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	if busy, idle, err := processors("/proc/stat"); err == nil {
+	if busy, idle, err := readCPUTimes("/proc/stat"); err == nil {
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, busy, "busy")
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, idle, "idle")
-		gauge(cpuUsed, h.busyShare(busy, idle, time.Now()))
+		gauge(cpuUsed, h.updateBusyShare(busy, idle, time.Now()))
 	} else {
 		ch <- prometheus.NewInvalidMetric(cpuDesc, err)
 	}
-	if total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo")); err == nil {
+	if total, free, err := readMemory(cmp.Or(h.Meminfo, "/proc/meminfo")); err == nil {
 		gauge(memoryDesc, total, "total")
 		gauge(memoryDesc, free, "available")
 		gauge(memoryUsed, 1-free/total)
@@ -76,23 +76,23 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge(diskUsed, 1-free/total)
 }
 
-// busyShare returns the busy share of the time since the last measurement.
-func (h *Host) busyShare(busy, idle float64, now time.Time) float64 {
+// updateBusyShare updates and returns the busy share of the time since the last measurement.
+func (h *Host) updateBusyShare(busy, idle float64, now time.Time) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now.Sub(h.at) < time.Second {
+	if now.Sub(h.measuredAt) < time.Second {
 		return h.used
 	}
 	if all := busy - h.busy + idle - h.idle; all > 0 {
 		h.used = (busy - h.busy) / all
 	}
-	h.busy, h.idle, h.at = busy, idle, now
+	h.busy, h.idle, h.measuredAt = busy, idle, now
 	return h.used
 }
 
 // Memory returns the used share of the host's memory.
 func (h *Host) Memory() ([]brig.Sample, error) {
-	total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo"))
+	total, free, err := readMemory(cmp.Or(h.Meminfo, "/proc/meminfo"))
 	if err != nil {
 		return nil, err
 	}
@@ -102,20 +102,20 @@ func (h *Host) Memory() ([]brig.Sample, error) {
 // tick is the unit of /proc/stat, which is the same on all Linux systems.
 const tick = 100
 
-// processors reads the busy and idle time of all CPUs, in seconds.
-func processors(file string) (busy, idle float64, err error) {
+// readCPUTimes reads the busy and idle time of all CPUs, in seconds.
+func readCPUTimes(file string) (busy, idle float64, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, 0, err
 	}
 	line, _, _ := bytes.Cut(b, []byte("\n"))
-	words := strings.Fields(string(line))
-	if len(words) < 6 || words[0] != "cpu" {
+	fields := strings.Fields(string(line))
+	if len(fields) < 6 || fields[0] != "cpu" {
 		return 0, 0, fmt.Errorf("%s begins with %.40q", file, line)
 	}
 	// user nice system idle iowait irq softirq steal; guest time is included in
 	// user.
-	for i, w := range words[1:min(len(words), 9)] {
+	for i, w := range fields[1:min(len(fields), 9)] {
 		v, err := strconv.ParseFloat(w, 64)
 		if err != nil {
 			return 0, 0, fmt.Errorf("read %s: %w", file, err)
@@ -129,23 +129,23 @@ func processors(file string) (busy, idle float64, err error) {
 	return busy, idle, nil
 }
 
-// memory reads the total and the available memory of the host.
-func memory(file string) (total, free float64, err error) {
+// readMemory reads the total and the available memory of the host.
+func readMemory(file string) (total, free float64, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		words := strings.Fields(s.Text())
-		if len(words) < 2 {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 2 {
 			continue
 		}
-		v, err := strconv.ParseFloat(words[1], 64)
+		v, err := strconv.ParseFloat(fields[1], 64)
 		if err != nil {
 			continue
 		}
-		switch words[0] {
+		switch fields[0] {
 		case "MemTotal:":
 			total = v * brig.KiB
 		case "MemAvailable:":

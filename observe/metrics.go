@@ -146,10 +146,10 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 		m.seconds.WithLabelValues(r.Provider, r.Op, r.Language).Observe(r.Duration.Seconds())
 		s.timed, s.seconds = 1, r.Duration.Seconds()
 	}
-	m.attempt(r.Provider, s)
+	m.addAttempt(r.Provider, s)
 }
 
-func (m *Metrics) attempt(provider string, s sums) {
+func (m *Metrics) addAttempt(provider string, s sums) {
 	result := "ok"
 	if s.failed > 0 {
 		result = "failed"
@@ -192,7 +192,7 @@ func (m *Metrics) ProviderTested(provider string, took time.Duration, err error)
 	m.healthChecks.WithLabelValues(provider, result).Inc()
 	m.upStates.set(provider, "", up, m.now())
 	m.healthCheckSeconds.WithLabelValues(provider).Set(took.Seconds())
-	m.attempt(provider, s)
+	m.addAttempt(provider, s)
 }
 
 // answerLifetime is the time for which a provider's last response counts. A
@@ -230,8 +230,8 @@ func (m *Metrics) Called(provider, region, operation string, status int, took ti
 }
 
 // Allowance implements brig.Meter.
-func (m *Metrics) Allowance(provider, region string, limit, left float64) {
+func (m *Metrics) Allowance(provider, region string, limit, remaining float64) {
 	if limit > 0 {
-		m.rateLimits.set(provider, region, min(max(1-left/limit, 0), 1), m.now())
+		m.rateLimits.set(provider, region, min(max(1-remaining/limit, 0), 1), m.now())
 	}
 }

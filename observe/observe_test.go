@@ -39,8 +39,8 @@ func (c *testMetrics) recordExecutions(status brig.RunStatus, took time.Duration
 	c.ExecutionEnded(brig.ExecutionReport{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
 }
 
-// want compares some metrics with their expected text format.
-func (c *testMetrics) want(t *testing.T, text string, names ...string) {
+// checkMetrics compares some metrics with their expected text format.
+func (c *testMetrics) checkMetrics(t *testing.T, text string, names ...string) {
 	t.Helper()
 	var plain []string
 	for line := range strings.Lines(text) {
@@ -59,9 +59,9 @@ func onlySample(t *testing.T, list []brig.Sample) brig.Sample {
 	return list[0]
 }
 
-// TestQuantiles checks that quantiles differ by at most a twentieth from the
+// TestQuantilesAreWithinFivePercent checks that quantiles differ by at most a twentieth from the
 // quantiles of the actual durations.
-func TestQuantiles(t *testing.T) {
+func TestQuantilesAreWithinFivePercent(t *testing.T) {
 	c := newTestMetrics(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []float64
@@ -116,9 +116,9 @@ func TestWindowsDropOldEvents(t *testing.T) {
 	}
 }
 
-// TestAvailabilityCounts checks that a caller's errors do not affect
+// TestCallerErrorsDoNotAffectAvailability checks that a caller's errors do not affect
 // availability, and that trials do.
-func TestAvailabilityCounts(t *testing.T) {
+func TestCallerErrorsDoNotAffectAvailability(t *testing.T) {
 	c := newTestMetrics(t)
 	for _, s := range brig.RunStatuses {
 		c.recordExecutions(s, time.Second)
@@ -136,16 +136,16 @@ func TestAvailabilityCounts(t *testing.T) {
 	if s := onlySample(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
 		t.Errorf("with a trial that failed: %+v", s)
 	}
-	c.want(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
+	c.checkMetrics(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
 		# TYPE brig_attempts_total counter
 		brig_attempts_total{provider="p",result="failed"} 2
 		brig_attempts_total{provider="p",result="ok"} 4
 	`, "brig_attempts_total")
 }
 
-// TestProviderCallMetrics checks that the metrics match the calls that a network provider
+// TestMetricsMatchProviderCalls checks that the metrics match the calls that a network provider
 // reports. Some calls are throttled, some fail, and one is slow.
-func TestProviderCallMetrics(t *testing.T) {
+func TestMetricsMatchProviderCalls(t *testing.T) {
 	c := newTestMetrics(t)
 	for i, status := range []int{200, 429, 500, 200, 429, 404, 200, 0} {
 		took := time.Millisecond
@@ -157,7 +157,7 @@ func TestProviderCallMetrics(t *testing.T) {
 			c.Allowance("cloud", "eu-1", 20, float64(19-i))
 		}
 	}
-	c.want(t, `# HELP brig_api_calls_total Calls of a provider's API, by response status; none if there was no response.
+	c.checkMetrics(t, `# HELP brig_api_calls_total Calls of a provider's API, by response status; none if there was no response.
 		# TYPE brig_api_calls_total counter
 		brig_api_calls_total{code="200",provider="cloud",region="eu-1"} 3
 		brig_api_calls_total{code="404",provider="cloud",region="eu-1"} 1
@@ -209,7 +209,7 @@ func TestProviderCallMetrics(t *testing.T) {
 	}
 }
 
-func TestSpending(t *testing.T) {
+func TestSpendingMatchesRecordedCosts(t *testing.T) {
 	now := time.Date(2026, 11, 14, 12, 0, 0, 0, time.UTC)
 	line := func(tenant, day string, cost float64, label ...string) brig.UsageLine {
 		return brig.UsageLine{Tenant: tenant, Day: day, Label: strings.Join(label, ""), UsageTotals: brig.UsageTotals{Cost: cost}}
@@ -265,10 +265,10 @@ func TestSpending(t *testing.T) {
 	}
 }
 
-// TestHealthCheckValidity checks that the result of a trial remains valid until
+// TestTrialResultIsValidUntilNextTrial checks that the result of a trial remains valid until
 // the next trial can replace it, even if the interval is long. A rate limit
 // expires earlier.
-func TestHealthCheckValidity(t *testing.T) {
+func TestTrialResultIsValidUntilNextTrial(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	m, err := observe.New(prometheus.NewRegistry(), observe.Options{HealthInterval: time.Hour, Now: func() time.Time { return now }})
 	if err != nil {

@@ -21,10 +21,10 @@ type Spending struct {
 	Every time.Duration
 	Now   func() time.Time
 
-	mu   sync.Mutex // guards the fields below
-	at   time.Time
-	last costTotals
-	err  error
+	mu     sync.Mutex // guards the fields below
+	readAt time.Time
+	last   costTotals
+	err    error
 }
 
 // costTotals holds the computed costs.
@@ -75,10 +75,10 @@ func (s *Spending) read() (costTotals, error) {
 		every = 30 * time.Second
 	}
 	now := s.Now()
-	if !s.at.IsZero() && now.Sub(s.at) < every && now.After(s.at) {
+	if !s.readAt.IsZero() && now.Sub(s.readAt) < every && now.After(s.readAt) {
 		return s.last, s.err
 	}
-	s.at = now
+	s.readAt = now
 	s.last, s.err = s.sum(now)
 	return s.last, s.err
 }

@@ -22,15 +22,15 @@ const (
 type window struct {
 	slot time.Duration
 
-	mu sync.Mutex // guards the field below
-	by map[string]*ring
+	mu    sync.Mutex // guards the field below
+	rings map[string]*ring
 }
 
 type ring [slots]cell
 
 // cell holds the events of one slot.
 type cell struct {
-	at int64 // number of the slot, since 1970
+	slot int64 // number of the slot, since 1970
 	sums
 	took []uint32 // by duration bucket; nil if there are none
 }
@@ -55,7 +55,7 @@ func (s *sums) add(o sums) {
 }
 
 func newWindow(d time.Duration) *window {
-	return &window{slot: max(d/slots, time.Millisecond), by: map[string]*ring{}}
+	return &window{slot: max(d/slots, time.Millisecond), rings: map[string]*ring{}}
 }
 
 // add records an event that occurred at now. If timed is 1, the event has a
@@ -63,16 +63,16 @@ func newWindow(d time.Duration) *window {
 func (w *window) add(name string, now time.Time, s sums) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.by[name]
+	r := w.rings[name]
 	if r == nil {
 		r = &ring{}
-		w.by[name] = r
+		w.rings[name] = r
 	}
 	n := now.UnixNano() / int64(w.slot)
 	c := &r[n%slots]
-	if c.at != n {
+	if c.slot != n {
 		clear(c.took)
-		*c = cell{at: n, took: c.took}
+		*c = cell{slot: n, took: c.took}
 	}
 	c.add(s)
 	if s.timed > 0 {
@@ -100,8 +100,8 @@ type pastSums struct {
 func (w *window) names() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make([]string, 0, len(w.by))
-	for name := range w.by {
+	out := make([]string, 0, len(w.rings))
+	for name := range w.rings {
 		out = append(out, name)
 	}
 	slices.Sort(out)
@@ -113,14 +113,14 @@ func (w *window) sumBefore(name string, now time.Time) pastSums {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := pastSums{took: make([]uint32, buckets)}
-	r := w.by[name]
+	r := w.rings[name]
 	if r == nil {
 		return p
 	}
 	last := now.UnixNano() / int64(w.slot)
 	for i := range r {
 		c := &r[i]
-		if c.at <= last-slots || c.at > last {
+		if c.slot <= last-slots || c.slot > last {
 			continue
 		}
 		p.add(c.sums)

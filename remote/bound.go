@@ -27,7 +27,7 @@ func Bound(o *brig.Outcome, p brig.Program) {
 	}
 	for _, s := range []*brig.Output{&o.Stdout, &o.Stderr} {
 		if kept := int64(len(s.Head) + len(s.Tail)); kept > limit || s.Total < kept {
-			*s = Output(slices.Concat(s.Head, s.Tail), limit)
+			*s = NewOutput(slices.Concat(s.Head, s.Tail), limit)
 		}
 	}
 	if len(o.Value) > maxValue {

@@ -68,7 +68,7 @@ func New(o Options) (*Client, error) {
 	if o.OnCall == nil {
 		o.OnCall = func(brig.Call) {}
 	}
-	trust, err := trusted(o.Pin, o.Authority)
+	trust, err := newTLSConfig(o.Pin, o.Authority)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +119,9 @@ type Request struct {
 	Sign func(*http.Request) error
 }
 
-// Answer is the response of a service, with any status. The client does not
+// Response is the response of a service, with any status. The client does not
 // follow redirects.
-type Answer struct {
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
@@ -130,8 +130,8 @@ type Answer struct {
 // Do makes one call. The error is of kind ConnectionFailed if no data was sent,
 // and otherwise Unavailable with brig.RetryContained. If ctx ended, the error
 // is its cause.
-func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
-	req, err := c.request(ctx, r)
+func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
+	req, err := c.newRequest(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -140,11 +140,11 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 		WroteHeaders: func() { sent.Store(true) },
 	}))
 	begin := time.Now()
-	a, err := c.exchange(req, cmp.Or(r.Max, c.Max))
+	a, err := c.roundTrip(req, cmp.Or(r.Max, c.Max))
 	call := brig.Call{Operation: r.Operation, Region: c.Region, Seconds: time.Since(begin).Seconds()}
 	if a != nil {
 		call.Status = a.Status
-		call.Used, call.Limit = rate(a.Header)
+		call.Used, call.Limit = readRateLimit(a.Header)
 	}
 	c.OnCall(call)
 	switch {
@@ -160,11 +160,11 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "lost the connection to the service during %s", r.Operation).
 			WithHint("check whether the request had an effect").Because(err), brig.RetryContained)
 	}
-	return nil, unreachable(r.Operation, err)
+	return nil, unreachableError(r.Operation, err)
 }
 
-// unreachable returns the error for a call whose request could not be sent.
-func unreachable(operation string, err error) error {
+// unreachableError returns the error for a call whose request could not be sent.
+func unreachableError(operation string, err error) error {
 	e := brig.Errorf(brig.ConnectionFailed, "the service cannot be reached for %s", operation).Because(err)
 	if r, ok := errors.AsType[*outbound.Refusal](err); ok {
 		e.Message += ": " + brig.AsError(r.Err).Message
@@ -177,7 +177,7 @@ func unreachable(operation string, err error) error {
 	return e.WithHint("have an operator look at the provider's endpoint: brig provider test")
 }
 
-func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, r Request) (*http.Request, error) {
 	u := *c.Endpoint.URL
 	path, err := url.PathUnescape(r.Path)
 	if err != nil {
@@ -209,13 +209,13 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 // errTooLong means that a response exceeds its limit.
 var errTooLong = errors.New("the answer is too long")
 
-func (c *Client) exchange(req *http.Request, maxSize int64) (*Answer, error) {
+func (c *Client) roundTrip(req *http.Request, maxSize int64) (*Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
+	a := &Response{Status: resp.StatusCode, Header: resp.Header}
 	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxSize+1)); err != nil {
 		return a, err
 	}
@@ -225,12 +225,12 @@ func (c *Client) exchange(req *http.Request, maxSize int64) (*Answer, error) {
 	return a, nil
 }
 
-// rate reads the rate-limit headers of a response.
-func rate(h http.Header) (used, limit float64) {
+// readRateLimit reads the rate-limit headers of a response.
+func readRateLimit(h http.Header) (used, limit float64) {
 	limit, err := strconv.ParseFloat(h.Get("X-RateLimit-Limit"), 64)
-	left, err2 := strconv.ParseFloat(h.Get("X-RateLimit-Remaining"), 64)
-	if err != nil || err2 != nil || !(limit >= 0 && left >= 0 && left <= limit) {
+	remaining, err2 := strconv.ParseFloat(h.Get("X-RateLimit-Remaining"), 64)
+	if err != nil || err2 != nil || !(limit >= 0 && remaining >= 0 && remaining <= limit) {
 		return 0, 0
 	}
-	return limit - left, limit
+	return limit - remaining, limit
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-func TestDecodeList(t *testing.T) {
+func TestDecodeListLimitsItems(t *testing.T) {
 	type item struct{ A, B, C, D string }
 	for _, c := range []struct {
 		text string

@@ -55,8 +55,8 @@ func joinLanguages(languages []brig.Language) string {
 	return strings.Join(names, " or ")
 }
 
-// Begin creates the outcome of a program that starts now.
-func Begin(p brig.Program, sio brig.IO) *brig.Outcome {
+// NewOutcome creates the outcome of a program that starts now.
+func NewOutcome(p brig.Program, sio brig.IO) *brig.Outcome {
 	o := &brig.Outcome{Sandbox: p.SandboxName}
 	o.ExecID, o.Started = "ex"+strings.ToLower(rand.Text()), time.Now().UTC()
 	if sio.Started != nil {
@@ -74,7 +74,7 @@ func Finish(o *brig.Outcome, p brig.Program, sio brig.IO, stdout, stderr []byte)
 		to   io.Writer
 		kept *brig.Output
 	}{{stdout, sio.Stdout, &o.Stdout}, {stderr, sio.Stderr, &o.Stderr}} {
-		*s.kept = Output(s.text, p.Limits.Output)
+		*s.kept = NewOutput(s.text, p.Limits.Output)
 		if s.to != nil && len(s.text) > 0 {
 			if _, err := s.to.Write(s.text); err != nil {
 				return fmt.Errorf("write output: %w", err)
@@ -84,9 +84,9 @@ func Finish(o *brig.Outcome, p brig.Program, sio brig.IO, stdout, stderr []byte)
 	return nil
 }
 
-// TimedOut sets the outcome of a program that exceeded its time limit. bound
+// SetTimedOut sets the outcome of a program that exceeded its time limit. bound
 // describes the limit.
-func TimedOut(o *brig.Outcome, bound string) {
+func SetTimedOut(o *brig.Outcome, bound string) {
 	o.Duration = time.Since(o.Started)
 	o.ExitCode, o.TimedOut = 124, true
 	o.Error = &brig.ProgramError{
@@ -96,8 +96,8 @@ func TimedOut(o *brig.Outcome, bound string) {
 	}
 }
 
-// OutOfMemory sets the outcome of a program that exceeded its memory limit.
-func OutOfMemory(o *brig.Outcome) {
+// SetOutOfMemory sets the outcome of a program that exceeded its memory limit.
+func SetOutOfMemory(o *brig.Outcome) {
 	o.ExitCode, o.OOMKilled, o.Signal = 137, true, "SIGKILL"
 	o.Error = &brig.ProgramError{
 		Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory),
@@ -115,17 +115,17 @@ var (
 // maxTraceback is the maximum size of the traceback in an error.
 const maxTraceback = 20000
 
-// Exception extracts the exception that ended a program from the program's
+// ParseException extracts the exception that ended a program from the program's
 // standard error. It returns nil if there is none.
-func Exception(language brig.Language, stderr string) *brig.ProgramError {
+func ParseException(language brig.Language, stderr string) *brig.ProgramError {
 	trace := strings.TrimRight(stderr, "\n")
 	var m []string
 	if language == brig.Python {
-		at := strings.LastIndex(trace, "Traceback (most recent call last):")
-		if at < 0 {
+		pos := strings.LastIndex(trace, "Traceback (most recent call last):")
+		if pos < 0 {
 			return nil
 		}
-		trace = trace[at:]
+		trace = trace[pos:]
 		m = lastLinePattern.FindStringSubmatch(trace)
 	} else {
 		m = firstWord.FindStringSubmatch(trace)

@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-func client(t *testing.T, o remote.Options, raw string, private bool) *remote.Client {
+func newClient(t *testing.T, o remote.Options, raw string, private bool) *remote.Client {
 	t.Helper()
 	var err error
 	if o.Endpoint, err = brig.ParseEndpoint("endpoint", raw, private); err != nil {
@@ -34,10 +34,10 @@ func client(t *testing.T, o remote.Options, raw string, private bool) *remote.Cl
 
 var get = remote.Request{Operation: "look", Method: http.MethodGet, Path: "/"}
 
-// TestPin checks that a pin restricts trust: a client rejects a valid
+// TestPinRejectsOtherKey checks that a pin restricts trust: a client rejects a valid
 // certificate with another key before it sends a request. Without the pin, the
 // client trusts the same service.
-func TestPin(t *testing.T) {
+func TestPinRejectsOtherKey(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	defer srv.Close()
@@ -57,7 +57,7 @@ func TestPin(t *testing.T) {
 		{"no authority", "", "", false},
 	} {
 		before := served
-		a, err := client(t, remote.Options{Pin: c.pin, Authority: c.authority}, srv.URL, true).Do(t.Context(), get)
+		a, err := newClient(t, remote.Options{Pin: c.pin, Authority: c.authority}, srv.URL, true).Do(t.Context(), get)
 		if (err == nil) != c.good || c.good && a.Status != 200 {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -72,7 +72,7 @@ func TestPin(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "abcd", strings.Repeat("g", 64)} {
-		if _, err := remote.Pin("pin_sha256", bad); brig.AsError(err).Field != "pin_sha256" {
+		if _, err := remote.ParsePin("pin_sha256", bad); brig.AsError(err).Field != "pin_sha256" {
 			t.Errorf("the pin %q: %v", bad, err)
 		}
 	}
@@ -88,22 +88,22 @@ func TestNameResolvingToHostIsRejected(t *testing.T) {
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 	port := netip.MustParseAddrPort(srv.Listener.Addr().String()).Port()
 	named := fmt.Sprintf("https://localhost:%d", port)
-	_, err := client(t, remote.Options{Authority: authority}, named, false).Do(t.Context(), get)
+	_, err := newClient(t, remote.Options{Authority: authority}, named, false).Do(t.Context(), get)
 	if brig.KindOf(err) != brig.ConnectionFailed || served != 0 || !strings.Contains(brig.AsError(err).Hint, "allow_private") {
 		t.Errorf("a public endpoint that is this machine: %v", err)
 	}
 	// The name is not in the certificate, but the address is checked first.
-	if _, err := client(t, remote.Options{Authority: authority}, named, true).Do(t.Context(), get); err == nil || strings.Contains(err.Error(), "allow_private") {
+	if _, err := newClient(t, remote.Options{Authority: authority}, named, true).Do(t.Context(), get); err == nil || strings.Contains(err.Error(), "allow_private") {
 		t.Errorf("with the permission: %v", err)
 	}
-	if _, err := client(t, remote.Options{Authority: authority}, fmt.Sprintf("https://127.0.0.1:%d", port), true).Do(t.Context(), get); err != nil || served != 1 {
+	if _, err := newClient(t, remote.Options{Authority: authority}, fmt.Sprintf("https://127.0.0.1:%d", port), true).Do(t.Context(), get); err != nil || served != 1 {
 		t.Errorf("with the permission, by its address: %v", err)
 	}
 }
 
-// TestResponses checks that the client does not follow redirects, limits
+// TestClientLimitsResponsesAndIgnoresRedirects checks that the client does not follow redirects, limits
 // responses, and ignores proxy settings in the environment.
-func TestResponses(t *testing.T) {
+func TestClientLimitsResponsesAndIgnoresRedirects(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	defer other.Close()
@@ -121,7 +121,7 @@ func TestResponses(t *testing.T) {
 	}))
 	defer srv.Close()
 	var calls []brig.Call
-	c := client(t, remote.Options{Max: 1024, Region: "here", OnCall: func(c brig.Call) { calls = append(calls, c) }}, srv.URL, true)
+	c := newClient(t, remote.Options{Max: 1024, Region: "here", OnCall: func(c brig.Call) { calls = append(calls, c) }}, srv.URL, true)
 	a, err := c.Do(t.Context(), remote.Request{Operation: "away", Method: http.MethodPost, Path: "/away", Body: []byte("{}")})
 	if err != nil || a.Status != http.StatusTemporaryRedirect || elsewhere != 0 {
 		t.Errorf("a redirect: %+v, %v, %d requests elsewhere", a, err, elsewhere)
@@ -138,7 +138,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-func TestException(t *testing.T) {
+func TestParseExceptionReadsLastTraceback(t *testing.T) {
 	for _, c := range []struct {
 		language        brig.Language
 		text, name, msg string
@@ -152,7 +152,7 @@ func TestException(t *testing.T) {
 		{brig.JavaScript, "/w/main.js:1\nthrow new Error('x')\n^\n\nError: x\n    at Object.<anonymous>\n", "Error", "x"},
 		{brig.JavaScript, "late\n", "", ""},
 	} {
-		got := remote.Exception(c.language, c.text)
+		got := remote.ParseException(c.language, c.text)
 		if (got == nil) != (c.name == "") || got != nil && (got.Name != c.name || got.Message != c.msg || got.Traceback == "" || got.Code != "") {
 			t.Errorf("%q is %+v, want %s: %s", c.text, got, c.name, c.msg)
 		}

@@ -63,8 +63,8 @@ func pause(ctx context.Context, attempt int, minPause time.Duration) bool {
 	}
 }
 
-// Output converts the output in a service's response, limited to limit bytes.
-func Output(text []byte, limit int64) brig.Output {
+// NewOutput converts the output in a service's response, limited to limit bytes.
+func NewOutput(text []byte, limit int64) brig.Output {
 	if limit <= 0 {
 		limit = brig.DefaultLimitRange().Default.Output
 	}

@@ -16,10 +16,10 @@ import (
 // one.
 var ErrPin = errors.New("its certificate is not the one that is pinned")
 
-// Pin parses a pin: the SHA-256 of a certificate's public key (its
+// ParsePin parses a pin: the SHA-256 of a certificate's public key (its
 // SubjectPublicKeyInfo) in hexadecimal or base64, optionally with curl's prefix
 // "sha256//". It returns nil for an empty string.
-func Pin(field, s string) ([]byte, error) {
+func ParsePin(field, s string) ([]byte, error) {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "sha256//")
 	if s == "" {
 		return nil, nil
@@ -44,10 +44,10 @@ func CheckAuthority(field, pem string) error {
 	return nil
 }
 
-// trusted returns the TLS configuration of a client. A pin restricts the trust
+// newTLSConfig returns the TLS configuration of a client. A pin restricts the trust
 // in authorities and does not extend it.
-func trusted(pin, authority string) (*tls.Config, error) {
-	want, err := Pin("pin_sha256", pin)
+func newTLSConfig(pin, authority string) (*tls.Config, error) {
+	want, err := ParsePin("pin_sha256", pin)
 	if err != nil {
 		return nil, err
 	}

@@ -18,26 +18,26 @@ import (
 // that contains the defaults. It returns all errors in the configuration. An
 // omitted or null field keeps its default.
 func Decode(raw []byte, into any) []brig.FieldError {
-	var given map[string]json.RawMessage
+	var values map[string]json.RawMessage
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = []byte("{}")
 	}
-	if err := json.Unmarshal(raw, &given); err != nil || given == nil {
+	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
 		return []brig.FieldError{{Message: "the configuration is not a JSON object"}}
 	}
 	fields := Fields(into)
-	var wrong []brig.FieldError
+	var invalid []brig.FieldError
 	for _, f := range fields {
-		v, ok := given[f.Name]
-		delete(given, f.Name)
+		v, ok := values[f.Name]
+		delete(values, f.Name)
 		if ok && string(v) == "null" {
 			ok = false
 		}
 		if !ok && hasDefault(into, f.Name) {
 			continue // the environment may also provide a secret
 		}
-		if why := check(f, v, ok); why != "" {
-			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: why})
+		if why := checkField(f, v, ok); why != "" {
+			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: why})
 			continue
 		}
 		if !ok {
@@ -49,17 +49,17 @@ func Decode(raw []byte, into any) []brig.FieldError {
 			err = json.Unmarshal(one, into)
 		}
 		if err != nil {
-			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: typeMessage(f)})
+			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: typeMessage(f)})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		name = brig.Clip(name, 60)
-		wrong = append(wrong, brig.FieldError{Field: name, Message: fmt.Sprintf("Unknown field '%s'", name)})
+		invalid = append(invalid, brig.FieldError{Field: name, Message: fmt.Sprintf("Unknown field '%s'", name)})
 	}
-	if rules, ok := into.(brig.ConfigRules); ok && len(wrong) == 0 {
-		wrong = rules.Wrong()
+	if rules, ok := into.(brig.ConfigRules); ok && len(invalid) == 0 {
+		invalid = rules.Wrong()
 	}
-	return wrong
+	return invalid
 }
 
 // hasDefault reports whether a field has a default.
@@ -73,10 +73,10 @@ func hasDefault(config any, name string) bool {
 	return false
 }
 
-// check returns an error message about the value of one field, or "". The
+// checkField returns an error message about the value of one field, or "". The
 // wording matches RAGFlow's own checks of a provider.
-func check(f brig.ConfigField, v json.RawMessage, given bool) string {
-	if !given {
+func checkField(f brig.ConfigField, v json.RawMessage, present bool) string {
+	if !present {
 		if f.Required && f.Default == nil {
 			return fmt.Sprintf("Required field '%s' is missing", f.Name)
 		}

@@ -32,7 +32,7 @@ func (c *config) Wrong() []brig.FieldError {
 
 func newConfig() *config { return &config{Region: "us", Timeout: 30, Image: "a:1", hidden: 1} }
 
-func TestDecode(t *testing.T) {
+func TestDecodeReportsEveryInvalidField(t *testing.T) {
 	for name, c := range map[string]struct{ raw, wrong string }{
 		"fits":            {`{"endpoint":"http://x","api_key":"k"}`, ""},
 		"all":             {`{"endpoint":"http://x","api_key":"k","region":"eu","timeout":300,"price":0.5,"tls":true,"hosts":["a"],"image":"b"}`, ""},
@@ -65,15 +65,15 @@ func TestDecode(t *testing.T) {
 		})
 	}
 	c := newConfig()
-	if wrong := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); wrong != nil {
-		t.Fatal(wrong)
+	if invalid := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); invalid != nil {
+		t.Fatal(invalid)
 	}
 	if c.Timeout != 7 || c.Region != "us" || len(c.Hosts) != 2 || c.Key != "k" {
 		t.Errorf("got %+v", c)
 	}
 }
 
-func TestFields(t *testing.T) {
+func TestFieldsDescribeStruct(t *testing.T) {
 	fields := schema.Fields(newConfig())
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -99,10 +99,10 @@ func TestFields(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
+func TestMaskedSecretIsRestored(t *testing.T) {
 	fields := schema.Fields(newConfig())
 	const secret = "sk-0123456789abcd"
-	masked, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
+	masked, err := schema.MaskSecrets([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
 	if err != nil || strings.Contains(string(masked), "0123") || !strings.Contains(string(masked), `"****abcd"`) {
 		t.Fatalf("%s, %v", masked, err)
 	}
@@ -123,9 +123,9 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestMaskedSecretKeepsDestination verifies that a masked secret keeps its value only if its
+// TestMaskedSecretRequiresSameRecipient verifies that a masked secret keeps its value only if its
 // recipient is unchanged.
-func TestMaskedSecretKeepsDestination(t *testing.T) {
+func TestMaskedSecretRequiresSameRecipient(t *testing.T) {
 	type config struct {
 		URL     string `json:"url" form:"destination"`
 		Private bool   `json:"private" form:"destination"`
@@ -152,10 +152,10 @@ func TestMaskedSecretKeepsDestination(t *testing.T) {
 	}
 }
 
-// TestEnvironmentSecretKeepsDestination verifies that a secret from the server's
+// TestEnvironmentSecretRequiresSameRecipient verifies that a secret from the server's
 // environment is sent only to the environment's recipient or to the previous one. Control:
 // if the request contains the secret, it may set any recipient.
-func TestEnvironmentSecretKeepsDestination(t *testing.T) {
+func TestEnvironmentSecretRequiresSameRecipient(t *testing.T) {
 	type config struct {
 		URL  string `json:"url" form:"destination"`
 		Key  string `json:"key" form:"secret"`

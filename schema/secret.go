@@ -27,9 +27,9 @@ func Mask(s string) string {
 	return mask + s[len(s)-shown:]
 }
 
-// Masked returns a JSON configuration with its secrets masked.
-func Masked(raw []byte, fields []brig.ConfigField) ([]byte, error) {
-	return Replace(raw, fields, func(_, s string) string { return Mask(s) })
+// MaskSecrets returns a JSON configuration with its secrets masked.
+func MaskSecrets(raw []byte, fields []brig.ConfigField) ([]byte, error) {
+	return ReplaceSecrets(raw, fields, func(_, s string) string { return Mask(s) })
 }
 
 // RestoreSecrets replaces every secret that is still in its masked form with its value
@@ -44,7 +44,7 @@ func RestoreSecrets(raw, before []byte, fields []brig.ConfigField) ([]byte, erro
 		}
 	}
 	kept := ""
-	out, err := Replace(raw, fields, func(name, s string) string {
+	out, err := ReplaceSecrets(raw, fields, func(name, s string) string {
 		var old string
 		if json.Unmarshal(was[name], &old) == nil && strings.HasPrefix(s, mask) && s == Mask(old) {
 			kept = name
@@ -58,7 +58,7 @@ func RestoreSecrets(raw, before []byte, fields []brig.ConfigField) ([]byte, erro
 	now := map[string]json.RawMessage{}
 	_ = json.Unmarshal(out, &now) // JSON other than an object has no secrets
 	if kept != "" {
-		if err := sameRecipient(kept, now, was, fields); err != nil {
+		if err := checkRecipient(kept, now, was, fields); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +70,7 @@ func RestoreSecrets(raw, before []byte, fields []brig.ConfigField) ([]byte, erro
 		if isGiven(was, f.Name) {
 			former = nil // the environment's secret was not in use, so compare with the environment's recipient
 		}
-		if err := sameRecipient(f.Name, now, former, fields); err != nil {
+		if err := checkRecipient(f.Name, now, former, fields); err != nil {
 			return nil, err
 		}
 	}
@@ -84,23 +84,23 @@ func isGiven(config map[string]json.RawMessage, name string) bool {
 	return ok && string(v) != "null"
 }
 
-// sameRecipient returns an error if a configuration sends a secret to a different
+// checkRecipient returns an error if a configuration sends a secret to a different
 // recipient than the former configuration.
-func sameRecipient(secret string, now, was map[string]json.RawMessage, fields []brig.ConfigField) error {
+func checkRecipient(secret string, now, was map[string]json.RawMessage, fields []brig.ConfigField) error {
 	for _, f := range fields {
-		if f.Destination && !sameSetting(now[f.Name], was[f.Name], f.Default) {
-			wrong := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", secret).
+		if f.Destination && !isSameSetting(now[f.Name], was[f.Name], f.Default) {
+			invalid := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", secret).
 				WithHint("give %s again, not masked", secret)
-			wrong.Field = f.Name
-			return wrong
+			invalid.Field = f.Name
+			return invalid
 		}
 	}
 	return nil
 }
 
-// sameSetting reports whether two settings are equal. A missing setting has the
+// isSameSetting reports whether two settings are equal. A missing setting has the
 // default value, or is empty if there is no default.
-func sameSetting(a, b json.RawMessage, byDefault any) bool {
+func isSameSetting(a, b json.RawMessage, byDefault any) bool {
 	value := func(raw json.RawMessage) any {
 		var v any
 		if json.Unmarshal(raw, &v) != nil || v == nil {
@@ -116,24 +116,24 @@ func sameSetting(a, b json.RawMessage, byDefault any) bool {
 	return reflect.DeepEqual(value(a), value(b))
 }
 
-// Replace replaces the secrets of a configuration. It returns JSON other than
+// ReplaceSecrets replaces the secrets of a configuration. It returns JSON other than
 // an object unchanged, because Decode reports the error.
-func Replace(raw []byte, fields []brig.ConfigField, f func(name, s string) string) ([]byte, error) {
-	var given map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &given) // JSON other than an object has no secrets
-	if given == nil {
+func ReplaceSecrets(raw []byte, fields []brig.ConfigField, f func(name, s string) string) ([]byte, error) {
+	var values map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &values) // JSON other than an object has no secrets
+	if values == nil {
 		return raw, nil
 	}
 	for _, field := range fields {
 		var s string
-		if !field.Secret || !isGiven(given, field.Name) || json.Unmarshal(given[field.Name], &s) != nil {
+		if !field.Secret || !isGiven(values, field.Name) || json.Unmarshal(values[field.Name], &s) != nil {
 			continue
 		}
 		v, err := json.Marshal(f(field.Name, s))
 		if err != nil {
 			return nil, err
 		}
-		given[field.Name] = v
+		values[field.Name] = v
 	}
-	return json.Marshal(given)
+	return json.Marshal(values)
 }

@@ -53,7 +53,7 @@ func aliases(n int) string {
 }
 
 // The check of a hostile source ends, either with findings or with ErrTooLarge.
-func TestHostileSources(t *testing.T) {
+func TestCheckOfHostileSourceEnds(t *testing.T) {
 	c := screen.Screener{Timeout: time.Second}
 	for name, code := range hostileSources() {
 		for _, lang := range []brig.Language{brig.Python, brig.JavaScript} {
@@ -71,7 +71,7 @@ func TestHostileSources(t *testing.T) {
 }
 
 // A source that exceeds the maximum size is rejected with ErrTooLarge.
-func TestTooLargeSource(t *testing.T) {
+func TestTooLargeSourceIsRejected(t *testing.T) {
 	_, err := checker.Check(t.Context(), brig.Python, make([]byte, 5<<20), screen.Rules{})
 	if err == nil {
 		_, err = checker.Check(t.Context(), brig.Python, []byte(strings.Repeat("x\n", 5<<19)), screen.Rules{})
@@ -104,7 +104,7 @@ func TestLongChainIsFound(t *testing.T) {
 
 func name(i int) string { return "a" + strings.Repeat("z", i) }
 
-func TestUnsupportedLanguages(t *testing.T) {
+func TestUnsupportedLanguageIsRejected(t *testing.T) {
 	for _, lang := range []brig.Language{brig.TypeScript, brig.Bash, "r", ""} {
 		if _, err := checker.Check(t.Context(), lang, []byte("x"), screen.Rules{}); !errors.Is(err, screen.ErrLanguage) {
 			t.Errorf("%q: %v", lang, err)
@@ -112,7 +112,7 @@ func TestUnsupportedLanguages(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
+func TestCanceledCheckEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := checker.Check(ctx, brig.Python, []byte("eval('1')"), screen.PythonRules()); !errors.Is(err, context.Canceled) {
@@ -126,7 +126,7 @@ func TestCancel(t *testing.T) {
 }
 
 // Concurrent checks do not affect each other.
-func TestConcurrentChecks(t *testing.T) {
+func TestConcurrentChecksAreIndependent(t *testing.T) {
 	var c screen.Screener
 	var all sync.WaitGroup
 	for i := range 16 {

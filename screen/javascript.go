@@ -41,15 +41,15 @@ func (javascriptGrammar) module(name string) string { return strings.TrimPrefix(
 func (g javascriptGrammar) visit(s *scan, i int32) {
 	switch s.kind(i) {
 	case "identifier", "shorthand_property_identifier":
-		g.identifier(s, i)
+		g.visitIdentifier(s, i)
 	case "this":
 		s.useName(i, "this")
 	case "shorthand_property_identifier_pattern":
 		s.bind(g.ident(s, i))
 	case "member_expression":
-		if at := s.child(i, "property"); at >= 0 {
-			name := g.ident(s, at)
-			s.checkAttribute(at, name)
+		if property := s.child(i, "property"); property >= 0 {
+			name := g.ident(s, property)
+			s.checkAttribute(property, name)
 			s.set(i, value{paths: s.member(s.value(s.child(i, "object")), name)})
 			g.checkName(s, i)
 		}
@@ -57,7 +57,7 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "object")), s.value(s.child(i, "index")), isJavaScriptGlobal)})
 		g.checkName(s, i)
 	case "call_expression", "new_expression":
-		g.call(s, i)
+		g.visitCall(s, i)
 	case "variable_declarator":
 		g.assign(s, i, s.child(i, "name"), s.child(i, "value"))
 	case "assignment_expression", "augmented_assignment_expression", "assignment_pattern":
@@ -91,13 +91,13 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 	}
 }
 
-// identifier distinguishes a use of a name from a binding.
-func (g javascriptGrammar) identifier(s *scan, i int32) {
-	name, at := g.ident(s, i), s.fieldName(i)
+// visitIdentifier distinguishes a use of a name from a binding.
+func (g javascriptGrammar) visitIdentifier(s *scan, i int32) {
+	name, field := g.ident(s, i), s.fieldName(i)
 	switch s.kind(s.nodes[i].parent) {
 	case "variable_declarator", "function_declaration", "function_expression", "generator_function", "generator_function_declaration",
 		"class_declaration", "class":
-		if at == "name" {
+		if field == "name" {
 			s.bind(name)
 			return
 		}
@@ -107,17 +107,17 @@ func (g javascriptGrammar) identifier(s *scan, i int32) {
 	case "import_specifier":
 		return
 	case "arrow_function", "catch_clause":
-		if at == "parameter" {
+		if field == "parameter" {
 			s.bind(name)
 			return
 		}
 	case "assignment_pattern", "assignment_expression", "object_assignment_pattern", "for_in_statement":
-		if at == "left" {
+		if field == "left" {
 			s.bind(name)
 			return
 		}
 	case "pair_pattern":
-		if at == "value" {
+		if field == "value" {
 			s.bind(name)
 			return
 		}
@@ -131,13 +131,13 @@ func (g javascriptGrammar) identifier(s *scan, i int32) {
 // checked at their own nodes.
 func (g javascriptGrammar) checkName(s *scan, i int32) {
 	up := s.nodes[i].parent
-	switch at := s.fieldName(i); s.kind(up) {
+	switch field := s.fieldName(i); s.kind(up) {
 	case "call_expression", "new_expression":
-		if at == "function" || at == "constructor" {
+		if field == "function" || field == "constructor" {
 			return
 		}
 	case "member_expression", "subscript_expression":
-		if at == "object" {
+		if field == "object" {
 			return
 		}
 	case "binary_expression", "unary_expression":
@@ -237,13 +237,13 @@ func (g javascriptGrammar) importStatement(s *scan, i int32) {
 					s.recordPaths(g.ident(s, name), from)
 				}
 			case "named_imports":
-				g.namedImports(s, c, from)
+				g.visitNamedImports(s, c, from)
 			}
 		}
 	}
 }
 
-func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
+func (g javascriptGrammar) visitNamedImports(s *scan, i int32, from []path) {
 	for c := range s.namedChildren(i) {
 		name, alias := s.child(c, "name"), s.child(c, "alias")
 		if name < 0 {

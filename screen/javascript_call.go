@@ -2,7 +2,7 @@ package screen
 
 import "strings"
 
-func (g javascriptGrammar) call(s *scan, i int32) {
+func (g javascriptGrammar) visitCall(s *scan, i int32) {
 	function := s.child(i, "function")
 	if function < 0 {
 		function = s.child(i, "constructor")

@@ -22,7 +22,7 @@ type foldTable struct {
 
 // fold returns the normalized form of a name in Python.
 func (f *foldTable) fold(name string) string {
-	if ascii(name) {
+	if isASCII(name) {
 		return name
 	}
 	f.once.Do(func() {
@@ -45,7 +45,7 @@ func (f *foldTable) fold(name string) string {
 	return b.String()
 }
 
-func ascii(s string) bool {
+func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return false

@@ -18,8 +18,8 @@ func (s *scan) findCommands() {
 		return
 	}
 	inside := s.stringPositions()
-	for at := 0; at < len(s.source); {
-		end := at
+	for pos := 0; pos < len(s.source); {
+		end := pos
 		for end < len(s.source) && s.source[end] != '\n' {
 			r, n := utf8.DecodeRune(s.source[end:])
 			if strings.ContainsRune(breaks, r) {
@@ -27,12 +27,12 @@ func (s *scan) findCommands() {
 			}
 			end += n
 		}
-		after := at > 0 && s.source[at-1] != '\n' // the line follows a character that ends lines only in cells
-		if (after || s.broken && !inside(at)) && isCommand(string(s.source[at:end])) {
-			s.findAt(uint32(at), CommandRule, "", "a command of IPython is denied")
+		after := pos > 0 && s.source[pos-1] != '\n' // the line follows a character that ends lines only in cells
+		if (after || s.broken && !inside(pos)) && isCommand(string(s.source[pos:end])) {
+			s.findAt(uint32(pos), CommandRule, "", "a command of IPython is denied")
 		}
 		_, n := utf8.DecodeRune(s.source[end:])
-		at = end + max(n, 1)
+		pos = end + max(n, 1)
 	}
 }
 
@@ -42,27 +42,27 @@ func isCommand(line string) bool {
 	if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
 		return true
 	}
-	left, right, ok := strings.Cut(line, "=")
+	remaining, right, ok := strings.Cut(line, "=")
 	right = strings.TrimLeft(right, " \t")
-	plain := !strings.ContainsFunc(left, func(r rune) bool {
-		return r < utf8.RuneSelf && !alphanumeric(r) && !strings.ContainsRune("_., \t[]\"'", r)
+	plain := !strings.ContainsFunc(remaining, func(r rune) bool {
+		return r < utf8.RuneSelf && !isAlphanumeric(r) && !strings.ContainsRune("_., \t[]\"'", r)
 	})
 	return ok && plain && (strings.HasPrefix(right, "%") || strings.HasPrefix(right, "!"))
 }
 
 // stringPositions returns a function that reports whether a byte offset is inside a
 // string. The function must be called with increasing positions.
-func (s *scan) stringPositions() func(at int) bool {
+func (s *scan) stringPositions() func(pos int) bool {
 	var spans [][2]int
 	for i := range s.nodes {
 		if s.kind(int32(i)) == "string" {
 			spans = append(spans, [2]int{int(s.nodes[i].start), int(s.nodes[i].end)})
 		}
 	}
-	return func(at int) bool {
-		for len(spans) > 0 && spans[0][1] <= at {
+	return func(pos int) bool {
+		for len(spans) > 0 && spans[0][1] <= pos {
 			spans = spans[1:]
 		}
-		return len(spans) > 0 && spans[0][0] < at
+		return len(spans) > 0 && spans[0][0] < pos
 	}
 }

@@ -80,16 +80,16 @@ func (p *parser) compile(ctx context.Context) error {
 	if p.module, err = p.runtime.CompileModule(ctx, wasm); err != nil {
 		return err
 	}
-	c, err := p.instance(ctx)
+	c, err := p.newInstance(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close(ctx)
 	for l := range grammarCount {
-		if p.symbols[l], err = c.names(ctx, l, "symbols", "symbol"); err != nil {
+		if p.symbols[l], err = c.readNames(ctx, l, "symbols", "symbol"); err != nil {
 			return err
 		}
-		if p.fields[l], err = c.names(ctx, l, "fields", "field"); err != nil {
+		if p.fields[l], err = c.readNames(ctx, l, "fields", "field"); err != nil {
 			return err
 		}
 	}
@@ -114,12 +114,12 @@ func (p *parser) acquire(ctx context.Context) (release func(), err error) {
 // or time, parse returns an error, because the content of the source is then
 // unknown.
 func (p *parser) parse(ctx context.Context, l grammarID, source []byte) (*tree, error) {
-	c, err := p.instance(ctx)
+	c, err := p.newInstance(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start the parser: %w", err)
 	}
 	defer c.close(context.WithoutCancel(ctx))
-	t, err := c.tree(ctx, l, source)
+	t, err := c.parseTree(ctx, l, source)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (p *parser) parse(ctx context.Context, l grammarID, source []byte) (*tree, 
 // instance is one instantiation of the parser, with separate memory.
 type instance struct{ m api.Module }
 
-func (p *parser) instance(ctx context.Context) (instance, error) {
+func (p *parser) newInstance(ctx context.Context) (instance, error) {
 	m, err := p.runtime.InstantiateModule(ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
 	return instance{m}, err
 }
@@ -145,23 +145,23 @@ func (c instance) call(ctx context.Context, name string, args ...uint64) (uint32
 	return api.DecodeU32(out[0]), nil
 }
 
-// names reads a table of names from the parser.
-func (c instance) names(ctx context.Context, l grammarID, count, lookup string) ([]string, error) {
+// readNames reads a table of names from the parser.
+func (c instance) readNames(ctx context.Context, l grammarID, count, lookup string) ([]string, error) {
 	n, err := c.call(ctx, count, uint64(l))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]string, n)
 	for i := range out {
-		at, err := c.call(ctx, lookup, uint64(l), uint64(i))
+		addr, err := c.call(ctx, lookup, uint64(l), uint64(i))
 		if err != nil {
 			return nil, err
 		}
-		if at == 0 {
+		if addr == 0 {
 			continue
 		}
-		for ; ; at++ {
-			b, ok := c.m.Memory().ReadByte(at)
+		for ; ; addr++ {
+			b, ok := c.m.Memory().ReadByte(addr)
 			if !ok || b == 0 {
 				break
 			}
@@ -173,16 +173,16 @@ func (c instance) names(ctx context.Context, l grammarID, count, lookup string) 
 
 var errParser = errors.New("the parser failed")
 
-// tree parses a source, and reads the resulting tree in batches of nodes.
-func (c instance) tree(ctx context.Context, l grammarID, source []byte) (*tree, error) {
-	at, err := c.call(ctx, "allocate", uint64(len(source)+1))
+// parseTree parses a source, and reads the resulting tree in batches of nodes.
+func (c instance) parseTree(ctx context.Context, l grammarID, source []byte) (*tree, error) {
+	addr, err := c.call(ctx, "allocate", uint64(len(source)+1))
 	if err != nil {
 		return nil, err
 	}
-	if at == 0 || !c.m.Memory().Write(at, source) {
+	if addr == 0 || !c.m.Memory().Write(addr, source) {
 		return nil, errParser
 	}
-	if ok, err := c.call(ctx, "parse", uint64(l), uint64(at), uint64(len(source))); err != nil || ok == 0 {
+	if ok, err := c.call(ctx, "parse", uint64(l), uint64(addr), uint64(len(source))); err != nil || ok == 0 {
 		return nil, errors.Join(errParser, err)
 	}
 	const batchSize, size = 4096, 6 * 4

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-func TestPolicy(t *testing.T) {
+func TestPolicyBlocksForbiddenCode(t *testing.T) {
 	var c screen.Screener
 	s := &brig.Screening{Rules: map[brig.Language]screen.Rules{
 		brig.Python: {Imports: []string{"os"}, Calls: []string{"eval"}}, brig.JavaScript: screen.JavaScriptRules(),
@@ -45,7 +45,7 @@ func TestPolicy(t *testing.T) {
 
 // CheckPolicy applies the rules of each language, and rejects code in a language
 // without rules unless Others is set.
-func TestScreenBy(t *testing.T) {
+func TestCheckPolicyAppliesRulesOfLanguage(t *testing.T) {
 	var c screen.Screener
 	s := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{
 		brig.Python:     {Imports: []string{"socket"}, Calls: []string{"eval"}, Attributes: []string{"__class__"}},

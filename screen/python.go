@@ -60,7 +60,7 @@ func (g pythonGrammar) dotted(s *scan, i int32) string {
 		case "identifier":
 			parts = append(parts, g.ident(s, c))
 		case "import_prefix":
-			parts = append(parts, strings.Map(dots, s.text(c)))
+			parts = append(parts, strings.Map(keepDots, s.text(c)))
 		case "dotted_name":
 			parts = append(parts, g.dotted(s, c))
 		}
@@ -68,7 +68,7 @@ func (g pythonGrammar) dotted(s *scan, i int32) string {
 	return strings.Join(parts, ".")
 }
 
-func dots(r rune) rune {
+func keepDots(r rune) rune {
 	if r == '.' {
 		return r
 	}
@@ -78,17 +78,17 @@ func dots(r rune) rune {
 func (g pythonGrammar) visit(s *scan, i int32) {
 	switch s.kind(i) {
 	case "identifier":
-		g.identifier(s, i)
+		g.visitIdentifier(s, i)
 	case "dotted_name":
-		g.dottedName(s, i)
+		g.visitDottedName(s, i)
 	case "attribute":
-		g.attribute(s, i)
+		g.visitAttribute(s, i)
 	case "subscript":
 		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), isPythonNamespace)})
 		g.checkModules(s, i, s.value(i))
 		g.checkName(s, i)
 	case "call":
-		g.call(s, i)
+		g.visitCall(s, i)
 	case "assignment", "named_expression", "default_parameter", "typed_default_parameter":
 		g.assign(s, i)
 	case "import_statement":
@@ -100,7 +100,7 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 	case "string":
 		g.recordString(s, i)
 	case "concatenated_string":
-		g.concatenated(s, i)
+		g.recordConcatenated(s, i)
 	case "binary_operator":
 		s.recordSum(i)
 	case "parenthesized_expression", "await", "interpolation":
@@ -112,42 +112,42 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 
 // recordSum records the sum of two constant strings.
 func (s *scan) recordSum(i int32) {
-	left, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
-	a, b := s.value(left), s.value(right)
+	remaining, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
+	a, b := s.value(remaining), s.value(right)
 	if a.known && b.known && sign >= 0 && s.text(sign) == "+" {
-		delete(s.values, left)
+		delete(s.values, remaining)
 		delete(s.values, right)
 		s.set(i, value{text: a.text + b.text, known: true})
 	}
 }
 
-// identifier distinguishes a use of a name from a binding.
-func (g pythonGrammar) identifier(s *scan, i int32) {
-	up, at := s.nodes[i].parent, s.fieldName(i)
+// visitIdentifier distinguishes a use of a name from a binding.
+func (g pythonGrammar) visitIdentifier(s *scan, i int32) {
+	up, field := s.nodes[i].parent, s.fieldName(i)
 	name := g.ident(s, i)
 	switch kind := s.kind(up); kind {
 	case "attribute":
-		if at == "attribute" {
+		if field == "attribute" {
 			return
 		}
 	case "keyword_argument", "aliased_import", "import_from_statement", "import_statement":
-		if at == "name" || at == "alias" {
+		if field == "name" || field == "alias" {
 			return
 		}
 	case "dotted_name", "relative_import", "global_statement", "nonlocal_statement", "future_import_statement":
 		return
 	case "function_definition", "class_definition", "named_expression", "default_parameter", "typed_default_parameter":
-		if at == "name" {
+		if field == "name" {
 			s.bind(name)
 			return
 		}
 	case "assignment", "augmented_assignment", "for_statement", "for_in_clause":
-		if at == "left" {
+		if field == "left" {
 			s.bind(name)
 			return
 		}
 	case "typed_parameter":
-		if at == "" {
+		if field == "" {
 			s.bind(name)
 			return
 		}
@@ -165,7 +165,7 @@ func (g pythonGrammar) identifier(s *scan, i int32) {
 // checked at their own nodes.
 func (pythonGrammar) checkName(s *scan, i int32) {
 	up := s.kind(s.nodes[i].parent)
-	if at := s.fieldName(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
+	if field := s.fieldName(i); field == "function" && up == "call" || field == "object" && up == "attribute" {
 		return
 	}
 	s.checkUse(i, s.value(i), false)
@@ -176,9 +176,9 @@ func (pythonGrammar) checkName(s *scan, i int32) {
 	}
 }
 
-// dottedName handles a dotted name outside of imports, which is a pattern of a
+// visitDottedName handles a dotted name outside of imports, which is a pattern of a
 // match statement.
-func (g pythonGrammar) dottedName(s *scan, i int32) {
+func (g pythonGrammar) visitDottedName(s *scan, i int32) {
 	switch s.kind(s.nodes[i].parent) {
 	case "import_statement", "import_from_statement", "aliased_import", "relative_import", "future_import_statement":
 		return
@@ -195,19 +195,19 @@ func (g pythonGrammar) dottedName(s *scan, i int32) {
 	s.checkUse(i, v, false)
 }
 
-func (g pythonGrammar) attribute(s *scan, i int32) {
-	object, at := s.child(i, "object"), s.child(i, "attribute")
-	if at < 0 {
+func (g pythonGrammar) visitAttribute(s *scan, i int32) {
+	object, attribute := s.child(i, "object"), s.child(i, "attribute")
+	if attribute < 0 {
 		return
 	}
-	name := g.ident(s, at)
-	s.checkAttribute(at, name)
+	name := g.ident(s, attribute)
+	s.checkAttribute(attribute, name)
 	of := s.value(object)
 	s.set(i, value{paths: s.member(of, name)})
 	if !s.m.Only && s.kind(object) == "identifier" {
 		// The module may be available although the source does not import it.
 		module := g.ident(s, object)
-		if _, wrong := s.m.deniedImport(module); wrong && !s.bound[module] {
+		if _, denied := s.m.findDeniedImport(module); denied && !s.bound[module] {
 			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
 		}
 	}
@@ -279,13 +279,13 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		return
 	}
 	module := g.dotted(s, from)
-	message, wrong := s.m.deniedImport(module)
-	if wrong && !s.m.Only {
+	message, denied := s.m.findDeniedImport(module)
+	if denied && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 	for c := range s.namedChildren(i) {
 		if s.kind(c) == "wildcard_import" {
-			g.importAll(s, i, module, message, wrong)
+			g.importAll(s, i, module, message, denied)
 		}
 		if s.fieldName(c) != "name" {
 			continue
@@ -298,9 +298,9 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 			continue
 		}
 		whole := module + "." + g.dotted(s, name)
-		if _, inner := s.m.deniedImport(whole); inner && s.m.Only {
+		if _, inner := s.m.findDeniedImport(whole); inner && s.m.Only {
 			s.find(i, ImportRule, module, "%s", message)
-		} else if inner && !wrong {
+		} else if inner && !denied {
 			s.checkImport(i, whole)
 		}
 		s.checkAttribute(name, g.dotted(s, name))
@@ -314,8 +314,8 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 }
 
 // importAll checks a wildcard import of a module.
-func (g pythonGrammar) importAll(s *scan, i int32, module, message string, wrong bool) {
-	if wrong && s.m.Only {
+func (g pythonGrammar) importAll(s *scan, i int32, module, message string, denied bool) {
+	if denied && s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 	for _, rule := range s.m.Calls {

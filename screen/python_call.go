@@ -7,9 +7,9 @@ import (
 
 // callArgs are the arguments of a call.
 type callArgs struct {
-	at    []int32          // by position
-	names map[string]int32 // by name
-	more  bool             // whether further arguments are known only at run time
+	positional []int32          // by position
+	names      map[string]int32 // by name
+	more       bool             // whether further arguments are known only at run time
 }
 
 func (g pythonGrammar) args(s *scan, i int32) callArgs {
@@ -23,7 +23,7 @@ func (g pythonGrammar) args(s *scan, i int32) callArgs {
 		case "list_splat", "dictionary_splat":
 			a.more = true
 		default:
-			a.at = append(a.at, c)
+			a.positional = append(a.positional, c)
 		}
 	}
 	return a
@@ -34,13 +34,13 @@ func (a callArgs) get(position int, name string) int32 {
 	if at, ok := a.names[name]; ok {
 		return at
 	}
-	if position < len(a.at) {
-		return a.at[position]
+	if position < len(a.positional) {
+		return a.positional[position]
 	}
 	return -1
 }
 
-func (g pythonGrammar) call(s *scan, i int32) {
+func (g pythonGrammar) visitCall(s *scan, i int32) {
 	function := s.child(i, "function")
 	if function < 0 {
 		return
@@ -90,10 +90,10 @@ func (g pythonGrammar) resultOf(s *scan, i int32, p path, a callArgs) []path {
 	case p.name == "getattr", p.name == "setattr", p.name == "delattr":
 		every := func(string) bool { return true }
 		return s.lookup(i, s.value(a.get(0, "")), s.value(a.get(1, "")), every)
-	case p.name == "globals", p.name == "locals", p.name == "vars" && len(a.at) == 0:
+	case p.name == "globals", p.name == "locals", p.name == "vars" && len(a.positional) == 0:
 		return []path{{name: "builtins", soft: p.soft}}
 	case p.name == "vars":
-		return s.member(s.value(a.at[0]), "__dict__")
+		return s.member(s.value(a.positional[0]), "__dict__")
 	case p.name == "open" && s.m.write:
 		g.checkOpen(s, i, a)
 	}
@@ -161,8 +161,8 @@ func (pythonGrammar) content(raw, prefix string) string {
 	return unescape(raw, false)
 }
 
-// concatenated records the value of adjacent strings, which Python joins.
-func (g pythonGrammar) concatenated(s *scan, i int32) {
+// recordConcatenated records the value of adjacent strings, which Python joins.
+func (g pythonGrammar) recordConcatenated(s *scan, i int32) {
 	var b strings.Builder
 	for c := range s.namedChildren(i) {
 		v := s.value(c)

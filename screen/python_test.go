@@ -17,7 +17,7 @@ type vector struct {
 	want       []string
 }
 
-func run(t *testing.T, lang brig.Language, rules screen.Rules, vectors []vector) {
+func checkVectors(t *testing.T, lang brig.Language, rules screen.Rules, vectors []vector) {
 	for _, v := range vectors {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,8 +47,8 @@ func fewRules() screen.Rules {
 	}
 }
 
-func TestPythonFinds(t *testing.T) {
-	run(t, brig.Python, fewRules(), []vector{
+func TestForbiddenPythonIsFound(t *testing.T) {
+	checkVectors(t, brig.Python, fewRules(), []vector{
 		{"import", "x = 1\nimport os", lines("Line 2: import of os is denied")},
 		{"import of a part", "import os.path", lines("Line 1: import of os.path is denied")},
 		{"import as", "import json, os as x\nx.system('id')", lines("Line 1: import of os is denied")},
@@ -124,8 +124,8 @@ func TestPythonFinds(t *testing.T) {
 	})
 }
 
-func TestPythonAllows(t *testing.T) {
-	run(t, brig.Python, fewRules(), []vector{
+func TestHarmlessPythonIsAllowed(t *testing.T) {
+	checkVectors(t, brig.Python, fewRules(), []vector{
 		{"a comment", "# import os\nx = 1 # eval('1')", nil},
 		{"a string", "s = '''\nimport os\neval('1')\n'''", nil},
 		{"text of a formatted string", `f"eval({x}) __subclasses__"`, nil},
@@ -145,9 +145,9 @@ func TestPythonAllows(t *testing.T) {
 }
 
 // IPython commands are reported unless the rules allow them.
-func TestPythonCommands(t *testing.T) {
-	run(t, brig.Python, screen.Rules{Commands: true}, []vector{{"a command", "!ls\n%pip install x", nil}})
-	run(t, brig.Python, screen.Rules{}, []vector{
+func TestIPythonCommandsAreFoundUnlessAllowed(t *testing.T) {
+	checkVectors(t, brig.Python, screen.Rules{Commands: true}, []vector{{"a command", "!ls\n%pip install x", nil}})
+	checkVectors(t, brig.Python, screen.Rules{}, []vector{
 		{"before an error", "%pip list\nx = '", lines("Line 1: a command of IPython is denied")},
 		{"in a string", "x = " + `"""` + "\n!ls\n" + `"""` + "\ny = = 1", lines("Line 4: the code cannot be parsed")},
 		{"after a comment", "# x\x0c!ls", lines("Line 1: a command of IPython is denied")},
@@ -156,9 +156,9 @@ func TestPythonCommands(t *testing.T) {
 	})
 }
 
-func TestPythonOnlyAllowed(t *testing.T) {
+func TestPythonAllowlistExcludesOtherModules(t *testing.T) {
 	rules := screen.Rules{Only: true, Allow: []string{"json", "math", "os.path"}, Calls: []string{"eval"}}
-	run(t, brig.Python, rules, []vector{
+	checkVectors(t, brig.Python, rules, []vector{
 		{"allowed", "import json, math\nfrom json import loads\nfrom os import path\nimport json.decoder, os.path", nil},
 		{"another", "import json\nimport re", lines("Line 2: import of re is not allowed")},
 		{"part of what is allowed in part", "from os import path, system", lines("Line 1: import of os is not allowed")},
@@ -172,8 +172,8 @@ func TestPythonOnlyAllowed(t *testing.T) {
 }
 
 // The default rules find the constructs in RAGFlow's security vectors.
-func TestPythonDefaults(t *testing.T) {
-	run(t, brig.Python, screen.PythonRules(), []vector{
+func TestPythonDefaultsFindRAGFlowVectors(t *testing.T) {
+	checkVectors(t, brig.Python, screen.PythonRules(), []vector{
 		{"what cannot be parsed", "def main(:\n    return 1", lines("Line 1: the code cannot be parsed")},
 		{"a newer Python", "match x:\n    case {'a': [1, *_]} if (y := 2): pass\ntype A[T] = list[T]\ndef f[T](x: T, /, *, y) -> T: ...\nawait x\nasync with a as b: pass\nx = f\"{x!r:>{y}}\"\ntry: pass\nexcept* ValueError: pass", nil},
 		{"system", "import os\nos.system('ls')", lines("Line 1: import of os is denied")},

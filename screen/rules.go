@@ -128,18 +128,18 @@ func root(path string) string {
 	return path
 }
 
-// denied returns the rule that forbids the use of a function. ok is false if no
+// findDenied returns the rule that forbids the use of a function. ok is false if no
 // rule forbids it.
-func (m *matcher) denied(path string) (rule string, ok bool) {
-	for at := path; ; {
-		if m.calls[at] {
-			return at, true
+func (m *matcher) findDenied(path string) (rule string, ok bool) {
+	for prefix := path; ; {
+		if m.calls[prefix] {
+			return prefix, true
 		}
-		i := strings.LastIndexByte(at, '.')
+		i := strings.LastIndexByte(prefix, '.')
 		if i < 0 {
 			break
 		}
-		at = at[:i]
+		prefix = prefix[:i]
 	}
 	if strings.HasPrefix(path, "*.") {
 		return strings.TrimPrefix(path, "*."), true
@@ -147,9 +147,9 @@ func (m *matcher) denied(path string) (rule string, ok bool) {
 	return "", false
 }
 
-// deniedImport returns the message for a forbidden import. ok is false if the
+// findDeniedImport returns the message for a forbidden import. ok is false if the
 // import is allowed.
-func (m *matcher) deniedImport(module string) (message string, ok bool) {
+func (m *matcher) findDeniedImport(module string) (message string, ok bool) {
 	if m.Only {
 		if slices.ContainsFunc(m.Allow, func(a string) bool { return isWithin(module, a) }) {
 			return "", false

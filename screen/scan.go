@@ -31,7 +31,7 @@ type value struct {
 	known bool   // whether text is valid
 }
 
-func (v value) empty() bool { return !v.known && len(v.paths) == 0 }
+func (v value) isEmpty() bool { return !v.known && len(v.paths) == 0 }
 
 // scan is the analysis of one source.
 type scan struct {
@@ -62,7 +62,7 @@ func (s *scan) run(ctx context.Context) error {
 	s.names, s.bound = map[string][]path{}, map[string]bool{}
 	for pass := 1; ; pass++ {
 		s.changed, s.values = false, map[int32]value{}
-		s.ascend(func(i int32) bool {
+		s.walk(func(i int32) bool {
 			s.grammar.visit(s, i)
 			s.steps++
 			return s.steps%1024 != 0 || ctx.Err() == nil
@@ -92,8 +92,8 @@ func (s *scan) find(i int32, rule, name, format string, args ...any) {
 }
 
 // findAt records a finding at a byte offset.
-func (s *scan) findAt(at uint32, rule, name, format string, args ...any) {
-	line, column := s.position(at)
+func (s *scan) findAt(offset uint32, rule, name, format string, args ...any) {
+	line, column := s.position(offset)
 	s.found = append(s.found, Finding{Line: line, Column: column, Rule: rule, Name: clip(name), Message: fmt.Sprintf(format, args...)})
 }
 
@@ -105,7 +105,7 @@ func (s *scan) set(i int32, v value) {
 	if len(v.paths) > maxPaths {
 		v.paths, s.incomplete = v.paths[:maxPaths], true
 	}
-	if !v.empty() {
+	if !v.isEmpty() {
 		s.values[i] = v
 	}
 }
@@ -138,13 +138,13 @@ func (s *scan) copyValue(i int32, from ...int32) {
 // soft only if it is soft in both.
 func join(to, more []path) []path {
 	for _, p := range more {
-		at := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
+		index := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
 		switch {
-		case at < 0:
+		case index < 0:
 			to = append(slices.Clip(to), p)
-		case to[at].soft && !p.soft:
+		case to[index].soft && !p.soft:
 			to = slices.Clone(to)
-			to[at].soft = false
+			to[index].soft = false
 		}
 	}
 	return to
@@ -222,7 +222,7 @@ func (s *scan) checkUse(i int32, v value, called bool) {
 		verb = "call"
 	}
 	for _, p := range v.paths {
-		rule, ok := s.m.denied(p.name)
+		rule, ok := s.m.findDenied(p.name)
 		star := strings.HasPrefix(p.name, "*.")
 		if !ok || !called && (star || p.soft && !strings.Contains(p.name, ".")) {
 			continue
@@ -243,7 +243,7 @@ func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 
 // checkImport checks an import of a module by its name.
 func (s *scan) checkImport(i int32, module string) {
-	if message, wrong := s.m.deniedImport(module); wrong {
+	if message, denied := s.m.findDeniedImport(module); denied {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 }

@@ -50,7 +50,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	if len(source) > maxSource {
 		return nil, ErrTooLarge
 	}
-	if f, wrong := checkEncoding(l, source); wrong {
+	if f, invalid := checkEncoding(l, source); invalid {
 		return []Finding{f}, nil
 	}
 	release, err := c.parser.acquire(ctx)
@@ -58,9 +58,9 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 		return nil, err
 	}
 	defer release()
-	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTimeout))
-	defer stop()
-	if s.tree, err = c.parser.parse(clock, l, plainLines(source)); err == nil {
+	clock, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTimeout))
+	defer cancel()
+	if s.tree, err = c.parser.parse(clock, l, normalizeLines(source)); err == nil {
 		err = s.run(clock)
 	}
 	if ctx.Err() != nil {
@@ -91,9 +91,9 @@ func (s *scan) findSyntaxError() {
 	}
 }
 
-// plainLines converts all line endings to line feeds, as interpreters do, and
+// normalizeLines converts all line endings to line feeds, as interpreters do, and
 // removes a byte order mark.
-func plainLines(source []byte) []byte {
+func normalizeLines(source []byte) []byte {
 	source = bytes.TrimPrefix(source, []byte("\ufeff"))
 	if bytes.IndexByte(source, '\r') < 0 {
 		return source
@@ -113,7 +113,7 @@ func checkEncoding(l grammarID, source []byte) (Finding, bool) {
 		f.Message = "there is a NUL"
 	case !utf8.Valid(source):
 		f.Message = "the code is not UTF-8"
-	case l == python && declaresForeignEncoding(source):
+	case l == python && hasForeignEncoding(source):
 		f.Message = "a coding other than UTF-8 is declared"
 	default:
 		return f, false
@@ -121,10 +121,10 @@ func checkEncoding(l grammarID, source []byte) (Finding, bool) {
 	return f, true
 }
 
-// declaresForeignEncoding reports whether one of the first two lines declares
+// hasForeignEncoding reports whether one of the first two lines declares
 // an encoding other than UTF-8 or a subset of it.
-func declaresForeignEncoding(source []byte) bool {
-	rest := string(plainLines(source[:min(len(source), 4096)]))
+func hasForeignEncoding(source []byte) bool {
+	rest := string(normalizeLines(source[:min(len(source), 4096)]))
 	for range 2 {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
@@ -135,7 +135,7 @@ func declaresForeignEncoding(source []byte) bool {
 		for ok {
 			if _, comment, ok = strings.Cut(comment, "coding"); ok && comment != "" && strings.IndexByte(":=", comment[0]) >= 0 {
 				name := strings.TrimLeft(comment[1:], " \t")
-				if end := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune("-_.", r) && !alphanumeric(r) }); end >= 0 {
+				if end := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune("-_.", r) && !isAlphanumeric(r) }); end >= 0 {
 					name = name[:end]
 				}
 				name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
@@ -146,6 +146,6 @@ func declaresForeignEncoding(source []byte) bool {
 	return false
 }
 
-func alphanumeric(r rune) bool {
+func isAlphanumeric(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }

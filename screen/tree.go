@@ -118,9 +118,9 @@ func (t *tree) onlyChild(i int32) int32 {
 	return found
 }
 
-// ascend calls f for every node after its children, in source order, until f
+// walk calls f for every node after its children, in source order, until f
 // returns false.
-func (t *tree) ascend(f func(i int32) bool) {
+func (t *tree) walk(f func(i int32) bool) {
 	var open []int32
 	for i := int32(0); int(i) < len(t.nodes); i++ {
 		for len(open) > 0 && t.nodes[open[len(open)-1]].next <= i {

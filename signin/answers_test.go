@@ -12,10 +12,10 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// TestHostileIdentityProvider checks that endless responses of an identity
+// TestMemoryForProviderResponsesIsLimited checks that endless responses of an identity
 // provider use a bounded amount of memory. The control is the client without
 // limits.
-func TestHostileIdentityProvider(t *testing.T) {
+func TestMemoryForProviderResponsesIsLimited(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys         bool // attack the key set; otherwise the discovery document
 		status       int
@@ -43,12 +43,12 @@ func TestHostileIdentityProvider(t *testing.T) {
 			} else {
 				issuer = endless.URL
 			}
-			p := i.open(t, &now, func(o *signin.Options) {
+			p := i.newProvider(t, &now, func(o *signin.Options) {
 				if issuer != "" {
 					o.Issuer = issuer
 				}
 			})
-			token := i.sign(t, "one", i.of("ann", now))
+			token := i.sign(t, "one", i.newClaims("ann", now))
 			var open func() error
 			if !c.keys {
 				open = func() error { _, err := oidc.NewProvider(t.Context(), issuer); return err }

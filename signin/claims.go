@@ -71,12 +71,12 @@ func (c claims) email() string {
 	if !ok || name == "" || domain == "" || strings.ContainsAny(address, " \t\r\n,<>\"") || !isPlain(address) || strings.Contains(domain, "@") {
 		return ""
 	}
-	return asciiLower(address)
+	return toASCIILower(address)
 }
 
-// asciiLower converts only ASCII letters to lower case. Unicode's rules would
+// toASCIILower converts only ASCII letters to lower case. Unicode's rules would
 // merge two addresses: the Kelvin sign becomes a k.
-func asciiLower(s string) string {
+func toASCIILower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
 		if c >= 'A' && c <= 'Z' {

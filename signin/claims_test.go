@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEmailClaim(t *testing.T) {
+func TestUnsafeEmailIsIgnored(t *testing.T) {
 	for address, want := range map[string]string{
 		"Ann@Example.com": "ann@example.com",
 		// Unicode folds these to ann's and kate's.
@@ -33,7 +33,7 @@ func TestEmailClaim(t *testing.T) {
 	}
 }
 
-func TestClaimValues(t *testing.T) {
+func TestUnsafeClaimValuesAreIgnored(t *testing.T) {
 	c := claims{"groups": json.RawMessage(`["dev","op\u202es","ops\u200b"," x"]`), "org": json.RawMessage(`"acme\u0000"`)}
 	if got := c.stringValues("groups"); !slices.Equal(got, []string{"dev", " x"}) {
 		t.Errorf("groups are %q", got)
@@ -43,7 +43,7 @@ func TestClaimValues(t *testing.T) {
 	}
 }
 
-func TestClaimNames(t *testing.T) {
+func TestAmbiguousClaimNamesAreRejected(t *testing.T) {
 	for doc, ok := range map[string]bool{
 		`{"iss":"a","sub":"b","Groups":["x"],"realm_access":{"roles":["a"]}}`: true,
 		`{"iss":"a","ISS":"b"}`:          false,

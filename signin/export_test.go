@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Remembered returns the number of remembered logins.
-func Remembered(p *Provider) int { return len(p.used.ends) }
+// CountRemembered returns the number of remembered logins.
+func CountRemembered(p *Provider) int { return len(p.used.ends) }
 
-// Replay finishes n logins. It returns how many are remembered and how many
+// ReplayLogins finishes n logins. It returns how many are remembered and how many
 // were refused.
-func Replay(n int, now time.Time) (kept, refused int) {
+func ReplayLogins(n int, now time.Time) (kept, refused int) {
 	var r replays
 	for i := range n {
 		if !r.claim(strconv.Itoa(i), now.Add(time.Minute), now) {

@@ -66,7 +66,7 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		return nil, errNoKey
 	}
 	h := jws.Signatures[0].Header
-	keys, err := s.keysFor(ctx, h)
+	keys, err := s.findKeys(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +78,10 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return nil, errNoKey
 }
 
-// keysFor returns the keys that match a header. While keys are fetched, it waits
+// findKeys returns the keys that match a header. While keys are fetched, it waits
 // only if it has no valid keys, and not longer than ctx: a token with an unknown
 // key and a provider that does not answer must not hold up other tokens.
-func (s *keySet) keysFor(ctx context.Context, h jose.Header) ([]jose.JSONWebKey, error) {
+func (s *keySet) findKeys(ctx context.Context, h jose.Header) ([]jose.JSONWebKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -121,9 +121,9 @@ func (s *keySet) refresh(ctx context.Context, url string, now time.Time) {
 	s.fetching = nil
 }
 
-// stale reports whether no valid keys are available, so that no signature can
+// isStale reports whether no valid keys are available, so that no signature can
 // be verified.
-func (s *keySet) stale() bool {
+func (s *keySet) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now().Sub(s.fetchedAt) >= keysStaleTTL
@@ -163,14 +163,14 @@ func (s *keySet) fetch(ctx context.Context, url string) ([]jose.JSONWebKey, erro
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
 		// Ignore keys that are invalid or not for signatures.
-		if json.Unmarshal(raw, &k) == nil && k.Valid() && k.IsPublic() && (k.Use == "" || k.Use == "sig") && !symmetric(k) {
+		if json.Unmarshal(raw, &k) == nil && k.Valid() && k.IsPublic() && (k.Use == "" || k.Use == "sig") && !isSymmetric(k) {
 			out = append(out, k)
 		}
 	}
 	return out, nil
 }
 
-func symmetric(k jose.JSONWebKey) bool {
+func isSymmetric(k jose.JSONWebKey) bool {
 	_, secret := k.Key.([]byte)
 	return secret || k.Algorithm != "" && !slices.Contains(algorithms, jose.SignatureAlgorithm(k.Algorithm))
 }

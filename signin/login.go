@@ -58,7 +58,7 @@ func (p *Provider) Begin(ctx context.Context, next string) (*LoginStart, error) 
 	text := secret + "." + strconv.FormatInt(p.Clock.Now().Add(LoginTimeout).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
 	l := login{secret: secret}
 	return &LoginStart{
-		URL:    p.flow(m).AuthCodeURL(l.part("state"), oidc.Nonce(l.part("nonce")), oauth2.S256ChallengeOption(l.part("verifier"))),
+		URL:    p.oauthConfig(m).AuthCodeURL(l.part("state"), oidc.Nonce(l.part("nonce")), oauth2.S256ChallengeOption(l.part("verifier"))),
 		Cookie: text + "." + p.seal(text),
 	}, nil
 }
@@ -153,7 +153,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.HTTP), requestTimeout)
 	defer cancel()
-	token, err := p.flow(m).Exchange(ctx, r.Code, oauth2.VerifierOption(l.part("verifier")))
+	token, err := p.oauthConfig(m).Exchange(ctx, r.Code, oauth2.VerifierOption(l.part("verifier")))
 	if err != nil {
 		return nil, "", brig.Errorf(brig.Unauthenticated, "the identity provider does not stand by this login").
 			WithHint("start again at /v1/auth/login").Because(err)
@@ -171,7 +171,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 	if !p.used.claim(l.secret, l.expires, p.Clock.Now()) {
 		return nil, "", errEndedBefore()
 	}
-	if person, err = p.complete(ctx, m, token, s.all, person); err != nil {
+	if person, err = p.fetchUserinfo(ctx, m, token, s.all, person); err != nil {
 		return nil, "", err
 	}
 	return person, l.next, nil
@@ -181,10 +181,10 @@ func errEndedBefore() error {
 	return brig.Errorf(brig.Unauthenticated, "this login has ended before").WithHint("start again at /v1/auth/login")
 }
 
-// complete fetches the claims that the token lacks from the userinfo endpoint.
+// fetchUserinfo fetches the claims that the token lacks from the userinfo endpoint.
 // It ignores a response about another subject.
-func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Token, all claims, person *brig.Person) (*brig.Person, error) {
-	mapping, err := p.mapping()
+func (p *Provider) fetchUserinfo(ctx context.Context, m *metadata, token *oauth2.Token, all claims, person *brig.Person) (*brig.Person, error) {
+	mapping, err := p.readMapping()
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Toke
 	for _, name := range []string{mapping.Tenant.Claim, mapping.Role.Claim} {
 		missing = missing || name != "" && len(person.Claims[name]) == 0
 	}
-	if !missing || m.UserInfoEndpoint() == "" || !secure(m.UserInfoEndpoint()) {
+	if !missing || m.UserInfoEndpoint() == "" || !isSecure(m.UserInfoEndpoint()) {
 		return person, nil
 	}
 	info, err := m.UserInfo(ctx, oauth2.StaticTokenSource(token))
@@ -202,11 +202,11 @@ func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Toke
 	if info.Subject != person.Subject {
 		return nil, errUntrusted("the identity provider says that it is of somebody else")
 	}
-	var told json.RawMessage
+	var doc json.RawMessage
 	more := claims{}
-	err = info.Claims(&told)
+	err = info.Claims(&doc)
 	if err == nil {
-		err = more.read(told)
+		err = more.read(doc)
 	}
 	if err != nil {
 		return nil, errUntrusted("what the identity provider says of it cannot be read").Because(err)

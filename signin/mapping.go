@@ -39,8 +39,8 @@ type RoleRule struct {
 	Default brig.Role
 }
 
-// mapping returns the operator's current mapping, or an error if it cannot be read.
-func (p *Provider) mapping() (*Mapping, error) {
+// readMapping returns the operator's current mapping, or an error if it cannot be read.
+func (p *Provider) readMapping() (*Mapping, error) {
 	m, err := p.Mapping()
 	if err != nil {
 		// An outdated mapping could admit a user who has lost access.
@@ -51,7 +51,7 @@ func (p *Provider) mapping() (*Mapping, error) {
 
 // Actor implements the engine's People: it returns a user's current rights.
 func (p *Provider) Actor(person *brig.Person) (brig.Actor, error) {
-	m, err := p.mapping()
+	m, err := p.readMapping()
 	if err != nil {
 		return brig.Actor{}, err
 	}
@@ -74,7 +74,7 @@ func (m *Mapping) actor(p *brig.Person) (brig.Actor, error) {
 			return none, errNoAccess(p, "the address is not of a domain that may")
 		}
 	}
-	tenant, ok := m.Tenant.tenantFor(p)
+	tenant, ok := m.Tenant.findTenant(p)
 	if !ok {
 		return none, errNoAccess(p, "the tenant is not clear")
 	}
@@ -88,8 +88,8 @@ func (m *Mapping) actor(p *brig.Person) (brig.Actor, error) {
 	return a, nil
 }
 
-// tenantFor returns a user's tenant, if there is exactly one.
-func (r TenantRule) tenantFor(p *brig.Person) (string, bool) {
+// findTenant returns a user's tenant, if there is exactly one.
+func (r TenantRule) findTenant(p *brig.Person) (string, bool) {
 	found := map[string]bool{}
 	for _, v := range p.Claims[r.Claim] {
 		if r.Values == nil {
@@ -110,7 +110,7 @@ func (r TenantRule) tenantFor(p *brig.Person) (string, bool) {
 // Check returns an error for an invalid mapping.
 func (m *Mapping) Check() error {
 	for _, d := range m.Domains {
-		if d == "" || d != asciiLower(d) || strings.ContainsAny(d, "@* /") {
+		if d == "" || d != toASCIILower(d) || strings.ContainsAny(d, "@* /") {
 			return configError("oidc.domains", "%q is no domain", brig.Clip(d, 80)).WithHint("write it as example.com; one below it is another")
 		}
 	}

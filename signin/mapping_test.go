@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestMapping(t *testing.T) {
+func TestMappingDeterminesTenantAndRole(t *testing.T) {
 	roles := RoleRule{Claim: "groups", Values: map[string]brig.Role{"dev": brig.Member, "ops": brig.Admin, "out": brig.Nobody}}
 	for name, c := range map[string]struct {
 		m      Mapping
@@ -45,7 +45,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-func TestMappingCheck(t *testing.T) {
+func TestInvalidMappingIsRejected(t *testing.T) {
 	good := Mapping{Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestMappingCheck(t *testing.T) {
 	}
 }
 
-func TestTokenClaims(t *testing.T) {
+func TestClaimsAreReadByPath(t *testing.T) {
 	var c claims
 	err := json.Unmarshal([]byte(`{"one":"a","list":["a",1,null,"b"],"n":7,"o":{"roles":["x"],"p":{"q":"y"}},"https://x.y/groups":["z"],"o.roles.no":1,
 		"email":"Ann@Example.com","email_verified":true}`), &c)

@@ -100,7 +100,7 @@ func New(o Options) (*Provider, error) {
 	}
 	asks := o.HTTP.Transport
 	if asks == nil {
-		asks = o.transport()
+		asks = o.newTransport()
 	}
 	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: boundedTransport{asks}}
 	p := &Provider{Options: o}
@@ -108,9 +108,9 @@ func New(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// transport connects to the issuer and to the hosts in its documents. The provider chooses those
-// hosts, so they must be public.
-func (o Options) transport() http.RoundTripper {
+// newTransport returns a transport to the issuer and to the hosts in its
+// documents. The provider chooses those hosts, so they must be public.
+func (o Options) newTransport() http.RoundTripper {
 	issuer := ""
 	if u, err := url.Parse(o.Issuer); err == nil {
 		issuer = u.Hostname()
@@ -135,14 +135,14 @@ func configError(field, format string, args ...any) *brig.Error {
 }
 
 func (o Options) check() error {
-	if !secure(o.Issuer) {
+	if !isSecure(o.Issuer) {
 		return configError("oidc.issuer", "%q is no issuer", brig.Clip(o.Issuer, 80)).
 			WithHint("give its URL, with https (http on a loopback address alone), as its own documents have it")
 	}
 	if o.ClientID == "" {
 		return configError("oidc.client_id", "it is missing").WithHint("give this server's name at the provider")
 	}
-	if !secure(o.URL) || strings.HasSuffix(o.URL, "/") {
+	if !isSecure(o.URL) || strings.HasSuffix(o.URL, "/") {
 		return configError("url", "%q is not where browsers find this server", brig.Clip(o.URL, 80)).
 			WithHint("write it as https://brig.example.com; oidc needs it")
 	}
@@ -152,9 +152,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// secure reports whether a connection to a URL is protected against
+// isSecure reports whether a connection to a URL is protected against
 // modification.
-func secure(s string) bool {
+func isSecure(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
@@ -191,7 +191,7 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	if err := found.Claims(m); err != nil {
 		return nil, down.Because(err)
 	}
-	if !secure(found.Endpoint().TokenURL) || !secure(m.JWKS) {
+	if !isSecure(found.Endpoint().TokenURL) || !isSecure(m.JWKS) {
 		return nil, brig.Errorf(brig.InvalidConfig, "the identity provider's endpoints are not secure")
 	}
 	p.keys.setURL(m.JWKS)
@@ -199,8 +199,8 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	return m, nil
 }
 
-// flow returns the OAuth 2.0 configuration of a login.
-func (p *Provider) flow(m *metadata) *oauth2.Config {
+// oauthConfig returns the OAuth 2.0 configuration of a login.
+func (p *Provider) oauthConfig(m *metadata) *oauth2.Config {
 	return &oauth2.Config{
 		ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.Endpoint(),
 		RedirectURL: p.URL + CallbackPath, Scopes: p.Scopes,

@@ -131,11 +131,11 @@ func (i *idp) sign(t *testing.T, kid string, claims map[string]any) string {
 	return out
 }
 
-func (i *idp) of(sub string, now time.Time) map[string]any {
+func (i *idp) newClaims(sub string, now time.Time) map[string]any {
 	return map[string]any{"iss": i.URL, "aud": "brig", "sub": sub, "iat": now.Unix(), "exp": now.Add(24 * time.Hour).Unix(), "groups": []string{"dev"}}
 }
 
-func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *signin.Provider {
+func (i *idp) newProvider(t *testing.T, now *time.Time, change func(*signin.Options)) *signin.Provider {
 	t.Helper()
 	m := &signin.Mapping{Tenant: signin.TenantRule{Default: "acme"}, Role: signin.RoleRule{Claim: "groups", Values: map[string]brig.Role{"dev": brig.Member}}}
 	o := signin.Options{
@@ -158,18 +158,18 @@ func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	for _, leaks := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()
 		i.leaksPrivateKeys = leaks
-		_, _, err := i.open(t, &now, nil).Person(t.Context(), i.sign(t, "one", i.of("ann", now)))
+		_, _, err := i.newProvider(t, &now, nil).Person(t.Context(), i.sign(t, "one", i.newClaims("ann", now)))
 		if (err != nil) != leaks {
 			t.Errorf("published %v: %v", leaks, err)
 		}
 	}
 }
 
-// TestTokenBounds checks that the provider's clock may differ by at most half a minute, and that
+// TestClockSkewAndNameLengthAreLimited checks that the provider's clock may differ by at most half a minute, and that
 // the length of a person's name is limited.
-func TestTokenBounds(t *testing.T) {
+func TestClockSkewAndNameLengthAreLimited(t *testing.T) {
 	i, now := newIDP(t), time.Now().Truncate(time.Second)
-	p := i.open(t, &now, nil)
+	p := i.newProvider(t, &now, nil)
 	for _, c := range []struct {
 		what  string
 		claim string
@@ -183,7 +183,7 @@ func TestTokenBounds(t *testing.T) {
 		{"longest name", "sub", strings.Repeat("a", 255), true},
 		{"name too long", "sub", strings.Repeat("a", 256), false},
 	} {
-		claims := i.of("ann", now)
+		claims := i.newClaims("ann", now)
 		claims[c.claim] = c.value
 		if _, _, err := p.Person(t.Context(), i.sign(t, "one", claims)); (err == nil) != c.ok {
 			t.Errorf("%s: %v, want ok %v", c.what, err, c.ok)
@@ -191,17 +191,17 @@ func TestTokenBounds(t *testing.T) {
 	}
 }
 
-// TestProviderKeys checks that the provider's keys are cached, follow its
+// TestProviderKeysAreCachedAndRefreshed checks that the provider's keys are cached, follow its
 // changes, are fetched no more often than allowed, and remain valid for a while
 // when the provider is down.
-func TestProviderKeys(t *testing.T) {
+func TestProviderKeysAreCachedAndRefreshed(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	p := i.open(t, &now, nil)
+	p := i.newProvider(t, &now, nil)
 	good := func(token string) brig.Kind {
 		_, _, err := p.Person(t.Context(), token)
 		return brig.KindOf(err)
 	}
-	first := i.sign(t, "one", i.of("ann", now))
+	first := i.sign(t, "one", i.newClaims("ann", now))
 	for range 100 {
 		if k := good(first); k != "" {
 			t.Fatal(k)
@@ -212,7 +212,7 @@ func TestProviderKeys(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	i.rotate(t, "two")
-	second := i.sign(t, "two", i.of("ann", now))
+	second := i.sign(t, "two", i.newClaims("ann", now))
 	if k := good(second); k != "" || i.fetched != 2 {
 		t.Errorf("a new key: %q after %d questions", k, i.fetched)
 	}
@@ -224,7 +224,7 @@ func TestProviderKeys(t *testing.T) {
 	now = now.Add(time.Minute)
 	other := newIDP(t)
 	other.rotate(t, "nobody's")
-	strange := other.sign(t, "nobody's", i.of("ann", now))
+	strange := other.sign(t, "nobody's", i.newClaims("ann", now))
 	before := i.fetched
 	for range 50 {
 		if k := good(strange); k != brig.Unauthenticated {
@@ -242,7 +242,7 @@ func TestProviderKeys(t *testing.T) {
 	if k := good(second); k != brig.Unauthenticated {
 		t.Errorf("six minutes after it was taken back: %q", k)
 	}
-	third := i.sign(t, "three", i.of("ann", now))
+	third := i.sign(t, "three", i.newClaims("ann", now))
 	if k := good(third); k != "" {
 		t.Errorf("the third: %q", k)
 	}
@@ -266,13 +266,13 @@ func TestProviderKeys(t *testing.T) {
 // known key, and delays other tokens only as long as their callers wait.
 func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	p := i.open(t, &now, nil)
-	known, strange := i.sign(t, "one", i.of("ann", now)), ""
+	p := i.newProvider(t, &now, nil)
+	known, strange := i.sign(t, "one", i.newClaims("ann", now)), ""
 	if _, _, err := p.Person(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
 	i.rotate(t, "two")
-	strange = i.sign(t, "two", i.of("bob", now))
+	strange = i.sign(t, "two", i.newClaims("bob", now))
 	i.keysBlocked = make(chan struct{})
 	now = now.Add(time.Minute)
 	waiting := make(chan error, 1)
@@ -280,9 +280,9 @@ func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 		_, _, err := p.Person(t.Context(), strange)
 		waiting <- err
 	}()
-	for asked := 0; asked < 2; time.Sleep(time.Millisecond) {
+	for requests := 0; requests < 2; time.Sleep(time.Millisecond) {
 		i.mu.Lock()
-		asked = i.fetched
+		requests = i.fetched
 		i.mu.Unlock()
 	}
 	begin := time.Now()
@@ -306,12 +306,12 @@ func TestHangingProviderDoesNotBlockKnownKeys(t *testing.T) {
 	}
 }
 
-// TestLogin checks that the response to a login is accepted only once, only in
+// TestLoginResponseIsAcceptedOnce checks that the response to a login is accepted only once, only in
 // the browser that started the login, and only for that login. The state and
 // the nonce are each tested separately.
-func TestLogin(t *testing.T) {
+func TestLoginResponseIsAcceptedOnce(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	p := i.open(t, &now, nil)
+	p := i.newProvider(t, &now, nil)
 	begin := func() (cookie, state, nonce string) {
 		b, err := p.Begin(t.Context(), "/ui/?a=b#c")
 		if err != nil {
@@ -338,7 +338,7 @@ func TestLogin(t *testing.T) {
 		return err
 	}
 	with := func(k string, v any) map[string]any {
-		c := i.of("ann", now)
+		c := i.newClaims("ann", now)
 		c[k] = v
 		return c
 	}
@@ -352,7 +352,7 @@ func TestLogin(t *testing.T) {
 	}
 	_, _, others := begin()
 	for name, bad := range map[string]map[string]any{
-		"the nonce of another login": with("nonce", others), "no nonce": i.of("ann", now), "the nonce of the login before": with("nonce", nonce),
+		"the nonce of another login": with("nonce", others), "no nonce": i.newClaims("ann", now), "the nonce of the login before": with("nonce", nonce),
 		"an audience that the API has": {"iss": i.URL, "aud": "api", "sub": "ann", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()},
 	} {
 		attack.Case(t, "API-09", "a token with "+name)
@@ -384,11 +384,11 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestLoginsWithoutCodes checks that callbacks without a code, or with codes that the provider
+// TestLoginWithoutCodeLeavesNoState checks that callbacks without a code, or with codes that the provider
 // refuses, neither block other logins nor leave any state.
-func TestLoginsWithoutCodes(t *testing.T) {
+func TestLoginWithoutCodeLeavesNoState(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	p := i.open(t, &now, nil)
+	p := i.newProvider(t, &now, nil)
 	begin := func() (cookie string, q url.Values) {
 		b, err := p.Begin(t.Context(), "/")
 		if err != nil {
@@ -407,13 +407,13 @@ func TestLoginsWithoutCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := signin.Remembered(p); n != 0 {
+	if n := signin.CountRemembered(p); n != 0 {
 		t.Errorf("%d logins are remembered", n)
 	}
 	// A code that the provider refuses has no effect: the same login may still
 	// succeed.
 	cookie, q := begin()
-	i.claims = i.of("ann", now)
+	i.claims = i.newClaims("ann", now)
 	i.claims["nonce"] = q.Get("nonce")
 	i.down = true
 	if _, _, err := p.Finish(t.Context(), signin.Callback{Cookie: cookie, State: q.Get("state"), Code: "c"}); brig.KindOf(err) != brig.Unauthenticated {
@@ -424,24 +424,24 @@ func TestLoginsWithoutCodes(t *testing.T) {
 	if err != nil {
 		t.Errorf("a login after them: %v", err)
 	}
-	attack.RecordMutant("API-09", "a login with a code, after 100,000 without", "what counts as a login", err == nil && signin.Remembered(p) == 1)
+	attack.RecordMutant("API-09", "a login with a code, after 100,000 without", "what counts as a login", err == nil && signin.CountRemembered(p) == 1)
 }
 
-// TestReplayLimit checks that only the newest of many logins are
+// TestOnlyNewestLoginsAreRemembered checks that only the newest of many logins are
 // remembered and that none is refused.
-func TestReplayLimit(t *testing.T) {
+func TestOnlyNewestLoginsAreRemembered(t *testing.T) {
 	now := time.Now()
-	if kept, refused := signin.Replay(30_000, now); kept != 10_000 || refused != 0 {
+	if kept, refused := signin.ReplayLogins(30_000, now); kept != 10_000 || refused != 0 {
 		t.Errorf("%d are remembered and %d were refused", kept, refused)
 	}
 }
 
-// TestTokenAudience checks that a token is accepted if it was issued to a
+// TestTokenOfConfiguredClientIsAccepted checks that a token is accepted if it was issued to a
 // configured client, regardless of the claim that names the client. Claim names
 // are compared exactly.
-func TestTokenAudience(t *testing.T) {
+func TestTokenOfConfiguredClientIsAccepted(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	p := i.open(t, &now, func(o *signin.Options) { o.Audiences, o.Clients = []string{"api"}, []string{"cli"} })
+	p := i.newProvider(t, &now, func(o *signin.Options) { o.Audiences, o.Clients = []string{"api"}, []string{"cli"} })
 	for name, c := range map[string]struct {
 		claims map[string]any
 		ok     bool
@@ -464,7 +464,7 @@ func TestTokenAudience(t *testing.T) {
 		"a control character":             {map[string]any{"sub": "ann\u0007"}, false},
 		"a mark of direction":             {map[string]any{"sub": "ann\u202e"}, false},
 	} {
-		claims := i.of("ann", now)
+		claims := i.newClaims("ann", now)
 		for k, v := range c.claims {
 			claims[k] = v
 		}
@@ -479,13 +479,13 @@ func TestTokenAudience(t *testing.T) {
 			attack.Case(t, "API-08", "a token: "+name)
 		}
 	}
-	forged := i.sign(t, "one", i.of("ann", now))
+	forged := i.sign(t, "one", i.newClaims("ann", now))
 	if _, _, err := p.Person(t.Context(), forged[:len(forged)-4]+"AAAA"); brig.KindOf(err) != brig.Unauthenticated || errors.Is(err, brig.ErrGenuine) {
 		t.Errorf("a forged token: %v", err)
 	}
 }
 
-func TestInvalidOptions(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for field, change := range map[string]func(*signin.Options){
 		"oidc.issuer":    func(o *signin.Options) { o.Issuer = "http://login.example.com" },
 		"oidc.client_id": func(o *signin.Options) { o.ClientID = "" },
@@ -510,10 +510,10 @@ func TestInvalidOptions(t *testing.T) {
 // back. The control compares with the system's clock.
 func TestTokenExpiresByServerClock(t *testing.T) {
 	i, now := newIDP(t), time.Now()
-	claims := i.of("ann", now)
+	claims := i.newClaims("ann", now)
 	later := brig.WallClock(func() time.Time { return now.Add(25 * time.Hour) })
 	for name, clock := range map[string]brig.Clock{"the server's clock": later, "the control": nil} {
-		p := i.open(t, &now, func(o *signin.Options) { o.Clock = clock })
+		p := i.newProvider(t, &now, func(o *signin.Options) { o.Clock = clock })
 		if _, _, err := p.Person(t.Context(), i.sign(t, "one", claims)); (brig.KindOf(err) == brig.Unauthenticated) != (clock != nil) {
 			t.Errorf("%s: %v", name, err)
 		}

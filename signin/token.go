@@ -70,7 +70,7 @@ func (p *Provider) verify(ctx context.Context, token string, audiences []string)
 	t, err := oidc.NewVerifier(p.Issuer, p.keys, &oidc.Config{
 		SupportedSigningAlgs: algNames(), SkipClientIDCheck: true, SkipExpiryCheck: true, Now: p.Now,
 	}).Verify(ctx, token)
-	if err != nil && (ctx.Err() != nil || p.keys.stale()) { // go-oidc does not report this case separately
+	if err != nil && (ctx.Err() != nil || p.keys.isStale()) { // go-oidc does not report this case separately
 		return nil, none, nil, brig.Errorf(brig.Unavailable, "the identity provider's keys cannot be had").WithHint("try again in a moment; keys of Brig's own work meanwhile").Because(err)
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func isPlausible(token string) bool {
 	if err != nil || exactjson.Unmarshal(b, &h) != nil || h.Crit != nil {
 		return false
 	}
-	typ := strings.TrimPrefix(asciiLower(h.Typ), "application/")
+	typ := strings.TrimPrefix(toASCIILower(h.Typ), "application/")
 	return (typ == "" || typ == "jwt" || typ == "at+jwt") && slices.ContainsFunc(algNames(), func(a string) bool { return a == h.Alg })
 }
 
@@ -202,7 +202,7 @@ func (p *Provider) checkAudience(audience []string, s *tokenClaims, ours []strin
 
 // person returns the person of a token, with the claims that the mapping uses.
 func (p *Provider) person(subject string, all claims) (*brig.Person, error) {
-	m, err := p.mapping()
+	m, err := p.readMapping()
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Arguments converts arguments, a JSON object, to the types in the schema. It
+// ConvertArguments converts arguments, a JSON object, to the types in the schema. It
 // converts a string if the string represents a value of the type. It drops
 // arguments that are not in the schema, because agents add arguments of their own.
-func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
+func (s *Schema) ConvertArguments(raw json.RawMessage) (json.RawMessage, error) {
 	args, err := parseObject(raw)
 	if err != nil || s == nil {
 		return raw, err
@@ -28,9 +28,9 @@ func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 		if !ok {
 			continue
 		}
-		var wrong *mismatch
-		if out[name], wrong = c.coerceValue(v, s.root.Properties[name], 0); wrong != nil {
-			return nil, wrong.inField(name).err()
+		var invalid *mismatch
+		if out[name], invalid = c.coerceValue(v, s.root.Properties[name], 0); invalid != nil {
+			return nil, invalid.addField(name).err()
 		}
 	}
 	for _, name := range s.root.Required {
@@ -84,14 +84,14 @@ type mismatch struct {
 	work bool          // the check exceeded the work limit
 }
 
-// inField adds the field that contains the value to the path of w.
-func (w *mismatch) inField(field string) *mismatch {
+// addField adds the field that contains the value to the path of w.
+func (w *mismatch) addField(field string) *mismatch {
 	w.path = append(w.path, "."+brig.Clip(field, 80))
 	return w
 }
 
-// atIndex is like inField, for an element of a list.
-func (w *mismatch) atIndex(i int) *mismatch {
+// addIndex is like addField, for an element of a list.
+func (w *mismatch) addIndex(i int) *mismatch {
 	w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 	return w
 }
@@ -132,8 +132,8 @@ func (c *coercer) countWork(v any) *mismatch {
 // coerceValue converts one value to the type in its schema. If the schema allows
 // several types, the first one that matches applies.
 func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
-	if wrong := c.countWork(v); wrong != nil {
-		return nil, wrong
+	if invalid := c.countWork(v); invalid != nil {
+		return nil, invalid
 	}
 	if s = s.target(); s == nil || depth > maxDepth {
 		return v, nil
@@ -141,20 +141,20 @@ func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
 	if len(s.choices) > 0 {
 		var first *mismatch
 		for _, one := range s.choices {
-			out, wrong := c.coerceValue(v, one, depth+1)
-			if wrong == nil || wrong.work {
-				return out, wrong
+			out, invalid := c.coerceValue(v, one, depth+1)
+			if invalid == nil || invalid.work {
+				return out, invalid
 			}
 			if first == nil {
-				first = wrong
+				first = invalid
 			}
 		}
 		return nil, first
 	}
-	var wrong *mismatch
+	var invalid *mismatch
 	for _, one := range s.AllOf {
-		if v, wrong = c.coerceValue(v, one, depth+1); wrong != nil {
-			return nil, wrong
+		if v, invalid = c.coerceValue(v, one, depth+1); invalid != nil {
+			return nil, invalid
 		}
 	}
 	for i, name := range s.kinds {
@@ -169,8 +169,8 @@ func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
 	}
 	if len(s.allowed) > 0 {
 		formatted := fmt.Sprint(v)
-		if wrong := c.countWork(formatted); wrong != nil {
-			return nil, wrong
+		if invalid := c.countWork(formatted); invalid != nil {
+			return nil, invalid
 		}
 		if !s.allowed[formatted] {
 			return nil, &mismatch{
@@ -184,7 +184,7 @@ func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
 
 // coerceElements converts the elements or fields of a value.
 func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
-	var wrong *mismatch
+	var invalid *mismatch
 	switch v := v.(type) {
 	case []any:
 		if s.Items == nil {
@@ -192,21 +192,21 @@ func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
 		}
 		out := make([]any, len(v))
 		for i := range v {
-			if out[i], wrong = c.coerceValue(v[i], s.Items, depth+1); wrong != nil {
-				return nil, wrong.atIndex(i)
+			if out[i], invalid = c.coerceValue(v[i], s.Items, depth+1); invalid != nil {
+				return nil, invalid.addIndex(i)
 			}
 		}
 		return out, nil
 	case map[string]any:
 		out := map[string]any{}
 		for k := range v {
-			if out[k], wrong = c.coerceValue(v[k], s.Properties[k], depth+1); wrong != nil {
-				return nil, wrong.inField(k)
+			if out[k], invalid = c.coerceValue(v[k], s.Properties[k], depth+1); invalid != nil {
+				return nil, invalid.addField(k)
 			}
 		}
 		for _, name := range s.Required {
 			if _, ok := out[name]; !ok {
-				return nil, (&mismatch{text: "the schema requires it"}).inField(name)
+				return nil, (&mismatch{text: "the schema requires it"}).addField(name)
 			}
 		}
 		return out, nil
@@ -289,12 +289,12 @@ func Truncate(text string, limit int) string {
 	if n <= limit {
 		return text
 	}
-	at := 0
+	pos := 0
 	for range limit {
-		_, size := utf8.DecodeRuneInString(text[at:])
-		at += size
+		_, size := utf8.DecodeRuneInString(text[pos:])
+		pos += size
 	}
-	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:at], n, limit)
+	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:pos], n, limit)
 }
 
 // ErrorText returns the text that reports a failed call to the agent.

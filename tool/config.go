@@ -106,10 +106,10 @@ func Default(kind brig.ToolKind) json.RawMessage {
 	return b
 }
 
-// Config returns the kind of a configuration and its complete fields. A
-// configuration does not contain its kind, so Config returns the first kind that
+// ParseConfig returns the kind of a configuration and its complete fields. A
+// configuration does not contain its kind, so ParseConfig returns the first kind that
 // matches.
-func Config(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
+func ParseConfig(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
 	values, err := configFields(raw)
 	if err != nil {
 		return "", nil, err
@@ -140,8 +140,8 @@ func matchRank(err error) int {
 	return 2
 }
 
-// ConfigOf is like Config for a configuration of a known kind.
-func ConfigOf(kind brig.ToolKind, raw json.RawMessage) (json.RawMessage, error) {
+// ParseConfigOfKind is like ParseConfig for a configuration of a known kind.
+func ParseConfigOfKind(kind brig.ToolKind, raw json.RawMessage) (json.RawMessage, error) {
 	values, err := configFields(raw)
 	if err != nil {
 		return nil, err
@@ -190,12 +190,12 @@ func completeConfig(kind brig.ToolKind, values map[string]json.RawMessage) (json
 	if err != nil {
 		return nil, fmt.Errorf("encode configuration: %w", err)
 	}
-	_, err = Read(kind, full)
+	_, err = ParseSetup(kind, full)
 	return full, err
 }
 
-// Read parses a complete configuration. Its error names the invalid field.
-func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
+// ParseSetup parses a complete configuration. Its error names the invalid field.
+func ParseSetup(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 	s, c := Setup{Kind: kind}, newConfig(kind)
 	if err := json.Unmarshal(full, c); err != nil {
 		return s, fmt.Errorf("read configuration of the kind %s: %w", kind, err)
@@ -250,8 +250,8 @@ var quietEnvironment = map[string]string{
 	"PYTHONWARNINGS": "ignore", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1",
 }
 
-// Environment merges layers of variables. Later layers take precedence.
-func Environment(layers ...map[string]string) map[string]string {
+// MergeEnvironment merges layers of variables. Later layers take precedence.
+func MergeEnvironment(layers ...map[string]string) map[string]string {
 	out := maps.Clone(quietEnvironment)
 	for _, l := range layers {
 		maps.Copy(out, l)

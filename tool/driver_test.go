@@ -120,14 +120,14 @@ func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(
 	return c
 }
 
-// replacing returns a function that replaces a part of a driver's source.
-func replacing(piece, instead string) func(string) string {
+// newReplacement returns a function that replaces a part of a driver's source.
+func newReplacement(piece, instead string) func(string) string {
 	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
 }
 
-// TestChannelAttacks checks that each attack fails, and that it succeeds when
+// TestChannelAttacksFail checks that each attack fails, and that it succeeds when
 // the protection against it is removed from the driver.
-func TestChannelAttacks(t *testing.T) {
+func TestChannelAttacksFail(t *testing.T) {
 	const rogue = "import json, os, sys\nframe = json.dumps({'type': 'report', 'size': 16, 'sum': '00' * 32, 'payload': '{\"value\":\"rogue\"}'})\n"
 	for _, c := range []struct {
 		name, source, want string
@@ -136,11 +136,11 @@ func TestChannelAttacks(t *testing.T) {
 	}{
 		{
 			"a child that returns", "import os\ndef f():\n    if os.fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
+			newReplacement("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a child of the C library's", "import ctypes, os\ndef f():\n    if ctypes.CDLL(None).fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
+			newReplacement("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a line without an end", "import os\ndef f():\n    os.write(3, b'{\"type\":')\n    return 'right'", `"right"`,
@@ -152,19 +152,19 @@ func TestChannelAttacks(t *testing.T) {
 		},
 		{
 			"another json", "import json\ndef f():\n    json.dumps = lambda *a, **k: '{\"value\":\"rogue\"}'\n    return 'right'", `"right"`,
-			replacing("payload = dumps(report)", "payload = json.dumps(report)"), func(c callResult) bool { return c.value() == `"rogue"` },
+			newReplacement("payload = dumps(report)", "payload = json.dumps(report)"), func(c callResult) bool { return c.value() == `"rogue"` },
 		},
 		{
 			"another os.write", "import os\ndef f():\n    os.write = lambda fd, data: len(data)\n    return 'right'", `"right"`,
-			replacing("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c callResult) bool { return c.first() == nil },
+			newReplacement("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"another hmac", "import hmac\ndef f():\n    hmac.new = None\n    return 'right'", `"right"`,
-			replacing("total = sign(key", "total = hmac.new(key"), func(c callResult) bool { return c.first() == nil },
+			newReplacement("total = sign(key", "total = hmac.new(key"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"a channel that is closed", rogue + "def f():\n    os.close(3)\n    return 'right'", "corrupted",
-			replacing("os._exit(LOST)", "os._exit(0)"), func(c callResult) bool { return c.value() == "exit 0" },
+			newReplacement("os._exit(LOST)", "os._exit(0)"), func(c callResult) bool { return c.value() == "exit 0" },
 		},
 		{
 			"the end in a frame", rogue + "def f():\n    os.write(3, frame[:40].encode() + b'\\n')\n    os._exit(0)", "corrupted", nil, nil,
@@ -191,9 +191,9 @@ func TestChannelAttacks(t *testing.T) {
 	}
 }
 
-// TestForgedFrames checks that a receiver ignores frames that were not signed with
+// TestForgedFramesAreIgnored checks that a receiver ignores frames that were not signed with
 // its key. The control is a receiver with the right key, which accepts the frame.
-func TestForgedFrames(t *testing.T) {
+func TestForgedFramesAreIgnored(t *testing.T) {
 	got := runDriver(t, brig.Python, tool.DriverRequest{Source: "def f():\n    return 'right'"}, nil)
 	frame := ""
 	for _, line := range got.lines {
@@ -216,7 +216,7 @@ func TestForgedFrames(t *testing.T) {
 	}
 }
 
-func TestPythonDriver(t *testing.T) {
+func TestPythonDriverRunsTools(t *testing.T) {
 	for _, c := range []struct {
 		name, source string
 		order        tool.DriverRequest
@@ -254,9 +254,9 @@ func TestPythonDriver(t *testing.T) {
 	}
 }
 
-// TestState checks that the report contains the function's changes to the agent's
+// TestReportContainsAgentStateChanges checks that the report contains the function's changes to the agent's
 // state.
-func TestState(t *testing.T) {
+func TestReportContainsAgentStateChanges(t *testing.T) {
 	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
 	got := runDriver(t, brig.Python, tool.DriverRequest{State: state, Source: `
 def f(agent_state):
@@ -277,7 +277,7 @@ def f(agent_state):
 	}
 }
 
-func TestNodeDriver(t *testing.T) {
+func TestNodeDriverRunsTools(t *testing.T) {
 	call := func(source string, args string, parameters ...string) callResult {
 		return runDriver(t, brig.TypeScript, tool.DriverRequest{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
 	}

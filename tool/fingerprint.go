@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Organization returns the organization ID of a tenant for Letta's clients. It
+// OrganizationID returns the organization ID of a tenant for Letta's clients. It
 // depends only on the tenant's name.
-func Organization(tenant string) string {
+func OrganizationID(tenant string) string {
 	sum := sha1.Sum([]byte("brig.tenant\x00" + tenant)) //nolint:gosec // same reason as above
 	sum[6], sum[8] = sum[6]&0x0f|0x50, sum[8]&0x3f|0x80
 	h := hex.EncodeToString(sum[:16])
@@ -37,7 +37,7 @@ func Fingerprint(s *brig.ToolSetup) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(map[string]any{"type": s.Kind, "organization_id": Organization(s.Tenant), "config": config})
+	err := e.Encode(map[string]any{"type": s.Kind, "organization_id": OrganizationID(s.Tenant), "config": config})
 	if err != nil {
 		return "", fmt.Errorf("encode configuration: %w", err)
 	}

@@ -17,8 +17,8 @@ type Index struct {
 // LayerDir is the directory in which a layer is built.
 const LayerDir = workDir + "/layer"
 
-// Install returns the command that installs a layer's packages into LayerDir.
-func (l Layer) Install(from Index) []string {
+// InstallCommand returns the command that installs a layer's packages into LayerDir.
+func (l Layer) InstallCommand(from Index) []string {
 	if l.Language == brig.TypeScript {
 		argv := []string{"npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix", LayerDir}
 		if from.NPM != "" {

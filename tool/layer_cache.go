@@ -83,15 +83,15 @@ func (s *LayerCache) Put(digest string, pack func(on func(brig.Node, io.Reader) 
 		return fmt.Errorf("keep layer: %w", err)
 	}
 	t := tar.NewWriter(z)
-	left := s.MaxLayer
-	err = pack(func(n brig.Node, r io.Reader) error { return writeEntry(t, n, r, &left) })
+	remaining := s.MaxLayer
+	err = pack(func(n brig.Node, r io.Reader) error { return writeEntry(t, n, r, &remaining) })
 	if err = errors.Join(err, t.Close(), z.Close()); err != nil {
 		return fmt.Errorf("keep layer: %w", err)
 	}
 	return f.Sync()
 }
 
-func writeEntry(t *tar.Writer, n brig.Node, r io.Reader, left *int64) error {
+func writeEntry(t *tar.Writer, n brig.Node, r io.Reader, remaining *int64) error {
 	if n.Skipped != "" {
 		return nil
 	}
@@ -103,12 +103,12 @@ func writeEntry(t *tar.Writer, n brig.Node, r io.Reader, left *int64) error {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, n.Target
 	default:
 		h.Typeflag, h.Size = tar.TypeReg, n.Size
-		if *left -= n.Size; *left < 0 {
+		if *remaining -= n.Size; *remaining < 0 {
 			return ErrTooLarge
 		}
 	}
 	// The header of each entry counts, too.
-	if *left -= 512; *left < 0 {
+	if *remaining -= 512; *remaining < 0 {
 		return ErrTooLarge
 	}
 	if err := t.WriteHeader(h); err != nil {

@@ -55,10 +55,10 @@ var functionForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 var lastForm = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+([A-Za-z_][A-Za-z0-9_]*)`)
 
-// LastFunction returns the name of the last function in a Python source. It is an
+// FindLastFunction returns the name of the last function in a Python source. It is an
 // estimate for messages; the driver that runs the source determines the actual
 // function.
-func LastFunction(source string) string {
+func FindLastFunction(source string) string {
 	all := lastForm.FindAllStringSubmatch(source, -1)
 	if len(all) == 0 {
 		return ""
@@ -66,8 +66,8 @@ func LastFunction(source string) string {
 	return all[len(all)-1][1]
 }
 
-// ValidName reports whether s can be a function's name.
-func ValidName(s string) bool { return functionForm.MatchString(s) }
+// IsValidName reports whether s can be a function's name.
+func IsValidName(s string) bool { return functionForm.MatchString(s) }
 
 // ChooseSetup returns the setup that runs a tenant's tools: the first existing kind
 // in the order of brig.ToolKinds, or the default of the kind local, which is

@@ -45,24 +45,24 @@ func checkRequirements(field string, list []string, form *regexp.Regexp, example
 // means that they are packages of the tool itself and not of its setup. Letta's
 // clients search for this wording.
 func InstallError(installer string, packages []string, tool string, ofTool bool, output string) string {
-	whose := "sandbox"
+	owner := "sandbox"
 	if ofTool {
-		whose = "tool"
+		owner = "tool"
 	}
 	return fmt.Sprintf("Failed to install %s %s requirement '%s' for tool '%s' in E2B sandbox. This may be due to package version incompatibility. "+
 		"Consider updating the package version or removing the version constraint. Error: %s",
-		whose, installer, strings.Join(packages, " "), tool, output)
+		owner, installer, strings.Join(packages, " "), tool, output)
 }
 
-// PipRequirements returns the requirements that a cell passes to pip install, in
+// ParsePipRequirements returns the requirements that a cell passes to pip install, in
 // commands that take a whole line of the cell. A line with any other argument
 // yields no requirements, because options may refer to files, directories or other
 // indexes. A package from another index may differ from the package with the same
 // name in the operator's index.
-func PipRequirements(cell string) (out []string) {
+func ParsePipRequirements(cell string) (out []string) {
 	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
 	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {
-		for _, name := range requirementsOf(m[1]) {
+		for _, name := range parseRequirements(m[1]) {
 			if len(out) < MaxPackages && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
@@ -71,10 +71,10 @@ func PipRequirements(cell string) (out []string) {
 	return out
 }
 
-// requirementsOf returns the requirements of one command, given the text after
+// parseRequirements returns the requirements of one command, given the text after
 // "install".
-func requirementsOf(words string) (out []string) {
-	for _, word := range pipWord.FindAllString(words, 2*MaxPackages) {
+func parseRequirements(text string) (out []string) {
+	for _, word := range pipWord.FindAllString(text, 2*MaxPackages) {
 		switch word = strings.Trim(word, `"'`); {
 		case harmless.MatchString(word):
 		case pipForm.MatchString(word):
@@ -95,10 +95,10 @@ var (
 		`|disable-pip-version-check|no-warn-script-location|no-python-version-warning|progress-bar=\w+|root-user-action=\w+))$`)
 )
 
-// Merge adds a pip requirement to a list and replaces an existing one for the same
+// MergeRequirement adds a pip requirement to a list and replaces an existing one for the same
 // package. It ignores invalid requirements, and additional ones when the list is
 // full.
-func Merge(list []string, r string) []string {
+func MergeRequirement(list []string, r string) []string {
 	if !pipForm.MatchString(r) {
 		return list
 	}

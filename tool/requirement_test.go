@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-func TestPipRequirements(t *testing.T) {
+func TestPipRequirementsAreReadFromCell(t *testing.T) {
 	for cell, want := range map[string][]string{
 		"!pip install a b==1":                    {"a", "b==1"},
 		"x = 1\n  %pip  install -q 'a >= 1'":     {"a >= 1"},
@@ -33,13 +33,13 @@ func TestPipRequirements(t *testing.T) {
 		"!pip installed a":                       nil,
 		"":                                       nil,
 	} {
-		if got := tool.PipRequirements(cell); !slices.Equal(got, want) {
+		if got := tool.ParsePipRequirements(cell); !slices.Equal(got, want) {
 			t.Errorf("%q asks for %q, want %q", cell, got, want)
 		}
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeReplacesSamePackage(t *testing.T) {
 	list := []string{"a", "Some_Pkg==1"}
 	for r, want := range map[string][]string{
 		"b":                 {"a", "Some_Pkg==1", "b"},
@@ -49,13 +49,13 @@ func TestMerge(t *testing.T) {
 		"./x.whl":           {"a", "Some_Pkg==1"},
 		"x @ http://y/z.gz": {"a", "Some_Pkg==1"},
 	} {
-		if got := tool.Merge(list, r); !slices.Equal(got, want) {
+		if got := tool.MergeRequirement(list, r); !slices.Equal(got, want) {
 			t.Errorf("with %q it is %q, want %q", r, got, want)
 		}
 	}
 	var many []string
 	for n := range 150 {
-		many = tool.Merge(many, "p"+string(rune('a'+n%26))+string(rune('a'+n/26)))
+		many = tool.MergeRequirement(many, "p"+string(rune('a'+n%26))+string(rune('a'+n/26)))
 	}
 	if len(many) != 100 || !slices.Equal(list, []string{"a", "Some_Pkg==1"}) {
 		t.Errorf("%d packages, %q", len(many), list)

@@ -71,7 +71,7 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 		} `json:"parameters"`
 	}
 	if err := errors.Join(json.Unmarshal(raw, s), json.Unmarshal(raw, &order)); err != nil {
-		return nil, invalidSchema(err)
+		return nil, invalidSchemaError(err)
 	}
 	out := &Schema{Name: s.Name, root: s}
 	if s.Parameters != nil {
@@ -79,7 +79,7 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	}
 	var err error
 	if out.Parameters, err = objectKeys(order.Properties); err != nil {
-		return nil, invalidSchema(err)
+		return nil, invalidSchemaError(err)
 	}
 	if len(out.Parameters) > maxParameters {
 		return nil, brig.InvalidField("json_schema", "%d parameters are too many", len(out.Parameters)).WithHint("give at most %d", maxParameters)
@@ -179,7 +179,7 @@ func withoutDuplicates(list []string) []string {
 	})
 }
 
-func invalidSchema(err error) error {
+func invalidSchemaError(err error) error {
 	return brig.InvalidField("json_schema", "it is no JSON schema of a function").
 		WithHint(`for example {"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}`).Because(err)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-func TestConfig(t *testing.T) {
+func TestParseConfigDetectsKind(t *testing.T) {
 	for _, c := range []struct{ given, kind, want string }{
 		{`{}`, "local", `{"sandbox_dir":"/workspace","use_venv":false,"venv_name":"venv","pip_requirements":null}`},
 		{`{"use_venv":true,"pip_requirements":[{"name":"a"},{"name":"b","version":"1"}]}`, "local", `{"sandbox_dir":"/workspace","use_venv":true,"venv_name":"venv","pip_requirements":[{"name":"a","version":null},{"name":"b","version":"1"}]}`},
@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 		{`{"pip_requirements":["a==1"]}`, "e2b", `{"timeout":300,"template":null,"pip_requirements":["a==1"]}`},
 		{`{"language":"typescript","npm_requirements":["a@1"]}`, "modal", `{"timeout":60,"pip_requirements":null,"npm_requirements":["a@1"],"language":"typescript"}`},
 	} {
-		kind, full, err := tool.Config(json.RawMessage(c.given))
+		kind, full, err := tool.ParseConfig(json.RawMessage(c.given))
 		if err != nil || string(kind) != c.kind || string(full) != c.want {
 			t.Errorf("%s is %s %s, %v", c.given, kind, full, err)
 		}
@@ -41,11 +41,11 @@ func TestConfig(t *testing.T) {
 		{`{"sandbox_dir":"` + strings.Repeat("x", 4097) + `"}`, "config.sandbox_dir"}, {`{"venv_name":"` + strings.Repeat("x", 256) + `"}`, "config.venv_name"},
 		{`{"template":"` + strings.Repeat("x", 256) + `"}`, "config.template"}, {`{"timeout":1` + strings.Repeat(" ", 64<<10) + `}`, "config"},
 	} {
-		if _, _, err := tool.Config(json.RawMessage(c.given)); brig.AsError(err) == nil || brig.AsError(err).Field != c.field {
+		if _, _, err := tool.ParseConfig(json.RawMessage(c.given)); brig.AsError(err) == nil || brig.AsError(err).Field != c.field {
 			t.Errorf("%s: %v, want the field %s", c.given, err, c.field)
 		}
 	}
-	if _, err := tool.ConfigOf(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
+	if _, err := tool.ParseConfigOfKind(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
 		t.Error("a kind becomes another")
 	}
 }
@@ -54,8 +54,8 @@ func TestConfig(t *testing.T) {
 // sorted keys.
 const fingerprintOfDefault = "38585387858825995395837620792505480482961890121281728958787290287798295947182"
 
-func TestFingerprint(t *testing.T) {
-	if got := tool.Organization("default"); got != tool.Organization("default") || got == tool.Organization("other") || len(got) != 40 {
+func TestFingerprintIgnoresKeyOrder(t *testing.T) {
+	if got := tool.OrganizationID("default"); got != tool.OrganizationID("default") || got == tool.OrganizationID("other") || len(got) != 40 {
 		t.Errorf("organization %s", got)
 	}
 	s := &brig.ToolSetup{Tenant: "default", Kind: brig.ToolLocal, Config: json.RawMessage(`{"b":[1,{"z":"<é>","a":null}],"a":true}`)}
@@ -73,15 +73,15 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	got := tool.Environment(map[string]string{"A": "setup", "B": "setup", "TERM": "setup"}, nil, map[string]string{"B": "call"})
+func TestEnvironmentPrefersLaterLayers(t *testing.T) {
+	got := tool.MergeEnvironment(map[string]string{"A": "setup", "B": "setup", "TERM": "setup"}, nil, map[string]string{"B": "call"})
 	want := map[string]string{"A": "setup", "B": "call", "TERM": "setup", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestTruncate(t *testing.T) {
+func TestTruncateKeepsLimit(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		limit int
@@ -99,13 +99,13 @@ func TestTruncate(t *testing.T) {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))
 	}
 	for source, want := range map[string]string{"": "", "def a():\n  def b(): pass": "a", "def a(): pass\nasync  def c(x): pass\n": "c"} {
-		if got := tool.LastFunction(source); got != want {
+		if got := tool.FindLastFunction(source); got != want {
 			t.Errorf("the last function of %q is %q", source, got)
 		}
 	}
 }
 
-func TestArguments(t *testing.T) {
+func TestArgumentsAreConvertedToSchemaTypes(t *testing.T) {
 	for _, c := range []struct{ schema, args, want, field string }{
 		{``, `{"a":"1"}`, `{"a":"1"}`, ""},
 		{`{"properties":{"a":{"type":"integer"}}}`, `{"a":"1","b":2}`, `{"a":1}`, ""},
@@ -135,7 +135,7 @@ func TestArguments(t *testing.T) {
 		s, err := tool.ParseSchema(json.RawMessage(c.schema))
 		var got json.RawMessage
 		if err == nil {
-			got, err = s.Arguments(json.RawMessage(c.args))
+			got, err = s.ConvertArguments(json.RawMessage(c.args))
 		}
 		field := ""
 		if err != nil {
@@ -151,9 +151,9 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestArgumentsWork checks that a small request cannot cause much work, and
+// TestWorkForArgumentsIsLimited checks that a small request cannot cause much work, and
 // that the limit grows with the size of the request.
-func TestArgumentsWork(t *testing.T) {
+func TestWorkForArgumentsIsLimited(t *testing.T) {
 	twice := `{"allOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}`
 	either := `{"allOf":[{"anyOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]},{"type":"boolean"}]}`
 	fits := strings.Repeat(`{"type":"array"},`, 5000)
@@ -175,7 +175,7 @@ func TestArgumentsWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		field := ""
-		if _, err := s.Arguments(json.RawMessage(c.args)); err != nil {
+		if _, err := s.ConvertArguments(json.RawMessage(c.args)); err != nil {
 			field = brig.AsError(err).Field
 		}
 		if field != c.field {
@@ -193,7 +193,7 @@ func FuzzArguments(f *testing.F) {
 		s, err := tool.ParseSchema(json.RawMessage(schema))
 		var got json.RawMessage
 		if err == nil {
-			got, err = s.Arguments(json.RawMessage(args))
+			got, err = s.ConvertArguments(json.RawMessage(args))
 		}
 		if err != nil {
 			if brig.KindOf(err) != brig.InvalidArgument {
@@ -229,20 +229,20 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"timeout":5,"pip_requirements":["a"]}`))
 	f.Add([]byte(`{"sandbox_dir":"x","pip_requirements":[{"name":"a","version":null}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		kind, full, err := tool.Config(raw)
+		kind, full, err := tool.ParseConfig(raw)
 		if err != nil {
 			if brig.AsError(err).Field == "" {
 				t.Fatalf("%q: %v", raw, err)
 			}
 			return
 		}
-		if again, err := tool.ConfigOf(kind, full); err != nil || string(again) != string(full) {
+		if again, err := tool.ParseConfigOfKind(kind, full); err != nil || string(again) != string(full) {
 			t.Fatalf("%s becomes %s, %v", full, again, err)
 		}
 	})
 }
 
-func TestLayerCache(t *testing.T) {
+func TestLayerCacheReturnsStoredLayer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "layers")
 	s := &tool.LayerCache{Dir: dir, MaxBytes: 3000, MaxLayer: 100_000}
 	nodes := []brig.Node{
@@ -342,14 +342,14 @@ func TestLayerCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Sweep()
-	if left, err := filepath.Glob(filepath.Join(dir, "new-*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != "new-2" {
-		t.Errorf("%v, %v", left, err)
+	if leftovers, err := filepath.Glob(filepath.Join(dir, "new-*")); err != nil || len(leftovers) != 1 || filepath.Base(leftovers[0]) != "new-2" {
+		t.Errorf("%v, %v", leftovers, err)
 	}
 }
 
-// TestSchemaBounds checks that a schema that would be too expensive to parse is
+// TestExpensiveSchemaIsRejected checks that a schema that would be too expensive to parse is
 // rejected before it is parsed.
-func TestSchemaBounds(t *testing.T) {
+func TestExpensiveSchemaIsRejected(t *testing.T) {
 	nested := func(n int) string {
 		return `{"properties":{"a":{"default":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}}`
 	}

@@ -80,8 +80,8 @@ type arena struct {
 	files  string                   // path prefix of the files that store objects
 }
 
-// onBoth runs a test with each implementation of Objects.
-func onBoth(t *testing.T, f func(t *testing.T, a arena)) {
+// runOnBoth runs a test with each implementation of Objects.
+func runOnBoth(t *testing.T, f func(t *testing.T, a arena)) {
 	t.Run("local", func(t *testing.T) {
 		dir := t.TempDir()
 		open := func() workspace.Objects {
@@ -106,8 +106,8 @@ func onBoth(t *testing.T, f func(t *testing.T, a arena)) {
 	})
 }
 
-// keys lists the objects below a prefix.
-func keys(t *testing.T, o workspace.Objects, prefix string) []string {
+// listKeys lists the objects below a prefix.
+func listKeys(t *testing.T, o workspace.Objects, prefix string) []string {
 	t.Helper()
 	out := []string{}
 	if err := o.List(t.Context(), prefix, func(key string) error { out = append(out, key); return nil }); err != nil {
@@ -179,8 +179,8 @@ func unpack(ctx context.Context, s *workspace.Store, tenant string, use brig.Wor
 	return out, err
 }
 
-// at returns a use of a workspace at a version. Version 0 is the newest.
-func at(t *testing.T, s *workspace.Store, tenant, name string, version int) brig.WorkspaceUse {
+// resolveUse returns a use of a workspace at a version. Version 0 is the newest.
+func resolveUse(t *testing.T, s *workspace.Store, tenant, name string, version int) brig.WorkspaceUse {
 	t.Helper()
 	id, n, err := s.Find(t.Context(), tenant, name, version)
 	if err != nil {
@@ -189,4 +189,4 @@ func at(t *testing.T, s *workspace.Store, tenant, name string, version int) brig
 	return brig.WorkspaceUse{Name: name, ID: id, Version: n}
 }
 
-func equalTrees(a, b tree) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+func isEqualTree(a, b tree) bool { return fmt.Sprint(a) == fmt.Sprint(b) }

@@ -76,7 +76,7 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 			WithHint("copy the files out of the sandbox")
 	}
 	if err == nil {
-		c.use.Version, err = s.lastOf(ctx, tenant, use, sandbox)
+		c.use.Version, err = s.findLastVersion(ctx, tenant, use, sandbox)
 	}
 	if err == nil {
 		err = c.openBase(ctx)
@@ -97,7 +97,7 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 // openBase reads the base version, after it has reserved the estimated memory for
 // a commit of similar files.
 func (c *Capture) openBase(ctx context.Context) error {
-	size, err := c.s.versionSize(ctx, c.tenant, c.use.Name, c.use.ID, c.use.Version)
+	size, err := c.s.readVersionSize(ctx, c.tenant, c.use.Name, c.use.ID, c.use.Version)
 	if err != nil {
 		return err
 	}
@@ -106,13 +106,13 @@ func (c *Capture) openBase(ctx context.Context) error {
 		c.base, err = c.s.open(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
 	}
 	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == c.sandbox && c.base.rec.Own != "" {
-		c.base.files, err = c.s.manifest(ctx, c.memory, c.base.rec.Own)
+		c.base.files, err = c.s.readManifest(ctx, c.memory, c.base.rec.Own)
 	}
-	return unavailable(err)
+	return unavailableError(err)
 }
 
-// name accounts for the names and the memory of a node.
-func (c *Capture) name(ctx context.Context, n brig.Node) error {
+// addNames accounts for the names and the memory of a node.
+func (c *Capture) addNames(ctx context.Context, n brig.Node) error {
 	names := int64(len(n.Path) + len(n.Target))
 	if c.names += names; c.names > brig.MaxWorkspaceNames {
 		return namesError()
@@ -130,14 +130,14 @@ func namesError() error {
 		WithHint("use shorter ones, or fewer files")
 }
 
-// lastOf returns the newest version that the sandbox has committed, or the
+// findLastVersion returns the newest version that the sandbox has committed, or the
 // version of its use. A server that dies right after a commit may not have
-// stored the new version in the sandbox's record. Without lastOf, the sandbox's
+// stored the new version in the sandbox's record. Without findLastVersion, the sandbox's
 // next commit would conflict with its own previous one.
-func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse, sandbox brig.ID) (int, error) {
-	ns, err := s.numbers(ctx, tenant, use.ID)
+func (s *Store) findLastVersion(ctx context.Context, tenant string, use brig.WorkspaceUse, sandbox brig.ID) (int, error) {
+	ns, err := s.listNumbers(ctx, tenant, use.ID)
 	if err != nil {
-		return 0, unavailable(err)
+		return 0, unavailableError(err)
 	}
 	ns = slices.DeleteFunc(ns, func(n int) bool { return n <= use.Version })
 	slices.Reverse(ns)
@@ -146,7 +146,7 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 		mine, errs := make([]bool, len(some)), make([]error, len(some))
 		for i, n := range some {
 			work.Go(func() {
-				r, err := s.version(ctx, tenant, use.ID, n)
+				r, err := s.readVersion(ctx, tenant, use.ID, n)
 				mine[i] = err == nil && r.Sandbox == sandbox
 				if !isDataLoss(err) { // skip a damaged version: it cannot be the sandbox's commit
 					errs[i] = err
@@ -155,7 +155,7 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 		}
 		work.Wait()
 		if err := errors.Join(errs...); err != nil {
-			return 0, unavailable(err)
+			return 0, unavailableError(err)
 		}
 		if i := slices.Index(mine, true); i >= 0 {
 			return some[i], nil
@@ -174,8 +174,8 @@ func (c *Capture) Close() {
 	c.release()
 }
 
-// writing records that an object is about to be written.
-func (c *Capture) writing(digest string) {
+// recordWrite records that an object is about to be written.
+func (c *Capture) recordWrite(digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrote[digest] = true
@@ -204,9 +204,9 @@ func (c *Capture) keepSkipped() {
 }
 
 // skip records a path that is not committed, and the reason.
-func (c *Capture) skip(at, why string) {
+func (c *Capture) skip(filePath, why string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspacePaths {
-		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(at), Reason: why})
+		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: EscapePath(filePath), Reason: why})
 	}
 }
 
@@ -228,15 +228,15 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	if len(c.files) >= brig.MaxWorkspaceFiles {
 		return limitError("files", fmt.Sprint(brig.MaxWorkspaceFiles, " files"))
 	}
-	if !localPath(n.Path) {
+	if !isLocalPath(n.Path) {
 		return fmt.Errorf("a node of %.100q", n.Path) // the provider should have rejected the path
 	}
-	if err := c.name(ctx, n); err != nil {
+	if err := c.addNames(ctx, n); err != nil {
 		return err
 	}
 	e := &entry{Node: n}
 	if n.Type == brig.RegularFile {
-		if err := c.content(ctx, e, r, c.allowed.covers(n.Path)); err != nil {
+		if err := c.storeFile(ctx, e, r, c.allowed.canAllow(n.Path)); err != nil {
 			return err
 		}
 		if c.total += e.Size; c.total > brig.MaxWorkspaceSize {
@@ -247,25 +247,25 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	return nil
 }
 
-// content reads a file. It writes the content if the content may become part of
+// storeFile reads a file. It stores the content if the content may become part of
 // a version and is not in the store yet.
-func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, storable bool) error {
+func (c *Capture) storeFile(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	n, err := fill(r, c.buf)
 	switch {
 	case errors.Is(err, io.EOF):
 		sum := sha256.Sum256(c.buf[:n])
 		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
-		if n == 0 || !storable || !c.needsWrite(e) {
+		if n == 0 || !storable || !c.claimWrite(e) {
 			return nil
 		}
 		if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
 			return err
 		}
-		return c.keep(ctx, e.digest, bytes.Clone(c.buf[:n]))
+		return c.storeSmallFile(ctx, e.digest, bytes.Clone(c.buf[:n]))
 	case err != nil:
 		return err
 	}
-	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), storable)
+	return c.storeLargeFile(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), storable)
 }
 
 // fill reads until the buffer is full or an error occurs. Unlike io.ReadFull, it
@@ -280,9 +280,9 @@ func fill(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// needsWrite reports whether a content must be written. It returns true only
+// claimWrite reports whether the caller must write a content. It returns true only
 // once for each digest.
-func (c *Capture) needsWrite(e *entry) bool {
+func (c *Capture) claimWrite(e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known[e.digest] {
@@ -292,10 +292,10 @@ func (c *Capture) needsWrite(e *entry) bool {
 	return true
 }
 
-// keep writes a small content in the background, concurrently with further
+// storeSmallFile stores a small content in the background, concurrently with further
 // reads.
-func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
-	c.writing(digest)
+func (c *Capture) storeSmallFile(ctx context.Context, digest string, data []byte) error {
+	c.recordWrite(digest)
 	c.slots <- struct{}{}
 	c.work.Go(func() {
 		defer func() { <-c.slots }()
@@ -307,11 +307,11 @@ func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return unavailable(c.err)
+	return unavailableError(c.err)
 }
 
-// large writes a large content, whose digest is not known until its end.
-func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, storable bool) error {
+// storeLargeFile stores a large content, whose digest is not known until its end.
+func (c *Capture) storeLargeFile(ctx context.Context, e *entry, r io.Reader, storable bool) error {
 	sum := sha256.New()
 	var to io.Writer = sum
 	var stage Stage
@@ -320,11 +320,11 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, storable boo
 		defer w.staged.release()
 		defer w.declared.release()
 		if err := w.declared.reserve(ctx, c.declaredSize(e)); err != nil {
-			return unavailable(err)
+			return unavailableError(err)
 		}
 		var err error
 		if stage, err = c.s.o.Stage(ctx); err != nil {
-			return unavailable(err)
+			return unavailableError(err)
 		}
 		defer stage.Abort()
 		w.w = stage
@@ -338,16 +338,16 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, storable boo
 		return limitError("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
 	}
 	e.Size, e.digest = n, hex.EncodeToString(sum.Sum(nil))
-	if !storable || !c.needsWrite(e) {
+	if !storable || !c.claimWrite(e) {
 		return nil
 	}
 	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
 		return err
 	}
-	c.writing(e.digest)
+	c.recordWrite(e.digest)
 	err = stage.Publish(ctx, blobKey(c.tenant, e.digest))
 	failpoint.Hit("workspace.large")
-	return unavailable(err)
+	return unavailableError(err)
 }
 
 // declaredSize is the size to reserve for a file. The size that the sandbox
@@ -376,15 +376,15 @@ type stageWriter struct {
 // store, because the digest is not known until the end.
 func (s *stageWriter) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
-		return 0, overQuota(s.c.quota)
+		return 0, overQuotaError(s.c.quota)
 	}
 	err := s.declared.grow(s.ctx, int64(len(p)))
 	if err == nil {
 		err = s.staged.grow(s.ctx, sparse.Size(p)) // count only data: holes of a sparse file use no space
 	}
 	if err != nil {
-		return 0, unavailable(err)
+		return 0, unavailableError(err)
 	}
 	n, err := s.w.Write(p)
-	return n, unavailable(err)
+	return n, unavailableError(err)
 }

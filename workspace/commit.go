@@ -22,7 +22,7 @@ const outside = "outside the prefixes that may be written"
 func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceCommit, error) {
 	c.work.Wait()
 	if c.err != nil {
-		return nil, unavailable(c.err)
+		return nil, unavailableError(c.err)
 	}
 	failpoint.Hit("workspace.captured")
 	c.keepSkipped()
@@ -36,26 +36,26 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 	}
 	out := &brig.WorkspaceCommit{Name: c.use.Name, Skipped: c.skipped, Passed: c.passed, Changes: []brig.WorkspaceChange{}, Captured: c.captured()}
 	for used := c.memory.used(); ; c.memory.reuse(used) {
-		head, err := c.head(ctx)
+		head, err := c.openHead(ctx)
 		if err != nil {
 			return nil, err
 		}
 		merged, conflict := merge(c.base.files, head.files, mine)
 		if conflict != "" {
-			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, Printable(conflict)).
+			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, EscapePath(conflict)).
 				WithHint("the sandbox began with version %d; copy its files out, or restore that version first", c.use.Version)
 		}
 		var own, outside encodedManifest
 		if len(c.outside) > 0 {
-			if outside, err = c.outside.encoded(); err != nil {
+			if outside, err = c.outside.measureEncoded(); err != nil {
 				return nil, err
 			}
 		}
-		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 && !outside.differsFrom(head.rec) {
+		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 && !outside.isDifferentFrom(head.rec) {
 			return out, nil
 		}
 		if head != c.base {
-			if own, err = c.ownManifest(mine); err != nil {
+			if own, err = c.buildOwnManifest(mine); err != nil {
 				return nil, err
 			}
 		}
@@ -70,7 +70,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		if err != nil {
 			// The record may exist despite the error.
 			c.s.ledger(c.tenant).forget()
-			return nil, unavailable(err)
+			return nil, unavailableError(err)
 		}
 		c.s.ledger(c.tenant).settle(names)
 		c.s.trim(ctx, c.tenant, c.use.ID, r.Number)
@@ -80,9 +80,9 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 	}
 }
 
-// head returns the newest version.
-func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
-	r, err := c.s.head(ctx, c.tenant, c.use.ID)
+// openHead returns the newest version.
+func (c *Capture) openHead(ctx context.Context) (*Snapshot, error) {
+	r, err := c.s.readHead(ctx, c.tenant, c.use.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ type encodedManifest struct {
 	digest string
 }
 
-func (m manifest) encoded() (encodedManifest, error) {
+func (m manifest) measureEncoded() (encodedManifest, error) {
 	sum := sha256.New()
 	size, err := m.encode(sum)
 	return encodedManifest{m, size, hex.EncodeToString(sum.Sum(nil))}, err
@@ -119,18 +119,18 @@ func (c *Capture) putManifest(ctx context.Context, x encodedManifest) error {
 		if _, err := x.files.encode(&b); err != nil {
 			return err
 		}
-		return unavailable(c.s.o.Put(ctx, key, b.Bytes()))
+		return unavailableError(c.s.o.Put(ctx, key, b.Bytes()))
 	}
 	for _, m := range []*memory{c.s.declared, c.s.staged} {
 		u := m.use(c.tenant)
 		defer u.release()
 		if err := u.reserve(ctx, x.size); err != nil {
-			return unavailable(err)
+			return unavailableError(err)
 		}
 	}
 	stage, err := c.s.o.Stage(ctx)
 	if err != nil {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	defer stage.Abort()
 	w := bufio.NewWriterSize(stage, 64<<10)
@@ -140,11 +140,11 @@ func (c *Capture) putManifest(ctx context.Context, x encodedManifest) error {
 	if err == nil {
 		err = stage.Publish(ctx, key)
 	}
-	return unavailable(err)
+	return unavailableError(err)
 }
 
-// differsFrom reports whether the captured files differ from those of a version.
-func (x encodedManifest) differsFrom(r *record) bool {
+// isDifferentFrom reports whether the captured files differ from those of a version.
+func (x encodedManifest) isDifferentFrom(r *record) bool {
 	return x.digest != "" && (r == nil || r.Outside != x.digest)
 }
 
@@ -165,7 +165,7 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encodedMan
 		return nil, nil, namesError()
 	}
 	r.Captured, r.CapturedSize = len(outside.files)-outside.files.directories(), c.outsideBytes
-	whole, err := m.encoded()
+	whole, err := m.measureEncoded()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +185,7 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encodedMan
 		return nil, nil, err
 	}
 	for _, x := range kept {
-		c.writing(x.digest)
+		c.recordWrite(x.digest)
 		if err := c.putManifest(ctx, x); err != nil {
 			return nil, nil, err
 		}
@@ -194,12 +194,12 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encodedMan
 	return r, names, nil
 }
 
-// ownManifest returns the manifest of the sandbox's own files, without the
+// buildOwnManifest returns the manifest of the sandbox's own files, without the
 // skipped changes.
-func (c *Capture) ownManifest(mine []change) (encodedManifest, error) {
+func (c *Capture) buildOwnManifest(mine []change) (encodedManifest, error) {
 	own, _ := merge(c.base.files, c.base.files, mine) // no other path has changed
 	if own == nil {
 		return encodedManifest{}, errors.New("the changes of a sandbox are no tree")
 	}
-	return own.encoded()
+	return own.measureEncoded()
 }

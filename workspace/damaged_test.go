@@ -25,12 +25,12 @@ func TestDamagedRecordsDoNotAffectOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, content := range []string{"one", "two"} {
-			if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", name, 0), tree{"f": name + content}); err != nil {
+			if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", name, 0), tree{"f": name + content}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	bad := at(t, s, "acme", "bad", 0)
+	bad := resolveUse(t, s, "acme", "bad", 0)
 	for i, key := range []string{"t/acme/versions/" + bad.ID + "/00000001", "t/acme/versions/" + bad.ID + "/00000002", "t/acme/names/bad"} {
 		for _, content := range []string{"", "{", `{"Number": 99}`} {
 			if err := o.Put(ctx, key, []byte(content)); err != nil {
@@ -52,23 +52,23 @@ func TestDamagedRecordsDoNotAffectOthers(t *testing.T) {
 			if n, err := s.Stored(ctx, "acme"); err != nil || n == 0 {
 				t.Errorf("%s as %q: %d bytes are counted, %v", key, content, n, err)
 			}
-			if _, err := commitWithin(ctx, s, brig.GiB, at(t, s, "acme", "good", 0), tree{"f": key + content}); err != nil {
+			if _, err := commitWithin(ctx, s, brig.GiB, resolveUse(t, s, "acme", "good", 0), tree{"f": key + content}); err != nil {
 				t.Errorf("%s as %q: a commit to another: %v", key, content, err)
 			}
 		}
 	}
 	// A sweep that cannot read all versions does not remove any contents.
-	before := len(keys(t, o, "t/acme/blobs/"))
-	if _, err := s.Sweep(ctx, "acme"); err == nil || len(keys(t, o, "t/acme/blobs/")) != before {
+	before := len(listKeys(t, o, "t/acme/blobs/"))
+	if _, err := s.Sweep(ctx, "acme"); err == nil || len(listKeys(t, o, "t/acme/blobs/")) != before {
 		t.Errorf("a sweep that cannot read all: %v", err)
 	}
 	if err := s.Remove(ctx, "acme", "bad"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(keys(t, o, "t/acme/versions/"+bad.ID+"/")) != 0 {
+	if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(listKeys(t, o, "t/acme/versions/"+bad.ID+"/")) != 0 {
 		t.Errorf("%d swept, %v", n, err)
 	}
-	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "good", 1)); err != nil || !equalTrees(got, tree{"f": "goodone"}) {
+	if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "good", 1)); err != nil || !isEqualTree(got, tree{"f": "goodone"}) {
 		t.Errorf("the other one is %v, %v", got, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestReadsExcludeSweeps(t *testing.T) {
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"f": "content"}); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"f": "content"}); err != nil {
 			t.Fatal(err)
 		}
 		swept := make(chan error, 1)
@@ -135,14 +135,14 @@ func TestReadsExcludeSweeps(t *testing.T) {
 				}
 				swept <- err
 			}()
-			for deadline := time.Now().Add(10 * time.Second); d.Waiting("t/acme") == 0 && len(swept) == 0 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(10 * time.Second); d.CountWaiting("t/acme") == 0 && len(swept) == 0 && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 		}}, nil)
 		if err := read(ctx, slow); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := <-swept; err != nil || len(keys(t, d, "t/acme/")) != 0 {
+		if err := <-swept; err != nil || len(listKeys(t, d, "t/acme/")) != 0 {
 			t.Errorf("%s: the sweep: %v", name, err)
 		}
 	}

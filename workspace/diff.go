@@ -21,7 +21,7 @@ type change struct {
 func diff(from, to manifest) []change {
 	var out []change
 	for p, e := range from {
-		if t := to[p]; t == nil || !e.equalContent(t) {
+		if t := to[p]; t == nil || !e.isEqualContent(t) {
 			out = append(out, change{p, e, t})
 		}
 	}
@@ -38,7 +38,7 @@ func diff(from, to manifest) []change {
 func toChanges(list []change, limit int) []brig.WorkspaceChange {
 	out := []brig.WorkspaceChange{}
 	for _, c := range list[:min(len(list), limit)] {
-		w := brig.WorkspaceChange{Path: Printable(c.path), Kind: brig.WorkspaceChanged}
+		w := brig.WorkspaceChange{Path: EscapePath(c.path), Kind: brig.WorkspaceChanged}
 		switch {
 		case c.before == nil:
 			w.Kind = brig.WorkspaceAdded
@@ -53,9 +53,9 @@ func toChanges(list []change, limit int) []brig.WorkspaceChange {
 	return out
 }
 
-// Printable returns a path as shown to callers: invalid UTF-8, control
+// EscapePath returns a path as shown to callers: invalid UTF-8, control
 // characters and backslashes are escaped.
-func Printable(p string) string {
+func EscapePath(p string) string {
 	var b strings.Builder
 	for i, r := range p {
 		switch {
@@ -92,9 +92,9 @@ func (p policy) allows(c change) bool {
 	return false
 }
 
-// covers reports whether the policy may allow some change at a path.
-func (p policy) covers(at string) bool {
-	return p.allows(change{path: at, after: &entry{Node: brig.Node{Type: brig.Directory}}})
+// canAllow reports whether the policy may allow some change at a path.
+func (p policy) canAllow(filePath string) bool {
+	return p.allows(change{path: filePath, after: &entry{Node: brig.Node{Type: brig.Directory}}})
 }
 
 // CheckPrefixes validates and cleans the path prefixes that a commit may
@@ -106,8 +106,8 @@ func CheckPrefixes(list []string) ([]string, error) {
 	var out []string
 	for i, p := range list {
 		clean := path.Clean(strings.TrimPrefix(p, "/workspace/"))
-		if p == "" || !localPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
-			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", Printable(p[:min(len(p), 100)])).
+		if p == "" || !isLocalPath(clean) || strings.Contains("/"+p+"/", "/../") || !utf8.ValidString(p) {
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.prefixes[%d]", i), "%q is no path in a workspace", EscapePath(p[:min(len(p), 100)])).
 				WithHint("give paths relative to /workspace, for example outputs")
 		}
 		out = append(out, clean)
@@ -125,8 +125,8 @@ func merge(base, head manifest, mine []change) (merged manifest, conflict string
 	}
 	for _, c := range mine {
 		was, current := base[c.path], head[c.path]
-		moved := (was == nil) != (current == nil) || was != nil && !was.equalContent(current)
-		agree := c.after == nil && current == nil || c.after != nil && current != nil && c.after.equalContent(current)
+		moved := (was == nil) != (current == nil) || was != nil && !was.isEqualContent(current)
+		agree := c.after == nil && current == nil || c.after != nil && current != nil && c.after.isEqualContent(current)
 		if moved && !agree {
 			return nil, c.path
 		}

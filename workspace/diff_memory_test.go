@@ -23,9 +23,9 @@ func (o delayedObjects) Size(ctx context.Context, key string) (int64, error) {
 	return o.Objects.Size(ctx, key)
 }
 
-// TestConcurrentDiffs checks for deadlocks: concurrent diffs that together exceed
+// TestConcurrentDiffsDoNotDeadlock checks for deadlocks: concurrent diffs that together exceed
 // the memory limit must run one after the other.
-func TestConcurrentDiffs(t *testing.T) {
+func TestConcurrentDiffsDoNotDeadlock(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestConcurrentDiffs(t *testing.T) {
 		for n := range 500 {
 			tr[fmt.Sprintf("d%d/", n)] = ""
 		}
-		if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb", i)), at(t, s, "acme", "data", 0), tr); err != nil {
+		if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb", i)), resolveUse(t, s, "acme", "data", 0), tr); err != nil {
 			t.Fatal(err)
 		}
 	}

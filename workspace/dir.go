@@ -78,7 +78,7 @@ func (d *Dir) removeAbandoned() (n int, err error) {
 // Kind implements Objects.
 func (d *Dir) Kind() string { return "local" }
 
-func (d *Dir) file(key string) (string, error) {
+func (d *Dir) filePath(key string) (string, error) {
 	return filepath.Join(d.path, "objects", filepath.FromSlash(key)), checkKey(key)
 }
 
@@ -90,9 +90,9 @@ type dirStage struct {
 }
 
 // Stage implements Objects.
-func (d *Dir) Stage(context.Context) (Stage, error) { return d.stage() }
+func (d *Dir) Stage(context.Context) (Stage, error) { return d.newStage() }
 
-func (d *Dir) stage() (*dirStage, error) {
+func (d *Dir) newStage() (*dirStage, error) {
 	f, err := os.CreateTemp(filepath.Join(d.path, stagingDir), "")
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *dirStage) Publish(_ context.Context, key string) error {
 // finish moves the file to its final name with the function move. The file
 // remains locked until then.
 func (s *dirStage) finish(key string, move func(from, to string) error) error {
-	file, err := s.d.file(key)
+	file, err := s.d.filePath(key)
 	if err == nil {
 		err = s.Fill()
 	}
@@ -164,7 +164,7 @@ func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
 			return nil
 		}
 	}
-	s, err := d.stage()
+	s, err := d.newStage()
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
 // Create implements Objects. One sync of the file system makes all earlier
 // writes durable.
 func (d *Dir) Create(_ context.Context, key string, data []byte) error {
-	s, err := d.stage()
+	s, err := d.newStage()
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (d *Dir) sync() error {
 // Get implements Objects. It opens only regular files and does not follow
 // links.
 func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
-	file, err := d.file(key)
+	file, err := d.filePath(key)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 
 // Size implements Objects.
 func (d *Dir) Size(_ context.Context, key string) (int64, error) {
-	file, err := d.file(key)
+	file, err := d.filePath(key)
 	if err != nil {
 		return 0, err
 	}
@@ -252,7 +252,7 @@ func (d *Dir) Size(_ context.Context, key string) (int64, error) {
 
 // List implements Objects.
 func (d *Dir) List(_ context.Context, prefix string, f func(key string) error) error {
-	root, err := d.file(prefix)
+	root, err := d.filePath(prefix)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (d *Dir) List(_ context.Context, prefix string, f func(key string) error) e
 
 // Delete implements Objects.
 func (d *Dir) Delete(_ context.Context, key string) error {
-	file, err := d.file(key)
+	file, err := d.filePath(key)
 	if err != nil {
 		return err
 	}

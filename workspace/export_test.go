@@ -39,9 +39,9 @@ func SetSweepPrecedence(t interface{ Cleanup(func()) }, d time.Duration) {
 	t.Cleanup(func() { sweepPrecedence = was })
 }
 
-// Waiting returns the number of callers that wait for an exclusive hold on a
+// CountWaiting returns the number of callers that wait for an exclusive hold on a
 // key.
-func (d *Dir) Waiting(key string) int {
+func (d *Dir) CountWaiting(key string) int {
 	v, ok := d.holds.all.Load(key)
 	if !ok {
 		return 0

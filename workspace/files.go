@@ -14,21 +14,21 @@ import (
 // scanFiles passes the entries of a version to f, with the paths shown to
 // callers: first the entries of /workspace, then those captured outside. It
 // returns the version's record, or nil for the empty version.
-func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(at string, e *entry)) (*record, error) {
+func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(filePath string, e *entry)) (*record, error) {
 	id, version, err := s.Find(ctx, tenant, name, version)
 	if err != nil || version == 0 {
 		return nil, err
 	}
-	r, err := s.version(ctx, tenant, id, version)
+	r, err := s.readVersion(ctx, tenant, id, version)
 	if err != nil {
-		return nil, noVersion(name, version, err)
+		return nil, noVersionError(name, version, err)
 	}
-	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(Printable(mountPath+"/"+e.Path), e) })
+	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(EscapePath(mountPath+"/"+e.Path), e) })
 	if err != nil || r.Outside == "" {
 		return r, err
 	}
 	_, err = s.scan(ctx, tenant, r.Outside, func(e *entry) error {
-		f(Printable("/"+e.Path), e)
+		f(EscapePath("/"+e.Path), e)
 		return nil
 	})
 	if err != nil {
@@ -45,11 +45,11 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 		return nil, err
 	}
 	defer release()
-	at := strings.TrimSuffix(place, "/")
+	filePath := strings.TrimSuffix(place, "/")
 	out := []brig.WorkspaceFile{}
 	_, err = s.scanFiles(ctx, tenant, name, version, func(p string, e *entry) {
-		if e.Type != brig.Directory && (p == at || strings.HasPrefix(p, at+"/")) {
-			out = append(out, listedFile(p, e))
+		if e.Type != brig.Directory && (p == filePath || strings.HasPrefix(p, filePath+"/")) {
+			out = append(out, toFile(p, e))
 		}
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 // Read opens a file of a version by a path from Files, and returns its size.
 // The reader verifies the content, and returns an error at the end if the
 // content was modified. A sweep does not remove the content of an open reader.
-func (s *Store) Read(ctx context.Context, tenant, name string, version int, at string) (int64, io.ReadCloser, error) {
+func (s *Store) Read(ctx context.Context, tenant, name string, version int, filePath string) (int64, io.ReadCloser, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return 0, nil, err
@@ -70,7 +70,7 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	defer release()
 	var e *entry
 	r, err := s.scanFiles(ctx, tenant, name, version, func(p string, found *entry) {
-		if e == nil && p == at {
+		if e == nil && p == filePath {
 			e = found
 		}
 	})
@@ -82,10 +82,10 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	}
 	switch {
 	case e == nil:
-		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, Printable(at[:min(len(at), 100)])).
+		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, EscapePath(filePath[:min(len(filePath), 100)])).
 			WithHint("list its files to see what exists")
 	case e.Type != brig.RegularFile:
-		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(at), e.Type).WithHint("give the path of a file")
+		return 0, nil, brig.InvalidField("path", "%q is a %s", EscapePath(filePath), e.Type).WithHint("give the path of a file")
 	}
 	return s.openContent(ctx, tenant, name, version, e)
 }
@@ -100,7 +100,7 @@ func (s *Store) openContent(ctx context.Context, tenant, name string, version in
 		return 0, nil, damagedError(name, version, err)
 	}
 	if err != nil {
-		return 0, nil, unavailable(err)
+		return 0, nil, unavailableError(err)
 	}
 	c := &verifyingReader{r: r, remaining: e.Size, want: e.digest, hash: sha256.New()}
 	return e.Size, struct {

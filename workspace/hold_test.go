@@ -28,16 +28,16 @@ func TestHoldIsInterruptible(t *testing.T) {
 		}
 		for what, o := range map[string]workspace.Objects{"this process": here, "another process": process} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			left := make(chan error, 1)
+			released := make(chan error, 1)
 			go func() {
 				release, err := o.Hold(ctx, "t/a", exclusive)
 				if err == nil {
 					release()
 				}
-				left <- err
+				released <- err
 			}()
 			select {
-			case err := <-left:
+			case err := <-released:
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s, alone %t: %v", what, exclusive, err)
 				}
@@ -74,7 +74,7 @@ func TestSweepDelaysOthersBriefly(t *testing.T) {
 		}
 		swept <- err
 	}()
-	for o.Waiting("t/a") == 0 {
+	for o.CountWaiting("t/a") == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	entered := make(chan error, 1)

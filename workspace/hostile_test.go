@@ -36,14 +36,14 @@ func forge(t *testing.T, o arena, id, manifest string) {
 
 const hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
 
-// line returns the line of a file in a forged manifest.
-func line(path string) string {
+// manifestLine returns the line of a file in a forged manifest.
+func manifestLine(path string) string {
 	return `{"path":` + path + `,"type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n"
 }
 
-// TestForgedManifests checks that the store does not trust a stored manifest.
-func TestForgedManifests(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+// TestForgedManifestsAreRejected checks that the store does not trust a stored manifest.
+func TestForgedManifestsAreRejected(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		w, err := s.Create(ctx, "acme", "data")
 		if err != nil {
@@ -54,45 +54,45 @@ func TestForgedManifests(t *testing.T) {
 		}
 		const dir = `{"path":"d","type":"directory","mode":493}` + "\n"
 		for what, manifest := range map[string]string{
-			"parent":               line(`"../x"`),
-			"parent inside":        dir + line(`"d/../../x"`),
-			"parent, not clean":    dir + line(`"d/../x"`),
-			"absolute":             line(`"/etc/x"`),
-			"itself":               line(`"."`),
-			"nothing":              line(`""`),
-			"twice a slash":        dir + line(`"d//x"`),
-			"a dot":                line(`"./x"`),
-			"a slash at the end":   line(`"x/"`),
-			"NUL":                  line(`"x\u0000y"`),
-			"too long":             line(`"` + strings.Repeat("x", 5000) + `"`),
+			"parent":               manifestLine(`"../x"`),
+			"parent inside":        dir + manifestLine(`"d/../../x"`),
+			"parent, not clean":    dir + manifestLine(`"d/../x"`),
+			"absolute":             manifestLine(`"/etc/x"`),
+			"itself":               manifestLine(`"."`),
+			"nothing":              manifestLine(`""`),
+			"twice a slash":        dir + manifestLine(`"d//x"`),
+			"a dot":                manifestLine(`"./x"`),
+			"a slash at the end":   manifestLine(`"x/"`),
+			"NUL":                  manifestLine(`"x\u0000y"`),
+			"too long":             manifestLine(`"` + strings.Repeat("x", 5000) + `"`),
 			"in base64":            `{"path_b64":"Li4veA==","type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n",
-			"twice":                line(`"x"`) + line(`"x"`),
-			"through a link":       `{"path":"d","type":"symlink","mode":511,"target":"/etc"}` + "\n" + line(`"d/x"`),
-			"through a file":       line(`"d"`) + line(`"d/x"`),
-			"in no directory":      line(`"d/x"`),
+			"twice":                manifestLine(`"x"`) + manifestLine(`"x"`),
+			"through a link":       `{"path":"d","type":"symlink","mode":511,"target":"/etc"}` + "\n" + manifestLine(`"d/x"`),
+			"through a file":       manifestLine(`"d"`) + manifestLine(`"d/x"`),
+			"in no directory":      manifestLine(`"d/x"`),
 			"a device":             `{"path":"x","type":"device","mode":420}` + "\n",
-			"setuid":               strings.Replace(line(`"x"`), "420", "2541", 1),
-			"negative size":        strings.Replace(line(`"x"`), `"size":5`, `"size":-5`, 1),
-			"huge":                 strings.Replace(line(`"x"`), `"size":5`, `"size":99999999999999`, 1),
-			"a digest that climbs": strings.Replace(line(`"x"`), hello, "../../rival/blobs/2c/"+hello[:44], 1),
-			"no digest":            strings.Replace(line(`"x"`), hello, "", 1),
+			"setuid":               strings.Replace(manifestLine(`"x"`), "420", "2541", 1),
+			"negative size":        strings.Replace(manifestLine(`"x"`), `"size":5`, `"size":-5`, 1),
+			"huge":                 strings.Replace(manifestLine(`"x"`), `"size":5`, `"size":99999999999999`, 1),
+			"a digest that climbs": strings.Replace(manifestLine(`"x"`), hello, "../../rival/blobs/2c/"+hello[:44], 1),
+			"no digest":            strings.Replace(manifestLine(`"x"`), hello, "", 1),
 			"an empty link":        `{"path":"x","type":"symlink","mode":511}` + "\n",
-			"another size":         strings.Replace(line(`"x"`), `"size":5`, `"size":4`, 1),
-			"a larger size":        strings.Replace(line(`"x"`), `"size":5`, `"size":6`, 1),
-			"no such content":      strings.Replace(line(`"x"`), "2cf2", "2cf3", 1),
+			"another size":         strings.Replace(manifestLine(`"x"`), `"size":5`, `"size":4`, 1),
+			"a larger size":        strings.Replace(manifestLine(`"x"`), `"size":5`, `"size":6`, 1),
+			"no such content":      strings.Replace(manifestLine(`"x"`), "2cf2", "2cf3", 1),
 			"not JSON":             "x",
 			"unknown":              `{"path":"x","type":"file","mode":420,"extra":1}` + "\n",
 		} {
 			forge(t, o, w.ID, manifest)
-			got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 1))
+			got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 1))
 			if brig.KindOf(err) != brig.FailedPrecondition {
 				t.Errorf("%s: %v, %v", what, got, err)
 			}
 			attack.RecordCase("FS-07", t.Name()+", a manifest with "+what, brig.KindOf(err) != brig.FailedPrecondition)
 		}
 		// The control: forge works, because a valid manifest passes.
-		forge(t, o, w.ID, dir+line(`"d/x"`)+`{"path":"e","type":"symlink","mode":511,"target":"../../etc"}`+"\n")
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 1)); err != nil || !equalTrees(got, tree{"d/": "", "d/x": "hello", "e": "-> ../../etc"}) {
+		forge(t, o, w.ID, dir+manifestLine(`"d/x"`)+`{"path":"e","type":"symlink","mode":511,"target":"../../etc"}`+"\n")
+		if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 1)); err != nil || !isEqualTree(got, tree{"d/": "", "d/x": "hello", "e": "-> ../../etc"}) {
 			t.Errorf("honest: %v, %v", got, err)
 		}
 	})
@@ -101,7 +101,7 @@ func TestForgedManifests(t *testing.T) {
 // TestForgedManifestsEscapeUnchecked is the control: without the checks, a program that
 // writes the files of a forged manifest writes outside the root.
 func TestForgedManifestsEscapeUnchecked(t *testing.T) {
-	for _, manifest := range []string{line(`"../x"`), line(`"d/../../x"`)} {
+	for _, manifest := range []string{manifestLine(`"../x"`), manifestLine(`"d/../../x"`)} {
 		var e struct{ Path string }
 		if err := json.Unmarshal([]byte(manifest), &e); err != nil {
 			t.Fatal(err)
@@ -120,20 +120,20 @@ func TestForgedManifestsEscapeUnchecked(t *testing.T) {
 	}
 }
 
-// TestTamperedObjects checks that a version cannot be read if one of its
+// TestTamperedObjectsAreNotRead checks that a version cannot be read if one of its
 // objects was modified in the store.
-func TestTamperedObjects(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestTamperedObjectsAreNotRead(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "one", "b": "two"}); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": "one", "b": "two"}); err != nil {
 			t.Fatal(err)
 		}
-		use := at(t, s, "acme", "data", 0)
+		use := resolveUse(t, s, "acme", "data", 0)
 		tampered := 0
-		for _, key := range append(keys(t, o, "t/acme/blobs/"), keys(t, o, "t/acme/versions/")...) {
+		for _, key := range append(listKeys(t, o, "t/acme/blobs/"), listKeys(t, o, "t/acme/versions/")...) {
 			file := filepath.Join(o.files, filepath.FromSlash(key))
 			was, err := os.ReadFile(file)
 			if err != nil {
@@ -162,9 +162,9 @@ func TestTamperedObjects(t *testing.T) {
 
 // FuzzManifest checks that every accepted manifest describes a valid tree.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(line(`"x"`)))
-	f.Add([]byte(`{"path":"d","type":"directory","mode":493}` + "\n" + line(`"d/x"`)))
-	f.Add([]byte(line(`"../x"`)))
+	f.Add([]byte(manifestLine(`"x"`)))
+	f.Add([]byte(`{"path":"d","type":"directory","mode":493}` + "\n" + manifestLine(`"d/x"`)))
+	f.Add([]byte(manifestLine(`"../x"`)))
 	f.Add([]byte(`{"path_b64":"/w==","type":"symlink","mode":511,"target":"/"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		paths, err := workspace.PathsOf(b)

@@ -61,7 +61,7 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 		}
 		if err = s.loadVersions(ctx, tenant, w.ID, l); err != nil {
 			l.named = nil
-			return unavailable(err)
+			return unavailableError(err)
 		}
 	}
 	l.reservedBytes = 0
@@ -74,20 +74,20 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 }
 
 func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) error {
-	numbers, err := s.numbers(ctx, tenant, id)
+	numbers, err := s.listNumbers(ctx, tenant, id)
 	if err != nil {
 		return err
 	}
 	for _, n := range numbers {
-		r, err := s.version(ctx, tenant, id, n)
+		r, err := s.readVersion(ctx, tenant, id, n)
 		if isDataLoss(err) {
-			l.name(versionKey(tenant, id, n), versionCharge) // the contents of a damaged version are unknown
+			l.add(versionKey(tenant, id, n), versionCharge) // the contents of a damaged version are unknown
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		l.name(versionKey(tenant, id, n), versionCharge)
+		l.add(versionKey(tenant, id, n), versionCharge)
 		for _, digest := range r.manifests() {
 			if _, ok := l.named[digest]; ok {
 				continue
@@ -102,21 +102,21 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 			if err != nil && !isDataLoss(err) {
 				return err // without this size, the sum would be wrong until the next sweep
 			}
-			l.name(digest, size)
+			l.add(digest, size)
 			if err != nil { // the contents are unknown, except for their total size
-				l.name("damaged "+digest, r.Size)
+				l.add("damaged "+digest, r.Size)
 				continue
 			}
 			for digest, size := range contents {
-				l.name(digest, size)
+				l.add(digest, size)
 			}
 		}
 	}
 	return nil
 }
 
-// name adds a content. The caller holds l.mu.
-func (l *ledger) name(digest string, size int64) {
+// add adds a content. The caller holds l.mu.
+func (l *ledger) add(digest string, size int64) {
 	if _, ok := l.named[digest]; !ok {
 		l.named[digest] = size
 		l.total += size
@@ -142,8 +142,8 @@ func (m manifest) contents() map[string]int64 {
 	return out
 }
 
-// overQuota returns the error for a version that exceeds the quota.
-func overQuota(quota int64) error {
+// overQuotaError returns the error for a version that exceeds the quota.
+func overQuotaError(quota int64) error {
 	e := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
 	return e.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
 }
@@ -173,7 +173,7 @@ func (s *Store) reserve(ctx context.Context, tenant string, quota int64, content
 	}
 	if added > 0 && l.total+l.reservedBytes+added > quota {
 		l.unswept = l.unswept || l.trimmed
-		return overQuota(quota)
+		return overQuotaError(quota)
 	}
 	for digest, size := range contents {
 		if _, named := l.named[digest]; named || holds[digest] {
@@ -200,7 +200,7 @@ func (l *ledger) settle(contents map[string]int64) {
 		if _, ok := l.named[digest]; !ok && l.reserved[digest] != nil {
 			l.reservedBytes -= l.reserved[digest].size
 		}
-		l.name(digest, size)
+		l.add(digest, size)
 	}
 }
 
@@ -233,9 +233,9 @@ func (l *ledger) markTrimmed() {
 	l.trimmed = true
 }
 
-// swept resets the ledger after a sweep, which may have removed contents, and has
+// resetAfterSweep resets the ledger after a sweep, which may have removed contents, and has
 // also covered the writes of other processes. No capture may be open.
-func (l *ledger) swept() {
+func (l *ledger) resetAfterSweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.named, l.total, l.unswept, l.trimmed = nil, 0, false, false

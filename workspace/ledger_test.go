@@ -28,10 +28,10 @@ func commitWithin(ctx context.Context, s *workspace.Store, quota int64, use brig
 	return c.Commit(ctx, "ann")
 }
 
-// taken returns the total size of a tenant's stored contents and manifests.
-func taken(t *testing.T, o workspace.Objects) (sum int64) {
+// storedBytes returns the total size of a tenant's stored contents and manifests.
+func storedBytes(t *testing.T, o workspace.Objects) (sum int64) {
 	t.Helper()
-	for _, key := range keys(t, o, "t/acme/blobs/") {
+	for _, key := range listKeys(t, o, "t/acme/blobs/") {
 		r, err := o.Get(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	if _, err := s.Sweep(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
-	want := taken(t, a) + int64(len(keys(t, a, "t/acme/versions/")))*4096
+	want := storedBytes(t, a) + int64(len(listKeys(t, a, "t/acme/versions/")))*4096
 	for _, store := range []*workspace.Store{s, workspace.New(a.reopen(), nil)} {
 		if got, err := store.Stored(t.Context(), "acme"); err != nil || got != want {
 			t.Errorf("%d bytes are counted, %v, where there are %d", got, err, want)
@@ -62,11 +62,11 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	return want
 }
 
-// TestQuota checks that the additional bytes of a version must fit the quota.
+// TestCommitMustFitQuota checks that the additional bytes of a version must fit the quota.
 // Contents already stored by the tenant are free, and removed contents release
 // their bytes.
-func TestQuota(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+func TestCommitMustFitQuota(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestQuota(t *testing.T) {
 		large := strings.Repeat("l", 2<<20)
 		one := tree{"small": strings.Repeat("s", 1000), "large": large, "again": large}
 		const quota = 3 << 20
-		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "data", 0), one); err != nil {
+		if _, err := commitWithin(ctx, s, quota, resolveUse(t, s, "acme", "data", 0), one); err != nil {
 			t.Fatal(err)
 		}
 		first := wantStored(t, s, a)
@@ -87,7 +87,7 @@ func TestQuota(t *testing.T) {
 			"many":         {"a": strings.Repeat("a", 400<<10), "b": strings.Repeat("b", 400<<10), "c": strings.Repeat("c", 400<<10)},
 			"one too many": {"a": strings.Repeat("a", quota-int(first))},
 		} {
-			_, err := commitWithin(ctx, s, quota, at(t, s, "acme", "data", 0), tr)
+			_, err := commitWithin(ctx, s, quota, resolveUse(t, s, "acme", "data", 0), tr)
 			if e := brig.AsError(err); e == nil || e.Kind != brig.RateLimited || e.Field != "quota.workspaces" || e.RetryAfter == 0 || !strings.Contains(e.Hint, "remove workspaces") {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -95,7 +95,7 @@ func TestQuota(t *testing.T) {
 		if got := wantStored(t, s, a); got != first {
 			t.Errorf("what was refused takes %d bytes", got-first)
 		}
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
+		if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, one) {
 			t.Errorf("after that the workspace has %.200v, %v", got, err)
 		}
 		// A version with the same content under another name adds only the size
@@ -103,7 +103,7 @@ func TestQuota(t *testing.T) {
 		if _, err := s.Create(ctx, "acme", "copy"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "copy", 0), tree{"other-name": large}); err != nil {
+		if _, err := commitWithin(ctx, s, quota, resolveUse(t, s, "acme", "copy", 0), tree{"other-name": large}); err != nil {
 			t.Error(err)
 		}
 		if v, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); err != nil || v.Number != 1 { // already the newest
@@ -128,11 +128,11 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaRaces runs many concurrent commits, only some of which fit into the
+// TestConcurrentCommitsUseQuotaExactly runs many concurrent commits, only some of which fit into the
 // quota. The successful commits use the quota exactly, and all their versions
 // can be read.
-func TestQuotaRaces(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+func TestConcurrentCommitsUseQuotaExactly(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		const each, fit, many = 100_000, 5, 30
 		tr := func(i int) tree { return tree{"f": fmt.Sprintf("%05d", i) + strings.Repeat("x", each-5)} }
@@ -142,7 +142,7 @@ func TestQuotaRaces(t *testing.T) {
 			if _, err := s.Create(ctx, "acme", name); err != nil {
 				t.Fatal(err)
 			}
-			uses[i] = at(t, s, "acme", name, 0)
+			uses[i] = resolveUse(t, s, "acme", name, 0)
 		}
 		if _, err := commitWithin(ctx, s, 0, uses[0], tr(0)); err != nil {
 			t.Fatal(err)
@@ -190,22 +190,22 @@ func TestQuotaRaces(t *testing.T) {
 		if got := wantStored(t, s, a); got != one*fit {
 			t.Errorf("%d bytes are taken, want %d", got, one*fit)
 		}
-		_, err = commitWithin(ctx, s, one*fit+1, at(t, s, "acme", "w0", 0), tree{"f": "y"})
+		_, err = commitWithin(ctx, s, one*fit+1, resolveUse(t, s, "acme", "w0", 0), tree{"f": "y"})
 		if brig.KindOf(err) != brig.RateLimited {
 			t.Errorf("one more: %v", err)
 		}
 	})
 }
 
-// TestCapturedFiles checks that files captured outside /workspace are stored with
+// TestCapturedFilesBelongToVersion checks that files captured outside /workspace are stored with
 // their version, listed, readable, bounded and counted.
-func TestCapturedFiles(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+func TestCapturedFilesBelongToVersion(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		use := at(t, s, "acme", "data", 0)
+		use := resolveUse(t, s, "acme", "data", 0)
 		use.Capture, use.Prefixes = []string{"/home/user", "/etc/foo"}, []string{"out"}
 		capture := func(tr tree, quota int64, more ...brig.Node) (*brig.WorkspaceCommit, error) {
 			c, err := s.Begin(ctx, "acme", "sb1", use, quota)
@@ -252,10 +252,10 @@ func TestCapturedFiles(t *testing.T) {
 		}
 		// No sandbox starts with the captured files. An identical capture creates
 		// no version, and a different one does.
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, tree{"out/": ""}) {
+		if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, tree{"out/": ""}) {
 			t.Errorf("a sandbox begins with %v, %v", got, err)
 		}
-		use = at(t, s, "acme", "data", 0)
+		use = resolveUse(t, s, "acme", "data", 0)
 		use.Capture = []string{"/etc/foo"}
 		if out, err = capture(tree{"etc/foo": "foo"}, 0); err != nil || out.Version.Number != 2 {
 			t.Errorf("%+v, %v", out, err)
@@ -284,7 +284,7 @@ func TestCapturedFiles(t *testing.T) {
 	})
 }
 
-func TestCheckCapture(t *testing.T) {
+func TestCheckCaptureRejectsInvalidPaths(t *testing.T) {
 	if got, err := workspace.CheckCapture([]string{"/home/user/", "/etc/foo", "/tmp"}); err != nil || fmt.Sprint(got) != "[/home/user /etc/foo /tmp]" {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -23,16 +23,16 @@ import (
 // time with new contents. The leftover contents count against the quota until a
 // sweep removes them.
 func TestFailedCommitsStayWithinQuota(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		empty := at(t, s, "acme", "data", 0)
+		empty := resolveUse(t, s, "acme", "data", 0)
 		if _, err := commit(ctx, s, "acme", "winner", empty, tree{"f": "mine"}); err != nil {
 			t.Fatal(err)
 		}
-		before := taken(t, a)
+		before := storedBytes(t, a)
 		const quota, size = 6 << 20, 2 << 20
 		for _, file := range []string{"large", "many small ones"} {
 			conflicts, refused := 0, 0
@@ -53,7 +53,7 @@ func TestFailedCommitsStayWithinQuota(t *testing.T) {
 				default:
 					t.Fatal(err)
 				}
-				if got := taken(t, a); got > quota {
+				if got := storedBytes(t, a); got > quota {
 					t.Fatalf("%s: after %d commits %d bytes are stored of %d", file, i+1, got, quota)
 				}
 			}
@@ -63,11 +63,11 @@ func TestFailedCommitsStayWithinQuota(t *testing.T) {
 			if _, err := s.Sweep(ctx, "acme"); err != nil || s.NeedsSweep("acme") {
 				t.Fatalf("after a sweep: %v", err)
 			}
-			if got := taken(t, a); got != before {
+			if got := storedBytes(t, a); got != before {
 				t.Errorf("%s: failed commits keep %d bytes", file, got-before)
 			}
 		}
-		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "data", 0), tree{"f": "mine", "g": strings.Repeat("g", 2*size)}); err != nil {
+		if _, err := commitWithin(ctx, s, quota, resolveUse(t, s, "acme", "data", 0), tree{"f": "mine", "g": strings.Repeat("g", 2*size)}); err != nil {
 			t.Error(err)
 		}
 		if s.NeedsSweep("acme") {
@@ -115,7 +115,7 @@ func TestEveryFailureNeedsSweep(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), tree{"base": "1"}); err != nil {
+	if _, err := commit(ctx, s, "acme", "sb0", resolveUse(t, s, "acme", "data", 0), tree{"base": "1"}); err != nil {
 		t.Fatal(err)
 	}
 	file := brig.Node{Path: "f", Type: brig.RegularFile, Mode: 0o644, Size: 3}
@@ -168,8 +168,8 @@ func TestEveryFailureNeedsSweep(t *testing.T) {
 		}},
 	} {
 		for _, quota := range []int64{0, brig.GiB} {
-			before := keys(t, o, "t/acme/blobs/")
-			use := at(t, s, "acme", "data", 0)
+			before := listKeys(t, o, "t/acme/blobs/")
+			use := resolveUse(t, s, "acme", "data", 0)
 			use.Capture = []string{"/f"}
 			c, err := s.Begin(ctx, "acme", "sb1", use, quota)
 			if err != nil {
@@ -186,17 +186,17 @@ func TestEveryFailureNeedsSweep(t *testing.T) {
 			if _, err := s.Sweep(ctx, "acme"); err != nil || s.NeedsSweep("acme") {
 				t.Errorf("%s, quota %d: the sweep: %v", f.name, quota, err)
 			}
-			if after := keys(t, o, "t/acme/blobs/"); !f.succeed && !slices.Equal(after, before) {
+			if after := listKeys(t, o, "t/acme/blobs/"); !f.succeed && !slices.Equal(after, before) {
 				t.Errorf("%s, quota %d: it leaves %v of %v", f.name, quota, after, before)
 			}
 		}
 	}
 }
 
-// TestTenantsWithObjects checks that the tenants of all objects are found, even
+// TestTenantsOfAllObjectsAreListed checks that the tenants of all objects are found, even
 // those that no longer exist and those whose names are not keys.
-func TestTenantsWithObjects(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+func TestTenantsOfAllObjectsAreListed(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		s := workspace.New(a, nil)
 		want := []string{"Big Corp", "acme"}
 		for _, tenant := range want {
@@ -213,9 +213,9 @@ func TestTenantsWithObjects(t *testing.T) {
 	})
 }
 
-// TestAbandonedStagedFiles checks that a sweep removes exactly the staged
+// TestSweepRemovesAbandonedStagedFiles checks that a sweep removes exactly the staged
 // files of processes that have ended.
-func TestAbandonedStagedFiles(t *testing.T) {
+func TestSweepRemovesAbandonedStagedFiles(t *testing.T) {
 	workspace.SetLockDelay(t, 0)
 	dir := t.TempDir()
 	o, err := workspace.OpenDir(dir)
@@ -240,7 +240,7 @@ func TestAbandonedStagedFiles(t *testing.T) {
 	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of a process that has ended: %v", err)
 	}
-	if err := live.Publish(t.Context(), "t/acme/blobs/x"); err != nil || get(t, o, "t/acme/blobs/x") != "live" {
+	if err := live.Publish(t.Context(), "t/acme/blobs/x"); err != nil || readObject(t, o, "t/acme/blobs/x") != "live" {
 		t.Errorf("the file that is being written: %v", err)
 	}
 }
@@ -272,14 +272,14 @@ func TestIncompleteUploadsAreRemoved(t *testing.T) {
 	if n, err := workspace.New(o, nil).Sweep(t.Context(), "acme"); n != 1 || err != nil {
 		t.Errorf("%d removed, %v", n, err)
 	}
-	var left []string
+	var leftovers []string
 	for u := range client.ListIncompleteUploads(t.Context(), g.o.Bucket, "", true) {
 		if u.Err != nil {
 			t.Fatal(u.Err)
 		}
-		left = append(left, u.Key)
+		leftovers = append(leftovers, u.Key)
 	}
-	if len(left) != 1 || !strings.Contains(left[0], "acmeother") {
-		t.Errorf("the uploads %q are left", left)
+	if len(leftovers) != 1 || !strings.Contains(leftovers[0], "acmeother") {
+		t.Errorf("the uploads %q are left", leftovers)
 	}
 }

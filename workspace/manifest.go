@@ -25,9 +25,9 @@ type entry struct {
 	digest string // hex SHA-256 of a regular file's content
 }
 
-// equalContent reports whether two entries are equal except for their
+// isEqualContent reports whether two entries are equal except for their
 // modification times.
-func (e *entry) equalContent(o *entry) bool {
+func (e *entry) isEqualContent(o *entry) bool {
 	return e.Type == o.Type && e.Mode == o.Mode && e.Size == o.Size && e.Target == o.Target && e.digest == o.digest
 }
 
@@ -93,9 +93,9 @@ func (d *treeDigest) sum() string {
 	return "sha256:" + hex.EncodeToString(d.hash.Sum(nil))
 }
 
-// line is the stored form of an entry. Text that is not valid UTF-8 is stored
+// manifestLine is the stored form of an entry. Text that is not valid UTF-8 is stored
 // in base64.
-type line struct {
+type manifestLine struct {
 	Path      string `json:"path,omitempty"`
 	PathB64   []byte `json:"path_b64,omitempty"`
 	Type      string `json:"type"`
@@ -126,7 +126,7 @@ func (m manifest) encode(w io.Writer) (size int64, err error) {
 	enc.SetEscapeHTML(false)
 	for _, p := range m.paths() {
 		e := m[p]
-		l := line{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
+		l := manifestLine{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
 		l.Path, l.PathB64 = encodeText(p)
 		l.Target, l.TargetB64 = encodeText(e.Target)
 		if e.Type == brig.RegularFile {
@@ -202,7 +202,7 @@ func (e *entry) check() error {
 	file := e.Type == brig.RegularFile
 	link := e.Type == brig.Symlink
 	switch {
-	case !localPath(e.Path):
+	case !isLocalPath(e.Path):
 		return errors.New("it is no path in a workspace")
 	case !file && !link && e.Type != brig.Directory:
 		return fmt.Errorf("unknown type %.20q", e.Type)
@@ -216,8 +216,8 @@ func (e *entry) check() error {
 	return nil
 }
 
-// localPath reports whether a path is strictly below the root of the tree.
-func localPath(p string) bool {
+// isLocalPath reports whether a path is strictly below the root of the tree.
+func isLocalPath(p string) bool {
 	return p != "." && len(p) <= maxPath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
 }
 

@@ -102,29 +102,29 @@ type memoryUse struct {
 // use begins an operation of a tenant.
 func (m *memory) use(tenant string) *memoryUse { return &memoryUse{m: m, tenant: tenant} }
 
-// fits reports whether an operation may hold n more bytes. An operation that
+// canHold reports whether an operation may hold n more bytes. An operation that
 // exceeds a limit by itself is admitted if no other operation holds bytes
 // under that limit. The caller holds m.mu.
-func (u *memoryUse) fits(n int64) bool {
+func (u *memoryUse) canHold(n int64) bool {
 	m := u.m
 	all := m.all
 	if m.byTenant[u.tenant]+n > m.all/smallPart {
 		all -= m.all / reservedPart
 	}
-	return u.fitsTenant(n) && (m.held == u.held || m.held+n <= all)
+	return u.canTenantHold(n) && (m.held == u.held || m.held+n <= all)
 }
 
-// fitsTenant is like fits, for the tenant's limit only.
-func (u *memoryUse) fitsTenant(n int64) bool {
+// canTenantHold is like canHold, for the tenant's limit only.
+func (u *memoryUse) canTenantHold(n int64) bool {
 	tenantHeld := u.m.byTenant[u.tenant]
 	return tenantHeld == u.held || tenantHeld+n <= u.m.tenant
 }
 
-// yields reports whether the operation of w must let an earlier operation go first
+// mustYield reports whether the operation of w must let an earlier operation go first
 // that has waited for at least maxOvertake. An operation that holds memory does
 // not yield, because that would delay the release of its memory. No operation
 // yields to a tenant that has exhausted its own limit. The caller holds m.mu.
-func (u *memoryUse) yields(w *memoryWaiter) bool {
+func (u *memoryUse) mustYield(w *memoryWaiter) bool {
 	if u.held > 0 {
 		return false
 	}
@@ -132,7 +132,7 @@ func (u *memoryUse) yields(w *memoryWaiter) bool {
 		if e == w {
 			return false
 		}
-		if time.Since(e.since) >= maxOvertake && (e.u.tenant == u.tenant || e.u.fitsTenant(e.n)) {
+		if time.Since(e.since) >= maxOvertake && (e.u.tenant == u.tenant || e.u.canTenantHold(e.n)) {
 			return true
 		}
 	}
@@ -175,7 +175,7 @@ func (u *memoryUse) wait(ctx context.Context, n int64) error {
 	defer m.mu.Unlock()
 	var deadline <-chan time.Time
 	var w *memoryWaiter
-	for u.yields(w) || !u.fits(n) {
+	for u.mustYield(w) || !u.canHold(n) {
 		if w == nil {
 			w = &memoryWaiter{u, n, time.Now()}
 			m.waiters = append(m.waiters, w)

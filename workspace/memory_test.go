@@ -108,11 +108,11 @@ func commitNodes(ctx context.Context, s *workspace.Store, tenant string, use bri
 	return err
 }
 
-// TestManifestMemory measures the memory of the calls that read a version with a
+// TestReadsUseOnlyReservedMemory measures the memory of the calls that read a version with a
 // large manifest. Reading a file, listing a file and restoring a version need
 // only the memory of one line. The other calls need no more memory than they
 // have reserved.
-func TestManifestMemory(t *testing.T) {
+func TestReadsUseOnlyReservedMemory(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestManifestMemory(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	use := at(t, s, "acme", "data", 0)
+	use := resolveUse(t, s, "acme", "data", 0)
 	nodes := longNames(10_000)
 	base := liveHeap()
 	c, err := s.Begin(ctx, "acme", "sb1", use, 0)
@@ -196,10 +196,10 @@ func TestManifestMemory(t *testing.T) {
 	}
 }
 
-// TestCommitMemory measures the memory of commits and diffs of versions whose names
+// TestCommitsUseOnlyReservedMemory measures the memory of commits and diffs of versions whose names
 // are long in JSON, or whose entries are short in JSON. These operations need no
 // more memory than they have reserved.
-func TestCommitMemory(t *testing.T) {
+func TestCommitsUseOnlyReservedMemory(t *testing.T) {
 	const buffers = 4 << 20
 	control := func(i int) string {
 		return fmt.Sprintf("%s/%d", path.Dir(strings.Repeat(strings.Repeat("\x01", 250)+"/", 16)), i)
@@ -221,7 +221,7 @@ func TestCommitMemory(t *testing.T) {
 			if _, err := s.Create(ctx, "acme", "data"); err != nil {
 				t.Fatal(err)
 			}
-			use := at(t, s, "acme", "data", 0)
+			use := resolveUse(t, s, "acme", "data", 0)
 			measure := func(what string, do func()) {
 				t.Helper()
 				s.SetMemory(1<<30, 1<<30)
@@ -239,8 +239,8 @@ func TestCommitMemory(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer c.Close()
-					add := func(at string) {
-						if err := c.Add(ctx, brig.Node{Path: at, Type: brig.Directory, Mode: 0o755}, nil); err != nil {
+					add := func(filePath string) {
+						if err := c.Add(ctx, brig.Node{Path: filePath, Type: brig.Directory, Mode: 0o755}, nil); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -282,10 +282,10 @@ func TestManifestMemoryIsShared(t *testing.T) {
 		if _, err := s.Create(ctx, tenant, "data"); err != nil {
 			t.Fatal(err)
 		}
-		if err := commitNodes(ctx, s, tenant, at(t, s, tenant, "data", 0), longNames(100)); err != nil {
+		if err := commitNodes(ctx, s, tenant, resolveUse(t, s, tenant, "data", 0), longNames(100)); err != nil {
 			t.Fatal(err)
 		}
-		uses[tenant] = at(t, s, tenant, "data", 0)
+		uses[tenant] = resolveUse(t, s, tenant, "data", 0)
 	}
 	one, err := s.BeginUnpack(ctx, "acme", uses["acme"])
 	if err != nil {
@@ -378,7 +378,7 @@ func TestNamesAreLimited(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	use := at(t, s, "acme", "data", 0)
+	use := resolveUse(t, s, "acme", "data", 0)
 	use.Capture = []string{"/etc"}
 	deep := strings.Repeat("d/", 1900)
 	for what, add := range map[string]func(*workspace.Capture, brig.Node) error{

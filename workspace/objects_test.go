@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-func get(t *testing.T, o workspace.Objects, key string) string {
+func readObject(t *testing.T, o workspace.Objects, key string) string {
 	t.Helper()
 	r, err := o.Get(t.Context(), key)
 	if err != nil {
@@ -34,9 +34,9 @@ func get(t *testing.T, o workspace.Objects, key string) string {
 	return string(b)
 }
 
-// TestObjects checks the contract of Objects on each implementation.
-func TestObjects(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+// TestObjectsMeetContract checks the contract of Objects on each implementation.
+func TestObjectsMeetContract(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		if _, err := o.Get(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
 			t.Errorf("what is not there: %v", err)
@@ -47,11 +47,11 @@ func TestObjects(t *testing.T) {
 		if err := o.Delete(ctx, "t/none/x"); err != nil {
 			t.Errorf("delete a missing object: %v", err)
 		}
-		if got := keys(t, o, "t/none/"); len(got) != 0 {
+		if got := listKeys(t, o, "t/none/"); len(got) != 0 {
 			t.Errorf("nothing is listed as %v", got)
 		}
 		for _, content := range []string{"one", "", strings.Repeat("two", 100_000)} {
-			if err := o.Put(ctx, "t/a/blobs/x", []byte(content)); err != nil || get(t, o, "t/a/blobs/x") != content {
+			if err := o.Put(ctx, "t/a/blobs/x", []byte(content)); err != nil || readObject(t, o, "t/a/blobs/x") != content {
 				t.Errorf("put of %d bytes: %v", len(content), err)
 			}
 			if n, err := o.Size(ctx, "t/a/blobs/x"); err != nil || n != int64(len(content)) {
@@ -61,16 +61,16 @@ func TestObjects(t *testing.T) {
 		if err := o.Create(ctx, "t/a/names/n", []byte("first")); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Create(ctx, "t/a/names/n", []byte("second")); !errors.Is(err, workspace.ErrTaken) || get(t, o, "t/a/names/n") != "first" {
+		if err := o.Create(ctx, "t/a/names/n", []byte("second")); !errors.Is(err, workspace.ErrTaken) || readObject(t, o, "t/a/names/n") != "first" {
 			t.Errorf("a second one: %v", err)
 		}
 		if err := o.Put(ctx, "t/ab/names/n", nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := keys(t, o, "t/a/"); !slices.Equal(got, []string{"t/a/blobs/x", "t/a/names/n"}) {
+		if got := listKeys(t, o, "t/a/"); !slices.Equal(got, []string{"t/a/blobs/x", "t/a/names/n"}) {
 			t.Errorf("listed %v", got)
 		}
-		if got := keys(t, o.reopen(), "t/"); len(got) != 3 {
+		if got := listKeys(t, o.reopen(), "t/"); len(got) != 3 {
 			t.Errorf("opened again it has %v", got)
 		}
 		if err := o.Delete(ctx, "t/a/names/n"); err != nil {
@@ -85,10 +85,10 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestObjectsStage checks that a large object is not kept in memory, and that
+// TestStagedObjectAppearsWhenComplete checks that a large object is not kept in memory, and that
 // it does not exist before it is complete.
-func TestObjectsStage(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestStagedObjectAppearsWhenComplete(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		piece := []byte(rand.Text() + strings.Repeat("x", 1<<20))
 		for _, keep := range []bool{false, true} {
@@ -101,7 +101,7 @@ func TestObjectsStage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := keys(t, o, "t/"); len(got) != 0 {
+			if got := listKeys(t, o, "t/"); len(got) != 0 {
 				t.Errorf("before it is kept there is %v", got)
 			}
 			if keep {
@@ -112,7 +112,7 @@ func TestObjectsStage(t *testing.T) {
 			s.Abort()
 			s.Abort()
 		}
-		if got := get(t, o, "t/a/blobs/large"); got != string(bytes.Repeat(piece, 20)) {
+		if got := readObject(t, o, "t/a/blobs/large"); got != string(bytes.Repeat(piece, 20)) {
 			t.Errorf("it has %d bytes", len(got))
 		}
 	})
@@ -121,7 +121,7 @@ func TestObjectsStage(t *testing.T) {
 // TestObjectsCreateOnce checks that exactly one of many concurrent calls
 // creates an object.
 func TestObjectsCreateOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		for round := range 10 {
 			var work sync.WaitGroup
 			var won atomic.Int32
@@ -147,7 +147,7 @@ func TestObjectsCreateOnce(t *testing.T) {
 // TestObjectKeysCannotEscape checks that keys cannot escape from the store (FS-07,
 // FS-08).
 func TestObjectKeysCannotEscape(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx := t.Context()
 		for _, key := range []string{
 			"", "/", "../x", "t/../x", "t/./x", "/t/x", "t//x", "t/x\x00", "t/X", "t/a b", "t/%2e%2e/x", `t\x`, "t/\xff", "t/.x", "t/x/..",
@@ -189,7 +189,7 @@ func TestObjectKeysCannotEscape(t *testing.T) {
 
 // TestSweepExcludesHolders checks that a sweep excludes all other holders.
 func TestSweepExcludesHolders(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		one, err := o.Hold(t.Context(), "t/a", false)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestDirKeepsHoles(t *testing.T) {
 		if err := s.Publish(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if got := get(t, o, key); got != string(bytes.Join(parts, nil)) {
+		if got := readObject(t, o, key); got != string(bytes.Join(parts, nil)) {
 			t.Errorf("%s: %d bytes are another's", name, len(got))
 		}
 	}

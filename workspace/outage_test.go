@@ -40,23 +40,23 @@ type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestUnreadableObjects checks that an unreachable store is not reported as damaged, and
+// TestUnreachableStoreIsNotReportedAsDamaged checks that an unreachable store is not reported as damaged, and
 // that no quota total is computed without the unreadable data.
-func TestUnreadableObjects(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+func TestUnreachableStoreIsNotReportedAsDamaged(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": strings.Repeat("one", 1000)}); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": strings.Repeat("one", 1000)}); err != nil {
 			t.Fatal(err)
 		}
-		use := at(t, s, "acme", "data", 0)
+		use := resolveUse(t, s, "acme", "data", 0)
 		want, err := s.Stored(ctx, "acme")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range keys(t, a, "t/acme/blobs/") {
+		for _, key := range listKeys(t, a, "t/acme/blobs/") {
 			for _, midway := range []bool{false, true} {
 				out := true
 				o := unreadableObjects{a, midway, func(k string) bool { return out && k == key }}
@@ -107,12 +107,12 @@ func TestS3RetryFindsOwnObject(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Errorf("it is there because it was just made: %v", err)
 	}
-	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "one"})
+	c, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": "one"})
 	if err != nil || c.Changed != 1 || c.Version.Number != 1 {
 		t.Errorf("a commit: %+v, %v", c, err)
 	}
 	d.lost.Store(1)
-	if c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "two"}); err != nil || c.Version.Number != 2 {
+	if c, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": "two"}); err != nil || c.Version.Number != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if v, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); err != nil || v.Number != 3 {

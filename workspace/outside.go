@@ -14,15 +14,15 @@ import (
 // AddOutside adds a node from outside /workspace: a captured file or link, or
 // a parent directory. The node's path is relative to the root.
 func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) error {
-	at := "/" + n.Path
+	filePath := "/" + n.Path
 	switch {
 	case n.Skipped != "":
-		c.skip(at, n.Skipped)
+		c.skip(filePath, n.Skipped)
 		return nil
-	case !localPath(n.Path):
+	case !isLocalPath(n.Path):
 		return fmt.Errorf("a node of %.100q", n.Path)
 	}
-	if err := c.name(ctx, n); err != nil {
+	if err := c.addNames(ctx, n); err != nil {
 		return err
 	}
 	e := &entry{Node: n}
@@ -34,21 +34,21 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 		return nil
 	}
 	if len(c.outside)-c.outside.directories() >= brig.MaxWorkspaceCaptured {
-		c.skip(at, fmt.Sprintf("more than %d files are captured", brig.MaxWorkspaceCaptured))
+		c.skip(filePath, fmt.Sprintf("more than %d files are captured", brig.MaxWorkspaceCaptured))
 		return nil
 	}
 	if n.Type == brig.RegularFile {
-		left := int64(brig.MaxWorkspaceCapturedSize) - c.outsideBytes
-		if n.Size > left {
-			c.skip(at, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
+		remaining := int64(brig.MaxWorkspaceCapturedSize) - c.outsideBytes
+		if n.Size > remaining {
+			c.skip(filePath, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
 			return nil
 		}
 		// The size that a sandbox declares is not trusted.
-		if err := c.content(ctx, e, io.LimitReader(r, left+1), true); err != nil {
+		if err := c.storeFile(ctx, e, io.LimitReader(r, remaining+1), true); err != nil {
 			return err
 		}
-		if e.Size > left {
-			c.skip(at, "it is larger than it was said to be, and too large")
+		if e.Size > remaining {
+			c.skip(filePath, "it is larger than it was said to be, and too large")
 			return nil
 		}
 		c.outsideBytes += e.Size
@@ -90,27 +90,27 @@ func (c *Capture) captured() []brig.WorkspaceFile {
 	}
 	displayed := manifest{}
 	for p, e := range needed {
-		displayed[Printable("/"+p)] = e
+		displayed[EscapePath("/"+p)] = e
 	}
-	return listed(displayed)
+	return toFiles(displayed)
 }
 
-// listed converts files and links to the API's type. The manifest's keys are
+// toFiles converts files and links to the API's type. The manifest's keys are
 // the paths shown to callers.
-func listed(m manifest) []brig.WorkspaceFile {
+func toFiles(m manifest) []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, p := range m.paths() {
 		if e := m[p]; e.Type != brig.Directory {
-			out = append(out, listedFile(p, e))
+			out = append(out, toFile(p, e))
 		}
 	}
 	return out
 }
 
-// listedFile converts an entry to the API's type. p is the path shown to
+// toFile converts an entry to the API's type. p is the path shown to
 // callers.
-func listedFile(p string, e *entry) brig.WorkspaceFile {
-	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)}
+func toFile(p string, e *entry) brig.WorkspaceFile {
+	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: EscapePath(e.Target)}
 }
 
 // mountPath is the path of a workspace in a sandbox.
@@ -128,12 +128,12 @@ func CheckCapture(list []string) ([]string, error) {
 	var out []string
 	for i, p := range list {
 		clean := path.Clean(p)
-		bad := !path.IsAbs(p) || clean == "/" || !localPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
+		bad := !path.IsAbs(p) || clean == "/" || !isLocalPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
 		for _, b := range uncapturable {
 			bad = bad || clean == b || strings.HasPrefix(clean, b+"/")
 		}
 		if bad {
-			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", Printable(p[:min(len(p), 100)])).
+			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", EscapePath(p[:min(len(p), 100)])).
 				WithHint("give absolute paths outside %s, for example /home/user or /etc/hosts", strings.Join(uncapturable, ", "))
 		}
 		out = append(out, clean)

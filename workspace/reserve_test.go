@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestReserveAndRelease checks that a capture reserves every content that no
+// TestReleaseFreesOnlyUnsharedContents checks that a capture reserves every content that no
 // version references, and that a release frees exactly the contents that no
 // other capture holds.
-func TestReserveAndRelease(t *testing.T) {
+func TestReleaseFreesOnlyUnsharedContents(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")
 	l.named = map[string]int64{}
@@ -17,7 +17,7 @@ func TestReserveAndRelease(t *testing.T) {
 		digest := fmt.Sprint("d", i)
 		contents[digest] = 10
 		if i%2 == 0 {
-			l.name(digest, 10)
+			l.add(digest, 10)
 		} else {
 			fresh[digest] = 10
 		}

@@ -123,8 +123,8 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 	if o.Prefix = strings.Trim(o.Prefix, "/"); o.Prefix != "" {
 		o.Prefix += "/"
 	}
-	there, err := client.BucketExists(ctx, o.Bucket)
-	if err == nil && !there {
+	exists, err := client.BucketExists(ctx, o.Bucket)
+	if err == nil && !exists {
 		err = fmt.Errorf("no bucket %q", o.Bucket)
 	}
 	if err != nil {
@@ -165,10 +165,10 @@ func (s *S3) Kind() string { return "s3" }
 
 func (s *S3) core() minio.Core { return minio.Core{Client: s.client} }
 
-func (s *S3) key(key string) (string, error) { return s.o.Prefix + key, checkKey(key) }
+func (s *S3) fullKey(key string) (string, error) { return s.o.Prefix + key, checkKey(key) }
 
-// status returns the HTTP status of a failed request, or 0.
-func status(err error) int {
+// httpStatus returns the HTTP status of a failed request, or 0.
+func httpStatus(err error) int {
 	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return resp.StatusCode
 	}
@@ -176,7 +176,7 @@ func status(err error) int {
 }
 
 func (s *S3) put(ctx context.Context, key string, r io.Reader, size int64, o minio.PutObjectOptions) error {
-	key, err := s.key(key)
+	key, err := s.fullKey(key)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *S3) Create(ctx context.Context, key string, data []byte) error {
 	var o minio.PutObjectOptions
 	o.SetMatchETagExcept("*")
 	err := s.put(ctx, key, bytes.NewReader(data), int64(len(data)), o)
-	switch status(err) {
+	switch httpStatus(err) {
 	case http.StatusPreconditionFailed, http.StatusConflict:
 		return ErrTaken
 	}
@@ -245,12 +245,12 @@ func (g *s3Stage) Abort() { _ = g.Close() }
 
 // Get implements Objects.
 func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	key, err := s.key(key)
+	key, err := s.fullKey(key)
 	if err != nil {
 		return nil, err
 	}
 	r, _, _, err := s.core().GetObject(ctx, s.o.Bucket, key, minio.GetObjectOptions{})
-	if status(err) == http.StatusNotFound {
+	if httpStatus(err) == http.StatusNotFound {
 		return nil, ErrMissing
 	}
 	return r, err
@@ -258,12 +258,12 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // Size implements Objects.
 func (s *S3) Size(ctx context.Context, key string) (int64, error) {
-	key, err := s.key(key)
+	key, err := s.fullKey(key)
 	if err != nil {
 		return 0, err
 	}
 	info, err := s.client.StatObject(ctx, s.o.Bucket, key, minio.StatObjectOptions{})
-	if status(err) == http.StatusNotFound {
+	if httpStatus(err) == http.StatusNotFound {
 		return 0, ErrMissing
 	}
 	return info.Size, err
@@ -271,7 +271,7 @@ func (s *S3) Size(ctx context.Context, key string) (int64, error) {
 
 // List implements Objects.
 func (s *S3) List(ctx context.Context, prefix string, f func(key string) error) error {
-	whole, err := s.key(prefix)
+	whole, err := s.fullKey(prefix)
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (s *S3) List(ctx context.Context, prefix string, f func(key string) error) 
 
 // Delete implements Objects.
 func (s *S3) Delete(ctx context.Context, key string) error {
-	key, err := s.key(key)
+	key, err := s.fullKey(key)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 // RemoveAbandoned implements Objects. It removes the parts of incomplete uploads,
 // which use space but are not listed.
 func (s *S3) RemoveAbandoned(ctx context.Context, prefix string) (n int, err error) {
-	whole, err := s.key(prefix)
+	whole, err := s.fullKey(prefix)
 	if err != nil {
 		return 0, err
 	}
@@ -317,7 +317,7 @@ func (s *S3) RemoveAbandoned(ctx context.Context, prefix string) (n int, err err
 		if checkKey(strings.TrimPrefix(u.Key, s.o.Prefix)) != nil {
 			continue // not an object of ours
 		}
-		if err := s.core().AbortMultipartUpload(ctx, s.o.Bucket, u.Key, u.UploadID); err != nil && status(err) != http.StatusNotFound {
+		if err := s.core().AbortMultipartUpload(ctx, s.o.Bucket, u.Key, u.UploadID); err != nil && httpStatus(err) != http.StatusNotFound {
 			return n, err
 		}
 		n++

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestS3Address checks that a bucket cannot be at a cloud's metadata address.
-func TestS3Address(t *testing.T) {
+// TestS3RejectsMetadataAddress checks that a bucket cannot be at a cloud's metadata address.
+func TestS3RejectsMetadataAddress(t *testing.T) {
 	_, err := workspace.OpenS3(t.Context(), workspace.S3Options{Endpoint: "169.254.169.254", Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
 	if err == nil || !strings.Contains(err.Error(), "169.254.169.254 is in 169.254.0.0/16") {
 		t.Errorf("%v", err)

@@ -39,9 +39,9 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 				testenv.WriteEndless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
 			}))
 			defer srv.Close()
-			at := srv.Listener.Addr().String()
+			filePath := srv.Listener.Addr().String()
 			list := func() error {
-				s, err := workspace.OpenS3(t.Context(), workspace.S3Options{Endpoint: at, Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
+				s, err := workspace.OpenS3(t.Context(), workspace.S3Options{Endpoint: filePath, Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
 				if err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ func TestHostileS3MemoryIsLimited(t *testing.T) {
 			var open func() error
 			if c.control {
 				open = func() error {
-					s, err := minio.New(at, &minio.Options{Creds: credentials.NewStaticV4("a", "s", ""), Region: "x"})
+					s, err := minio.New(filePath, &minio.Options{Creds: credentials.NewStaticV4("a", "s", ""), Region: "x"})
 					if err != nil {
 						return err
 					}

@@ -38,7 +38,7 @@ func TestCheckConditionalRejectsUnconditionalS3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := good.CheckConditional(t.Context()); err != nil || len(keys(t, good, "probe/")) != 0 {
+	if err := good.CheckConditional(t.Context()); err != nil || len(listKeys(t, good, "probe/")) != 0 {
 		t.Errorf("a server that does not: %v", err)
 	}
 }

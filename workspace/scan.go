@@ -25,7 +25,7 @@ func scanEntries(r io.Reader, f func(*entry) error) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
 	for {
-		var l line
+		var l manifestLine
 		err := dec.Decode(&l)
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -29,7 +29,7 @@ func TestTenantsLeaveSharedBytes(t *testing.T) {
 		if _, err := s.Create(ctx, tenant, "data"); err != nil {
 			t.Fatal(err)
 		}
-		c, err := s.Begin(ctx, tenant, "sb1", at(t, s, tenant, "data", 0), quota)
+		c, err := s.Begin(ctx, tenant, "sb1", resolveUse(t, s, tenant, "data", 0), quota)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestTenantsLeaveSharedBytes(t *testing.T) {
 	small := begin("small", 0)
 	small.SetQuota(2 * part)
 	stage(small, 1<<40, strings.Repeat("x", part))
-	other, err := s.Begin(ctx, "small", "sb2", at(t, s, "small", "data", 0), 0)
+	other, err := s.Begin(ctx, "small", "sb2", resolveUse(t, s, "small", "data", 0), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestNamesLeaveSharedMemory(t *testing.T) {
 		if _, err := s.Create(ctx, tenant, "data"); err != nil {
 			t.Fatal(err)
 		}
-		c, err := s.Begin(ctx, tenant, "sb1", at(t, s, tenant, "data", 0), 0)
+		c, err := s.Begin(ctx, tenant, "sb1", resolveUse(t, s, tenant, "data", 0), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestNamesLeaveSharedMemory(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := commitNodes(short, s, "other", at(t, s, "other", "data", 0), longNames(100)); err != nil {
+	if err := commitNodes(short, s, "other", resolveUse(t, s, "other", "data", 0), longNames(100)); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 }

@@ -42,26 +42,26 @@ func (s *Store) Find(ctx context.Context, tenant, name string, version int) (id 
 		return "", 0, err
 	}
 	if version == 0 {
-		head, err := s.head(ctx, tenant, n.ID)
+		head, err := s.readHead(ctx, tenant, n.ID)
 		if err != nil || head == nil {
 			return n.ID, 0, err
 		}
 		return n.ID, head.Number, nil
 	}
-	if _, err := s.version(ctx, tenant, n.ID, version); err != nil {
-		return "", 0, noVersion(name, version, err)
+	if _, err := s.readVersion(ctx, tenant, n.ID, version); err != nil {
+		return "", 0, noVersionError(name, version, err)
 	}
 	return n.ID, version, nil
 }
 
-func noVersion(name string, version int, err error) error {
+func noVersionError(name string, version int, err error) error {
 	if errors.Is(err, ErrMissing) {
 		return brig.Errorf(brig.NotFound, "workspace %q has no version %d", name, version).WithHint("list its versions to see what exists")
 	}
 	if isDataLoss(err) {
 		return damagedError(name, version, err)
 	}
-	return unavailable(err)
+	return unavailableError(err)
 }
 
 // open reads a version into memory that u holds. Version 0 is empty.
@@ -71,10 +71,10 @@ func (s *Store) open(ctx context.Context, u *memoryUse, name, id string, number 
 		return snap, nil
 	}
 	var err error
-	if snap.rec, err = s.version(ctx, u.tenant, id, number); err != nil {
-		return nil, noVersion(name, number, err)
+	if snap.rec, err = s.readVersion(ctx, u.tenant, id, number); err != nil {
+		return nil, noVersionError(name, number, err)
 	}
-	snap.files, err = s.manifest(ctx, u, snap.rec.Manifest)
+	snap.files, err = s.readManifest(ctx, u, snap.rec.Manifest)
 	if err == nil && snap.files.digest() != snap.rec.Digest {
 		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, number, id)
 	}
@@ -89,15 +89,15 @@ func (s *Store) open(ctx context.Context, u *memoryUse, name, id string, number 
 // Unavailable error.
 func damagedError(name string, number int, err error) error {
 	if !isDataLoss(err) {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: a stored object does not match its digest", number, name).
 		WithHint("restore another version, and find out who wrote to the store").Because(err)
 }
 
-// manifest reads a manifest into memory that u holds.
-func (s *Store) manifest(ctx context.Context, u *memoryUse, digest string) (manifest, error) {
-	size, err := s.manifestSize(ctx, u.tenant, digest)
+// readManifest reads a manifest into memory that u holds.
+func (s *Store) readManifest(ctx context.Context, u *memoryUse, digest string) (manifest, error) {
+	size, err := s.readManifestSize(ctx, u.tenant, digest)
 	if err == nil {
 		err = u.grow(ctx, decodedMemory(size))
 	}
@@ -114,8 +114,8 @@ func (s *Store) manifest(ctx context.Context, u *memoryUse, digest string) (mani
 	return m, err
 }
 
-// manifestSize returns the stored size of a manifest.
-func (s *Store) manifestSize(ctx context.Context, tenant, digest string) (int64, error) {
+// readManifestSize returns the stored size of a manifest.
+func (s *Store) readManifestSize(ctx context.Context, tenant, digest string) (int64, error) {
 	size, err := s.o.Size(ctx, blobKey(tenant, digest))
 	if err == nil && size > maxManifest {
 		err = fmt.Errorf("%w: manifest %s has %d bytes", errBroken, digest, size)
@@ -123,19 +123,19 @@ func (s *Store) manifestSize(ctx context.Context, tenant, digest string) (int64,
 	return size, err
 }
 
-// versionSize returns the stored size of a version's manifest: 0 for version 0.
+// readVersionSize returns the stored size of a version's manifest: 0 for version 0.
 // Before callers open a version, they reserve the memory for all versions that
 // they need. Otherwise two callers that each hold one version could wait for each
 // other.
-func (s *Store) versionSize(ctx context.Context, tenant, name, id string, number int) (int64, error) {
+func (s *Store) readVersionSize(ctx context.Context, tenant, name, id string, number int) (int64, error) {
 	if number == 0 {
 		return 0, nil
 	}
-	r, err := s.version(ctx, tenant, id, number)
+	r, err := s.readVersion(ctx, tenant, id, number)
 	if err != nil {
-		return 0, noVersion(name, number, err)
+		return 0, noVersionError(name, number, err)
 	}
-	size, err := s.manifestSize(ctx, tenant, r.Manifest)
+	size, err := s.readManifestSize(ctx, tenant, r.Manifest)
 	if err != nil {
 		return 0, damagedError(name, number, err)
 	}
@@ -185,11 +185,11 @@ func (s *Store) BeginUnpack(ctx context.Context, tenant string, use brig.Workspa
 }
 
 func (u *Unpacking) reserve(ctx context.Context, tenant string) error {
-	size, err := u.s.versionSize(ctx, tenant, u.use.Name, u.use.ID, u.use.Version)
+	size, err := u.s.readVersionSize(ctx, tenant, u.use.Name, u.use.ID, u.use.Version)
 	if err != nil {
 		return err
 	}
-	return unavailable(u.memory.reserve(ctx, decodedMemory(size)))
+	return unavailableError(u.memory.reserve(ctx, decodedMemory(size)))
 }
 
 // Close releases the version's objects and memory.
@@ -229,7 +229,7 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 		return damagedError(use.Name, use.Version, err)
 	}
 	if err != nil {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	defer r.Close()
 	c := &verifyingReader{r: r, remaining: e.Size, want: e.digest, hash: sha256.New()}
@@ -286,7 +286,7 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	}
 	needed := int64(0)
 	for _, number := range []int{from, to} {
-		size, err := s.versionSize(ctx, tenant, name, n.ID, number)
+		size, err := s.readVersionSize(ctx, tenant, name, n.ID, number)
 		if err != nil {
 			return nil, err
 		}
@@ -295,7 +295,7 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	u := s.memory.use(tenant)
 	defer u.release()
 	if err := u.reserve(ctx, needed); err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	a, err := s.open(ctx, u, name, n.ID, from)
 	if err != nil {
@@ -322,9 +322,9 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 	if err != nil {
 		return nil, err
 	}
-	old, err := s.version(ctx, tenant, n.ID, version)
+	old, err := s.readVersion(ctx, tenant, n.ID, version)
 	if err != nil {
-		return nil, noVersion(name, version, err)
+		return nil, noVersionError(name, version, err)
 	}
 	if err := s.verify(ctx, tenant, name, n.ID, old, func(*entry) {}); err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 	names, holds := map[string]int64{versionName(r): versionCharge}, map[string]bool{}
 	defer func() { s.ledger(tenant).release(holds, nil) }()
 	for {
-		head, err := s.head(ctx, tenant, n.ID)
+		head, err := s.readHead(ctx, tenant, n.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -353,7 +353,7 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 			continue
 		case err != nil:
 			s.ledger(tenant).forget() // the record may exist despite the error
-			return nil, unavailable(err)
+			return nil, unavailableError(err)
 		}
 		s.ledger(tenant).settle(names)
 		s.trim(ctx, tenant, n.ID, r.Number)
@@ -380,7 +380,7 @@ func (s *Store) trim(ctx context.Context, tenant, id string, newest int) {
 	if newest <= maxVersions || newest%trimBatch != 0 {
 		return
 	}
-	numbers, err := s.numbers(ctx, tenant, id)
+	numbers, err := s.listNumbers(ctx, tenant, id)
 	if err != nil || len(numbers) <= maxVersions {
 		return
 	}

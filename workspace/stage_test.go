@@ -51,7 +51,7 @@ func TestS3StagesSparsely(t *testing.T) {
 		if err := s.Publish(t.Context(), "t/a/blobs/"+name); err != nil {
 			t.Fatal(err)
 		}
-		if got := get(t, o, "t/a/blobs/"+name); got != string(bytes.Join(parts, nil)) {
+		if got := readObject(t, o, "t/a/blobs/"+name); got != string(bytes.Join(parts, nil)) {
 			t.Errorf("%s: %d bytes are another's", name, len(got))
 		}
 	}
@@ -71,7 +71,7 @@ func TestStagedBytesAreBounded(t *testing.T) {
 	s.SetStaged(size+size/2, 10*size)
 	begin := func(tenant string) *workspace.Capture {
 		t.Helper()
-		c, err := s.Begin(ctx, tenant, "sb1", at(t, s, tenant, "data", 0), 0)
+		c, err := s.Begin(ctx, tenant, "sb1", resolveUse(t, s, tenant, "data", 0), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

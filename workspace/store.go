@@ -49,7 +49,7 @@ func New(o Objects, now func() time.Time) *Store {
 // It waits for a sweep in progress, until ctx ends.
 func (s *Store) hold(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = s.o.Hold(ctx, tenantKey(tenant), false)
-	return release, unavailable(err)
+	return release, unavailableError(err)
 }
 
 // tenantKey returns the prefix of all keys of a tenant. Different tenants have
@@ -97,8 +97,8 @@ func (r *record) manifests() []string {
 	return slices.DeleteFunc([]string{r.Manifest, r.Own, r.Outside}, func(d string) bool { return d == "" })
 }
 
-// valid reports whether all digests in the record are valid.
-func (r *record) valid() bool {
+// isValid reports whether all digests in the record are valid.
+func (r *record) isValid() bool {
 	return !slices.ContainsFunc(r.manifests(), func(d string) bool { return !isDigest(d) })
 }
 
@@ -130,8 +130,8 @@ func (s *Store) create(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// unavailable returns the error that callers see when the store fails.
-func unavailable(err error) error {
+// unavailableError returns the error that callers see when the store fails.
+func unavailableError(err error) error {
 	if _, classified := errors.AsType[*brig.Error](err); classified || err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -140,7 +140,7 @@ func unavailable(err error) error {
 }
 
 func missingError(name string) error {
-	return brig.Errorf(brig.NotFound, "no workspace %q", Printable(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
+	return brig.Errorf(brig.NotFound, "no workspace %q", EscapePath(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
 }
 
 // find returns the stored state of a name.
@@ -153,21 +153,21 @@ func (s *Store) find(ctx context.Context, tenant, name string) (*nameRecord, err
 	if errors.Is(err, ErrMissing) {
 		return nil, missingError(name)
 	}
-	if err == nil && !validID(n.ID) {
+	if err == nil && !isValidID(n.ID) {
 		err = fmt.Errorf("%w: workspace %s has the id %.40q", errBroken, name, n.ID)
 	}
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	return &n, nil
 }
 
-func validID(id string) bool { return len(id) > 8 && brig.ValidName(id) }
+func isValidID(id string) bool { return len(id) > 8 && brig.ValidName(id) }
 
 // Create creates an empty workspace.
 func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspace, error) {
 	if !brig.ValidName(name) {
-		return nil, brig.InvalidField("name", "%q is not a name", Printable(name[:min(len(name), 80)])).
+		return nil, brig.InvalidField("name", "%q is not a name", EscapePath(name[:min(len(name), 80)])).
 			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
 	if err := s.checkCount(ctx, tenant); err != nil {
@@ -183,7 +183,7 @@ func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspac
 		return nil, brig.Errorf(brig.AlreadyExists, "workspace %q exists", name).WithHint("choose another name, or use it")
 	}
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	return &brig.Workspace{Name: name, ID: n.ID, Store: s.o.Kind(), Created: n.Created}, nil
 }
@@ -201,7 +201,7 @@ func (s *Store) checkCount(ctx context.Context, tenant string) error {
 		return nil
 	})
 	if err != nil && brig.KindOf(err) != brig.FailedPrecondition {
-		return unavailable(err)
+		return unavailableError(err)
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func (s *Store) list(ctx context.Context, tenant string) ([]*brig.Workspace, err
 		return nil
 	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	slices.Sort(names)
 	out := []*brig.Workspace{}
@@ -243,7 +243,7 @@ func (s *Store) list(ctx context.Context, tenant string) ([]*brig.Workspace, err
 		if err != nil {
 			return nil, err
 		}
-		head, err := s.head(ctx, tenant, n.ID)
+		head, err := s.readHead(ctx, tenant, n.ID)
 		if err != nil && !isDataLoss(err) {
 			return nil, err
 		}
@@ -264,11 +264,11 @@ func (s *Store) Remove(ctx context.Context, tenant, name string) error {
 	err := s.o.Delete(ctx, nameKey(tenant, name))
 	s.ledger(tenant).forget()
 	failpoint.Hit("workspace.removed")
-	return unavailable(err)
+	return unavailableError(err)
 }
 
-// numbers lists the existing versions, oldest first.
-func (s *Store) numbers(ctx context.Context, tenant, id string) ([]int, error) {
+// listNumbers lists the existing versions, oldest first.
+func (s *Store) listNumbers(ctx context.Context, tenant, id string) ([]int, error) {
 	prefix := versionsKey(tenant, id)
 	var out []int
 	err := s.o.List(ctx, prefix, func(key string) error {
@@ -285,27 +285,27 @@ func versionKey(tenant, id string, n int) string {
 	return versionsKey(tenant, id) + fmt.Sprintf("%08d", n)
 }
 
-// version reads the record of a version.
-func (s *Store) version(ctx context.Context, tenant, id string, n int) (*record, error) {
+// readVersion reads the record of a version.
+func (s *Store) readVersion(ctx context.Context, tenant, id string, n int) (*record, error) {
 	var r record
 	if err := s.readJSON(ctx, versionKey(tenant, id, n), &r); err != nil {
 		return nil, err
 	}
-	if r.Number != n || r.Manifest == "" || !r.valid() {
+	if r.Number != n || r.Manifest == "" || !r.isValid() {
 		return nil, fmt.Errorf("%w: the record of version %d of %s", errBroken, n, id)
 	}
 	return &r, nil
 }
 
-// head reads the record of the newest version. It returns nil if there is no
+// readHead reads the record of the newest version. It returns nil if there is no
 // version.
-func (s *Store) head(ctx context.Context, tenant, id string) (*record, error) {
-	ns, err := s.numbers(ctx, tenant, id)
+func (s *Store) readHead(ctx context.Context, tenant, id string) (*record, error) {
+	ns, err := s.listNumbers(ctx, tenant, id)
 	if err != nil || len(ns) == 0 {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
-	r, err := s.version(ctx, tenant, id, ns[len(ns)-1])
-	return r, unavailable(err)
+	r, err := s.readVersion(ctx, tenant, id, ns[len(ns)-1])
+	return r, unavailableError(err)
 }
 
 // Versions lists a workspace's versions, newest first.
@@ -319,18 +319,18 @@ func (s *Store) Versions(ctx context.Context, tenant, name string) ([]*brig.Work
 	if err != nil {
 		return nil, err
 	}
-	ns, err := s.numbers(ctx, tenant, n.ID)
+	ns, err := s.listNumbers(ctx, tenant, n.ID)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, unavailableError(err)
 	}
 	out := []*brig.WorkspaceVersion{}
 	for _, v := range slices.Backward(ns) {
-		r, err := s.version(ctx, tenant, n.ID, v)
+		r, err := s.readVersion(ctx, tenant, n.ID, v)
 		if isDataLoss(err) {
 			continue // a damaged version must not hide the others
 		}
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, unavailableError(err)
 		}
 		out = append(out, &r.WorkspaceVersion)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestStore tests the life cycle of a workspace on each implementation of
+// TestVersionsCanBeCommittedAndRestored tests the life cycle of a workspace on each implementation of
 // Objects.
-func TestStore(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestVersionsCanBeCommittedAndRestored(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		w, err := s.Create(ctx, "acme", "data")
 		if err != nil || w.Store != o.Kind() || w.Head != nil {
@@ -34,7 +34,7 @@ func TestStore(t *testing.T) {
 			}
 		}
 		one := tree{"a": "1", "d/": "", "d/b": strings.Repeat("2", 3<<20), "link": "-> /etc/passwd", "bad\xff\x01name": "3", "empty": ""}
-		use := at(t, s, "acme", "data", 0)
+		use := resolveUse(t, s, "acme", "data", 0)
 		c, err := commit(ctx, s, "acme", "sb1", use, one, brig.Node{Path: "pipe", Skipped: "it is a pipe"})
 		if err != nil || c.Version.Number != 1 || c.Version.Files != 4 || c.Changed != 6 || c.Passed != 1 || c.Skipped[0].Path != "pipe" {
 			t.Fatalf("%+v, %v", c, err)
@@ -43,14 +43,14 @@ func TestStore(t *testing.T) {
 			t.Errorf("a name that is no text is told as %q", c.Changes[1].Path)
 		}
 		reopened := workspace.New(o.reopen(), nil)
-		if got, err := unpack(ctx, reopened, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
+		if got, err := unpack(ctx, reopened, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, one) {
 			t.Errorf("version 1 is %.200v, %v", got, err)
 		}
 		two := tree{"a": "changed", "d/": "", "d/b": one["d/b"], "link": "-> a", "bad\xff\x01name": "3", "empty": ""}
-		if c, err = commit(ctx, s, "acme", "sb2", at(t, s, "acme", "data", 0), two); err != nil || c.Changed != 2 {
+		if c, err = commit(ctx, s, "acme", "sb2", resolveUse(t, s, "acme", "data", 0), two); err != nil || c.Changed != 2 {
 			t.Fatalf("%+v, %v", c, err)
 		}
-		if c, err = commit(ctx, s, "acme", "sb2", at(t, s, "acme", "data", 0), two); err != nil || c.Version.Number != 2 || c.Changed != 0 {
+		if c, err = commit(ctx, s, "acme", "sb2", resolveUse(t, s, "acme", "data", 0), two); err != nil || c.Version.Number != 2 || c.Changed != 0 {
 			t.Errorf("a commit of nothing: %+v, %v", c, err)
 		}
 		v, err := s.Restore(ctx, "acme", "bob", "data", 1, 0)
@@ -58,7 +58,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("%+v, %v", v, err)
 		}
 		for n, want := range map[int]tree{0: one, 1: one, 2: two, 3: one} {
-			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", n)); err != nil || !equalTrees(got, want) {
+			if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", n)); err != nil || !isEqualTree(got, want) {
 				t.Errorf("version %d is %.200v, %v", n, got, err)
 			}
 		}
@@ -77,21 +77,21 @@ func TestStore(t *testing.T) {
 		if _, err := s.Create(ctx, "rival", "data"); err != nil {
 			t.Fatal(err)
 		}
-		before := len(keys(t, o, "t/acme/blobs/"))
-		if _, err = commit(ctx, s, "rival", "sb3", at(t, s, "rival", "data", 0), one); err != nil {
+		before := len(listKeys(t, o, "t/acme/blobs/"))
+		if _, err = commit(ctx, s, "rival", "sb3", resolveUse(t, s, "rival", "data", 0), one); err != nil {
 			t.Fatal(err)
 		}
-		if len(keys(t, o, "t/acme/blobs/")) != before || len(keys(t, o, "t/rival/blobs/")) < 4 {
+		if len(listKeys(t, o, "t/acme/blobs/")) != before || len(listKeys(t, o, "t/rival/blobs/")) < 4 {
 			t.Error("contents are shared between tenants")
 		}
-		if _, err := unpack(ctx, s, "rival", at(t, s, "acme", "data", 0)); brig.KindOf(err) != brig.NotFound {
+		if _, err := unpack(ctx, s, "rival", resolveUse(t, s, "acme", "data", 0)); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("a tenant reads another's: %v", err)
 		}
 		if list, err := s.List(ctx, "nobody"); err != nil || len(list) != 0 {
 			t.Errorf("%v, %v", list, err)
 		}
 		// The removal of a workspace also removes the contents that only it used.
-		old := at(t, s, "acme", "data", 0)
+		old := resolveUse(t, s, "acme", "data", 0)
 		if err := s.Remove(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
@@ -104,10 +104,10 @@ func TestStore(t *testing.T) {
 		if _, err := commit(ctx, s, "acme", "sb4", old, one); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("a commit to another of its name: %v", err)
 		}
-		if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(keys(t, o, "t/acme/")) != 1 {
-			t.Errorf("swept %d, %v: %v", n, err, keys(t, o, "t/acme/"))
+		if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(listKeys(t, o, "t/acme/")) != 1 {
+			t.Errorf("swept %d, %v: %v", n, err, listKeys(t, o, "t/acme/"))
 		}
-		if got, err := unpack(ctx, s, "rival", at(t, s, "rival", "data", 0)); err != nil || !equalTrees(got, one) {
+		if got, err := unpack(ctx, s, "rival", resolveUse(t, s, "rival", "data", 0)); err != nil || !isEqualTree(got, one) {
 			t.Errorf("another tenant's is %.200v, %v", got, err)
 		}
 		if n, err := s.Sweep(ctx, "rival"); err != nil || n != 0 {
@@ -116,19 +116,19 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestStoreMerge commits the changes of two sandboxes that started from the
+// TestConcurrentChangesToDifferentPathsMerge commits the changes of two sandboxes that started from the
 // same version. The store merges the changes, unless they affect the same path.
-func TestStoreMerge(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestConcurrentChangesToDifferentPathsMerge(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
 		base := tree{"a": "1", "b": "1", "d/": "", "d/x": "1"}
-		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), base); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb0", resolveUse(t, s, "acme", "data", 0), base); err != nil {
 			t.Fatal(err)
 		}
-		use := at(t, s, "acme", "data", 0)
+		use := resolveUse(t, s, "acme", "data", 0)
 		if _, err := commit(ctx, s, "acme", "sb1", use, tree{"a": "mine", "b": "1", "d/": "", "d/x": "1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestStoreMerge(t *testing.T) {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		want := tree{"a": "mine", "b": "again", "d/": "", "d/x": "1", "n": "new"}
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, want) {
+		if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, want) {
 			t.Errorf("merged is %v, %v", got, err)
 		}
 		if n, err := s.Sweep(ctx, "acme"); err != nil || n != 0 {
@@ -163,9 +163,9 @@ func TestStoreMerge(t *testing.T) {
 			}
 		}
 		// One sandbox removes a directory into which the other writes.
-		last := at(t, s, "acme", "data", 0)
-		gone := tree{"a": "mine", "b": "again", "n": "new"}
-		if _, err := commit(ctx, s, "acme", "sb4", last, gone); err != nil {
+		last := resolveUse(t, s, "acme", "data", 0)
+		removed := tree{"a": "mine", "b": "again", "n": "new"}
+		if _, err := commit(ctx, s, "acme", "sb4", last, removed); err != nil {
 			t.Fatal(err)
 		}
 		want["d/y"] = "1"
@@ -173,7 +173,7 @@ func TestStoreMerge(t *testing.T) {
 			t.Errorf("written into what is gone: %v", err)
 		}
 		// Concurrent commits that each add a different file all succeed.
-		last = at(t, s, "acme", "data", 0)
+		last = resolveUse(t, s, "acme", "data", 0)
 		var work sync.WaitGroup
 		for i := range 8 {
 			work.Go(func() {
@@ -184,7 +184,7 @@ func TestStoreMerge(t *testing.T) {
 			})
 		}
 		work.Wait()
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || len(got) != 11 {
+		if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || len(got) != 11 {
 			t.Errorf("after eight at once there is %v, %v", got, err)
 		}
 	})
@@ -194,8 +194,8 @@ func TestStoreMerge(t *testing.T) {
 // further writes fail.
 type dyingObjects struct {
 	workspace.Objects
-	mu   sync.Mutex
-	left int
+	mu        sync.Mutex
+	remaining int
 }
 
 var errDead = errors.New("the server is dead")
@@ -203,7 +203,7 @@ var errDead = errors.New("the server is dead")
 func (d *dyingObjects) countWrite() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.left--; d.left < 0 {
+	if d.remaining--; d.remaining < 0 {
 		return errDead
 	}
 	return nil
@@ -223,28 +223,28 @@ func (d *dyingObjects) Create(ctx context.Context, key string, data []byte) erro
 	return d.Objects.Create(ctx, key, data)
 }
 
-// TestStoreCrashAtEveryWrite checks that a crash after any write of a commit leaves
+// TestCrashAtEveryWriteKeepsOneVersion checks that a crash after any write of a commit leaves
 // either the old or the new version, and only garbage that a sweep removes.
-func TestStoreCrashAtEveryWrite(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestCrashAtEveryWriteKeepsOneVersion(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
 		before := tree{"a": "old", "b": "old"}
-		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), before); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb0", resolveUse(t, s, "acme", "data", 0), before); err != nil {
 			t.Fatal(err)
 		}
 		old, done := 0, false
 		for n := 0; !done; n++ {
 			after := tree{"a": fmt.Sprint("new", n), "c/": "", "c/d": fmt.Sprint("newer", n), "c/e": fmt.Sprint("newest", n)}
-			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
+			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, remaining: n}, nil), "acme", "sb1", resolveUse(t, s, "acme", "data", 0), after)
 			done = err == nil
-			got, lost := unpack(ctx, workspace.New(o.reopen(), nil), "acme", at(t, s, "acme", "data", 0))
+			got, lost := unpack(ctx, workspace.New(o.reopen(), nil), "acme", resolveUse(t, s, "acme", "data", 0))
 			switch {
 			case lost != nil:
 				t.Fatalf("after %d writes: %v", n, lost)
-			case done && !equalTrees(got, after), !done && !equalTrees(got, before):
+			case done && !isEqualTree(got, after), !done && !isEqualTree(got, before):
 				t.Errorf("after %d writes, %v: there is %v", n, err, got)
 			case !done:
 				old++
@@ -252,7 +252,7 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 			if _, err := s.Sweep(ctx, "acme"); err != nil {
 				t.Error(err)
 			}
-			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || done && !equalTrees(got, after) || !done && !equalTrees(got, before) {
+			if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || done && !isEqualTree(got, after) || !done && !isEqualTree(got, before) {
 				t.Errorf("swept after %d writes there is %v, %v", n, got, err)
 			}
 		}
@@ -262,20 +262,20 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-// TestCommitAfterLostVersion simulates a server that dies right after a
+// TestCommitFindsVersionMissingFromRecord simulates a server that dies right after a
 // commit, before it stores the new version in the sandbox's record. The record
 // then contains the old version, but the sandbox's next commit is still
 // compared with its last commit.
-func TestCommitAfterLostVersion(t *testing.T) {
-	onBoth(t, func(t *testing.T, o arena) {
+func TestCommitFindsVersionMissingFromRecord(t *testing.T) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commit(ctx, s, "acme", "sb0", at(t, s, "acme", "data", 0), tree{"a": "1", "b": "1"}); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb0", resolveUse(t, s, "acme", "data", 0), tree{"a": "1", "b": "1"}); err != nil {
 			t.Fatal(err)
 		}
-		old := at(t, s, "acme", "data", 0)
+		old := resolveUse(t, s, "acme", "data", 0)
 		if _, err := commit(ctx, s, "acme", "sb1", old, tree{"a": "2", "b": "1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +288,7 @@ func TestCommitAfterLostVersion(t *testing.T) {
 		}
 		content := func(path string) string {
 			t.Helper()
-			got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0))
+			got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0))
 			if err != nil || len(got) != 22 {
 				t.Fatalf("there is %v, %v", got, err)
 			}
@@ -326,7 +326,7 @@ func TestSkippedPathsAreCheap(t *testing.T) {
 	for n := range 20_000 {
 		had[fmt.Sprint("f", n)] = ""
 	}
-	if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), had); err != nil {
+	if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), had); err != nil {
 		t.Fatal(err)
 	}
 	var skipped []brig.Node
@@ -334,13 +334,13 @@ func TestSkippedPathsAreCheap(t *testing.T) {
 		skipped = append(skipped, brig.Node{Path: fmt.Sprint("pipe", n), Skipped: "it is a pipe"})
 	}
 	begun := time.Now()
-	left := tree{"a/": ""}
-	c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), left, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
+	remaining := tree{"a/": ""}
+	c, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), remaining, append(skipped, brig.Node{Path: "a/b", Skipped: "it cannot be read"})...)
 	if took := time.Since(begun); err != nil || c.Passed != 120_001 || took > 20*time.Second {
 		t.Errorf("%v; %d are passed over, in %v", err, c.Passed, took)
 	}
 	want := tree{"a/": "", "a/b/": "", "a/b/c": ""}
-	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, want) {
+	if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, want) {
 		t.Errorf("there is %.200v, %v", got, err)
 	}
 }
@@ -349,7 +349,7 @@ func TestSkippedPathsAreCheap(t *testing.T) {
 // for each tenant separately.
 func TestWorkspaceCountIsLimited(t *testing.T) {
 	workspace.SetMaxWorkspaces(t, 2)
-	onBoth(t, func(t *testing.T, o arena) {
+	runOnBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		for _, name := range []string{"a", "b"} {
 			for _, tenant := range []string{"acme", "rival"} {

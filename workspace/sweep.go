@@ -40,7 +40,7 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	}
 	n, err := s.sweep(ctx, tenant, live)
 	if err == nil {
-		l.swept()
+		l.resetAfterSweep()
 	}
 	abandoned, lost := s.o.RemoveAbandoned(ctx, tenantKey(tenant)+"/")
 	return n + abandoned, errors.Join(err, lost)
@@ -104,7 +104,7 @@ func (s *Store) markReferenced(ctx context.Context, tenant, key string, needed m
 	if err := s.readJSON(ctx, key, &r); err != nil {
 		return err
 	}
-	if r.Manifest == "" || !r.valid() {
+	if r.Manifest == "" || !r.isValid() {
 		return errors.New("not the record of a version: " + key)
 	}
 	for _, digest := range r.manifests() {

@@ -25,7 +25,7 @@ func TestTornContentIsReplaced(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
-	use := at(t, s, "acme", "data", 0)
+	use := resolveUse(t, s, "acme", "data", 0)
 	want := tree{"large": strings.Repeat("l", 3<<20), "small": "small"}
 	c, err := s.Begin(ctx, "acme", "sb1", use, 0)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestTornContentIsReplaced(t *testing.T) {
 		}
 	}
 	c.Close() // the power fails before the commit
-	torn := keys(t, o, "t/acme/blobs/")
+	torn := listKeys(t, o, "t/acme/blobs/")
 	if len(torn) != 2 {
 		t.Fatalf("%d contents are written, want 2", len(torn))
 	}
@@ -49,15 +49,15 @@ func TestTornContentIsReplaced(t *testing.T) {
 	if _, err := commit(ctx, s, "acme", "sb2", use, want); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, want) {
+	if got, err := unpack(ctx, s, "acme", resolveUse(t, s, "acme", "data", 0)); err != nil || !isEqualTree(got, want) {
 		t.Errorf("version 1 is %.100v, %v", got, err)
 	}
 }
 
-// TestConcurrentPublishes lets several commits publish the same new content
+// TestConcurrentPublishesAreDurable lets several commits publish the same new content
 // concurrently. A version may reference the first object immediately, so each later
 // object must be durable before it replaces the first.
-func TestConcurrentPublishes(t *testing.T) {
+func TestConcurrentPublishesAreDurable(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func TestConcurrentPublishes(t *testing.T) {
 		}
 		close(begin)
 		work.Wait()
-		if n := synced.Load(); n != writers-1 || get(t, o, key) != "content" {
-			t.Fatalf("round %d: %d of %d were synced, and there is %q", round, n, writers, get(t, o, key))
+		if n := synced.Load(); n != writers-1 || readObject(t, o, key) != "content" {
+			t.Fatalf("round %d: %d of %d were synced, and there is %q", round, n, writers, readObject(t, o, key))
 		}
 	}
 	if n, err := o.RemoveAbandoned(t.Context(), ""); n != 0 || err != nil {
@@ -113,7 +113,7 @@ func TestPutKeepsEqualObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, err := os.Stat(file)
-		if err != nil || get(t, o, "t/a") != content {
+		if err != nil || readObject(t, o, "t/a") != content {
 			t.Fatalf("%q: %v", content, err)
 		}
 		if before != nil && os.SameFile(before, now) != (content == "one") {

@@ -13,13 +13,13 @@ import (
 // version uses a part of the quota, although its content already exists. A
 // restore of the newest version creates no version.
 func TestVersionsCountAgainstQuota(t *testing.T) {
-	onBoth(t, func(t *testing.T, a arena) {
+	runOnBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
 		}
 		for _, content := range []string{"one", "two"} {
-			if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": content}); err != nil {
+			if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": content}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestVersionsCountAgainstQuota(t *testing.T) {
 		if made != 3 {
 			t.Errorf("%d versions fit, want 3", made)
 		}
-		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "data", 0), tree{}); brig.KindOf(err) != brig.RateLimited {
+		if _, err := commitWithin(ctx, s, quota, resolveUse(t, s, "acme", "data", 0), tree{}); brig.KindOf(err) != brig.RateLimited {
 			t.Errorf("a small commit: %v", err)
 		}
 		wantStored(t, s, a)
@@ -70,11 +70,11 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 8 {
-		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": fmt.Sprint(i)}); err != nil {
+		if _, err := commit(ctx, s, "acme", "sb1", resolveUse(t, s, "acme", "data", 0), tree{"a": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 		want := []int{1, 2, 3, 4, 5, 5, 6, 7}[i] // the commits of versions 6 and 9 remove old versions
-		if n := len(keys(t, o, "t/acme/versions/")); n != want {
+		if n := len(listKeys(t, o, "t/acme/versions/")); n != want {
 			t.Errorf("after %d commits there are %d versions, want %d", i+1, n, want)
 		}
 		if s.NeedsSweep("acme") {
@@ -97,7 +97,7 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := commitWithin(ctx, s, stored, at(t, s, "acme", "data", 0), tree{"a": "new"}); brig.KindOf(err) != brig.RateLimited {
+	if _, err := commitWithin(ctx, s, stored, resolveUse(t, s, "acme", "data", 0), tree{"a": "new"}); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("without space: %v", err)
 	}
 	if !s.NeedsSweep("acme") {
@@ -106,7 +106,7 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if _, err := s.Sweep(ctx, "acme"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(keys(t, o, "t/acme/blobs/")); n != 2*limit { // version 9 shares the objects of version 4
+	if n := len(listKeys(t, o, "t/acme/blobs/")); n != 2*limit { // version 9 shares the objects of version 4
 		t.Errorf("%d contents and manifests are left of %d versions", n, limit)
 	}
 }

@@ -57,11 +57,11 @@ func New(o Options) http.Handler {
 	mux := chi.NewRouter()
 	for prefix, d := range map[string]dialect{shippedPrefix: &shipped{o.Service}, specPrefix: &spec{o.Service}} {
 		for _, r := range d.routes() {
-			mux.Method(r.method, prefix+r.path, authenticated(d, ring, handler(d, o.Service, r)))
+			mux.Method(r.method, prefix+r.path, requireActor(d, ring, newHandler(d, o.Service, r)))
 		}
 	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		dialectOf(r).fail(w, brig.Errorf(brig.NotFound, "there is nothing at this path").WithHint("Brig's own routes are /v1/providers"))
+		chooseDialect(r).writeError(w, brig.Errorf(brig.NotFound, "there is nothing at this path").WithHint("Brig's own routes are /v1/providers"))
 	})
 	return httpapi.Wrap(o.Log, nil, httpapi.Guard(o.Hosts, "", mux))
 }
@@ -70,8 +70,8 @@ func New(o Options) http.Handler {
 type dialect interface {
 	routes() []route
 	// answer writes the result of a handler, and fail writes an error.
-	answer(w http.ResponseWriter, v any)
-	fail(w http.ResponseWriter, err error)
+	writeResponse(w http.ResponseWriter, v any)
+	writeError(w http.ResponseWriter, err error)
 }
 
 // route maps a method and a path of a dialect to a handler.
@@ -81,14 +81,14 @@ type route struct {
 	handle       func(r *http.Request, body []byte) (any, error)
 }
 
-func dialectOf(r *http.Request) dialect {
+func chooseDialect(r *http.Request) dialect {
 	if strings.HasPrefix(r.URL.Path, shippedPrefix+"/") {
 		return &shipped{}
 	}
 	return &spec{}
 }
 
-func handler(d dialect, service brig.ProviderService, rt route) http.Handler {
+func newHandler(d dialect, service brig.ProviderService, rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body []byte
 		err := httpapi.Check(r, service, "", rt.op)
@@ -96,23 +96,23 @@ func handler(d dialect, service brig.ProviderService, rt route) http.Handler {
 			body, err = httpapi.ReadDocument(w, r, httpapi.SmallBody)
 		}
 		if err != nil {
-			d.fail(w, err)
+			d.writeError(w, err)
 			return
 		}
 		v, err := rt.handle(r, body)
 		if err != nil {
 			httpapi.Log(r, err)
-			d.fail(w, err)
+			d.writeError(w, err)
 			return
 		}
-		d.answer(w, v)
+		d.writeResponse(w, v)
 	})
 }
 
-// authenticated returns a handler that passes a request on with its actor in
+// requireActor returns a handler that passes a request on with its actor in
 // the context. RAGFlow sends its token without "Bearer".
-func authenticated(d dialect, ring *httpapi.Keyring, next http.Handler) http.Handler {
-	in := httpapi.AuthOr(ring, func(w http.ResponseWriter, _ *http.Request, err error) { d.fail(w, err) }, next)
+func requireActor(d dialect, ring *httpapi.Keyring, next http.Handler) http.Handler {
+	in := httpapi.AuthOr(ring, func(w http.ResponseWriter, _ *http.Request, err error) { d.writeError(w, err) }, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if auth := r.Header.Get("Authorization"); strings.HasPrefix(auth, httpapi.KeyPrefix) {
 			r = r.Clone(r.Context())
@@ -131,8 +131,8 @@ func read(body []byte, into any) error {
 	return nil
 }
 
-// id returns the id of the provider in the path of r.
-func id(r *http.Request) string { return chi.URLParam(r, "id") }
+// providerID returns the id of the provider in the path of r.
+func providerID(r *http.Request) string { return chi.URLParam(r, "id") }
 
 // find returns a provider by its id.
 func find(list []brig.ProviderInfo, id string) (*brig.ProviderInfo, error) {
@@ -141,15 +141,15 @@ func find(list []brig.ProviderInfo, id string) (*brig.ProviderInfo, error) {
 			return &list[i], nil
 		}
 	}
-	return nil, unknownTenant(id)
+	return nil, unknownTenantError(id)
 }
 
-func unknownTenant(id string) error {
+func unknownTenantError(id string) error {
 	return brig.Errorf(brig.InvalidConfig, "Unknown provider type: %s", brig.Clip(id, 63)).WithHint("list the providers")
 }
 
-// active returns the active provider, or nil if there is none.
-func active(list []brig.ProviderInfo) *brig.ProviderInfo {
+// findActive returns the active provider, or nil if there is none.
+func findActive(list []brig.ProviderInfo) *brig.ProviderInfo {
 	for i := range list {
 		if list[i].Active {
 			return &list[i]

@@ -47,14 +47,14 @@ func (s stub) admit(ctx context.Context) error {
 }
 
 func (s stub) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
-	least, most := 5.0, 300.0
+	least, maximum := 5.0, 300.0
 	return []brig.ProviderInfo{
 		{
 			ID: "self_managed", Driver: "self_managed", Title: "Self-Managed", Doc: "An executor manager.", Tags: []string{"self-hosted"},
 			Languages: []brig.Language{brig.Python}, Configured: true, Active: true, Up: true,
 			Fields: []brig.ConfigField{
 				{Name: "endpoint", Type: "string", Label: "Endpoint", Placeholder: "http://localhost:9385", Required: true},
-				{Name: "timeout", Type: "integer", Label: "Timeout", Default: 30, Min: &least, Max: &most},
+				{Name: "timeout", Type: "integer", Label: "Timeout", Default: 30, Min: &least, Max: &maximum},
 				{Name: "image", Type: "string", Label: "Image", Default: "a:1", ReadOnly: true},
 			},
 			Config: json.RawMessage(`{"endpoint":"http://localhost:9385"}`),
@@ -112,8 +112,8 @@ func (s stub) ActivateProvider(ctx context.Context, id string) error {
 	return err
 }
 
-// TestTranscripts replays requests of administrators' clients.
-func TestTranscripts(t *testing.T) {
+// TestResponsesMatchTranscripts replays requests of administrators' clients.
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {
 			srv := httptest.NewServer(admin.New(admin.Options{Service: stub{}, Keys: keys{}}))

@@ -19,11 +19,11 @@ type envelope struct {
 	Data    any    `json:"data"`
 }
 
-func (s *shipped) answer(w http.ResponseWriter, v any) {
+func (s *shipped) writeResponse(w http.ResponseWriter, v any) {
 	_ = httpapi.WriteJSON(w, http.StatusOK, envelope{0, "success", v}) // fails if the client has disconnected
 }
 
-func (s *shipped) fail(w http.ResponseWriter, err error) {
+func (s *shipped) writeError(w http.ResponseWriter, err error) {
 	code, status := http.StatusBadRequest, http.StatusBadRequest
 	switch httpapi.Status(brig.KindOf(err)) {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -43,15 +43,15 @@ func (s *shipped) fail(w http.ResponseWriter, err error) {
 
 func (s *shipped) routes() []route {
 	return []route{
-		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.providers},
-		{http.MethodGet, "/sandbox/providers/{id}/schema", brig.OpProviders, s.schema},
-		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.config},
+		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.listProviders},
+		{http.MethodGet, "/sandbox/providers/{id}/schema", brig.OpProviders, s.getSchema},
+		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.getConfig},
 		{http.MethodPost, "/sandbox/config", brig.OpConfigureProvider, s.setConfig},
-		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.test},
+		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.testConfig},
 	}
 }
 
-func (s *shipped) providers(r *http.Request, _ []byte) (any, error) {
+func (s *shipped) listProviders(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
 		return nil, err
@@ -69,13 +69,13 @@ func (s *shipped) providers(r *http.Request, _ []byte) (any, error) {
 	return out, nil
 }
 
-// schema returns a map of the provider's fields by name.
-func (s *shipped) schema(r *http.Request, _ []byte) (any, error) {
+// getSchema returns a map of the provider's fields by name.
+func (s *shipped) getSchema(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	p, err := find(list, id(r))
+	p, err := find(list, providerID(r))
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +102,12 @@ func (c change) domain() brig.ProviderConfig {
 	return brig.ProviderConfig{ID: c.ProviderType, Config: c.Config.raw(), Activate: c.SetActive == nil || *c.SetActive, Test: c.Test}
 }
 
-func (s *shipped) config(r *http.Request, _ []byte) (any, error) {
+func (s *shipped) getConfig(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	p := active(list)
+	p := findActive(list)
 	if p == nil {
 		return nil, brig.Errorf(brig.NotInitialized, "Sandbox provider type not configured").WithHint("configure a provider")
 	}
@@ -134,7 +134,7 @@ func configOf(p *brig.ProviderInfo) (any, error) {
 	return map[string]any{"provider_type": p.ID, "config": config}, err
 }
 
-func (s *shipped) test(r *http.Request, body []byte) (any, error) {
+func (s *shipped) testConfig(r *http.Request, body []byte) (any, error) {
 	var in change
 	if err := read(body, &in); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type spec struct{ svc brig.ProviderService }
 // message is a response that has the form {message}.
 type message string
 
-func (s *spec) answer(w http.ResponseWriter, v any) {
+func (s *spec) writeResponse(w http.ResponseWriter, v any) {
 	if m, ok := v.(message); ok {
 		_ = httpapi.WriteJSON(w, http.StatusOK, map[string]string{"message": string(m)}) // fails if the client has disconnected
 		return
@@ -53,7 +53,7 @@ const (
 	notConfigured    = "Provider not configured"
 )
 
-func (s *spec) fail(w http.ResponseWriter, err error) {
+func (s *spec) writeError(w http.ResponseWriter, err error) {
 	apiErr := brig.AsError(err)
 	status := httpapi.Status(apiErr.Kind)
 	short, details := apiErr.Message, []any{}
@@ -84,15 +84,15 @@ func (s *spec) fail(w http.ResponseWriter, err error) {
 
 func (s *spec) routes() []route {
 	return []route{
-		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.providers},
-		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.config},
+		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.listProviders},
+		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.getConfig},
 		{http.MethodPost, "/sandbox/config", brig.OpConfigureProvider, s.setConfig},
-		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.test},
+		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.testConfig},
 		{http.MethodPut, "/sandbox/active", brig.OpActivateProvider, s.activate},
 	}
 }
 
-func (s *spec) providers(r *http.Request, _ []byte) (any, error) {
+func (s *spec) listProviders(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
 		return nil, err
@@ -114,9 +114,9 @@ func (s *spec) providers(r *http.Request, _ []byte) (any, error) {
 	return out, nil
 }
 
-// config returns the configuration of every provider and the id of the active
+// getConfig returns the configuration of every provider and the id of the active
 // one.
-func (s *spec) config(r *http.Request, _ []byte) (any, error) {
+func (s *spec) getConfig(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ type testAnswer struct {
 	LatencyMS int64  `json:"latency_ms"`
 }
 
-func (s *spec) test(r *http.Request, body []byte) (any, error) {
+func (s *spec) testConfig(r *http.Request, body []byte) (any, error) {
 	var in change
 	if err := read(body, &in); err != nil {
 		return nil, err

@@ -177,7 +177,7 @@ func newParts(e *env) *parts {
 	p.forwarder.transport = p.forwarder.newTransport()
 	p.ports = &ports{
 		env: e, tokens: p.tokens, finder: p.finder, interpreter: p.interpreter, forwarder: p.forwarder,
-		signatureLimit: httpapi.NewLimit(2, 20), limitedSearches: httpapi.NewSecond(10 * time.Second), searching: make(chan struct{}, 1),
+		signatureLimit: httpapi.NewLimit(2, 20), limitedSearches: httpapi.NewSecondChance(10 * time.Second), searching: make(chan struct{}, 1),
 	}
 	p.controlPlane = &controlPlane{
 		env: e, templates: p.templates, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,

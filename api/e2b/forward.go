@@ -59,7 +59,7 @@ func (f *forwarder) dial(ctx context.Context, _, addr string) (net.Conn, error) 
 		var conn net.Conn
 		conn, err = f.Service.Dial(ctx, id, port)
 		if err == nil {
-			return httpapi.Bounded(ctx, conn), nil
+			return httpapi.NewBoundedConn(ctx, conn), nil
 		}
 		if brig.KindOf(err) != brig.ConnectionFailed {
 			break
@@ -80,7 +80,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, s *brig.Sand
 	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", httpapi.RequestID} {
 		w.Header().Del(name)
 	}
-	f.tokens.shield().Proxy(httputil.ReverseProxy{
+	f.tokens.shield().Forward(httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { f.rewrite(p, s, t) },
 		Transport:     f.transport,
 		FlushInterval: -1,

@@ -34,7 +34,7 @@ type ports struct {
 	signatureLimit *httpapi.Limit
 	// limitedSearches admits the searches of addresses that signatureLimit has
 	// limited.
-	limitedSearches *httpapi.Second
+	limitedSearches *httpapi.SecondChance
 	// searching admits one search at a time among the signatures of all keys.
 	searching chan struct{}
 }
@@ -114,13 +114,13 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	switch t.port {
 	case portEnvd:
-		httpapi.Route(r, "e2b:envd")
+		httpapi.RecordRoute(r, "e2b:envd")
 		p.serveEnvd(w, r, s)
 	case portCode:
-		httpapi.Route(r, "e2b:code")
+		httpapi.RecordRoute(r, "e2b:code")
 		p.interpreter.serve(w, r, s)
 	default:
-		httpapi.Route(r, "e2b:port")
+		httpapi.RecordRoute(r, "e2b:port")
 		p.forwarder.forward(w, r, s, t)
 	}
 }
@@ -244,11 +244,11 @@ func (p *ports) mayBeOpen(r *http.Request, t target) bool {
 // deny answers a request that has no token of its sandbox.
 func (p *ports) deny(w http.ResponseWriter, r *http.Request, t target) {
 	if t.port == portCode {
-		httpapi.Route(r, "e2b:code")
+		httpapi.RecordRoute(r, "e2b:code")
 		p.fail(w, r, errNoToken())
 		return
 	}
-	httpapi.Route(r, "e2b:envd")
+	httpapi.RecordRoute(r, "e2b:envd")
 	p.serveEnvd(w, r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), &brig.Sandbox{ID: brig.ID(t.id)})
 }
 

@@ -142,7 +142,7 @@ func (c *controlPlane) router() http.Handler {
 		mux.Method(rt.method, rt.pattern, c.keyed(rt))
 	}
 	mux.Get("/health", func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Route(r, "e2b:/health")
+		httpapi.RecordRoute(r, "e2b:/health")
 		c.write(w, r, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +160,7 @@ func (c *controlPlane) router() http.Handler {
 func (c *controlPlane) keyed(rt route) http.Handler {
 	keyed := c.keyring.Keyed(c.authenticate, c.authorized(rt), c.fail)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Route(r, "e2b:"+rt.pattern)
+		httpapi.RecordRoute(r, "e2b:"+rt.pattern)
 		keyed(w, r)
 	})
 }

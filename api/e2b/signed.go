@@ -23,7 +23,7 @@ type urlSignature struct {
 	got    string
 	before hash.Hash // of the text before the token; nil if no signature matches
 	after  string
-	turn   *httpapi.SecondTurn // nil if the address is not limited
+	turn   *httpapi.SecondChanceTurn // nil if the address is not limited
 }
 
 // newURLSignature returns the signature of r's URL.

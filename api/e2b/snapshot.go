@@ -51,7 +51,7 @@ func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error
 	}
 	// The name is compared with a whole list, which takes as much memory as a
 	// large response.
-	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
+	done, err := httpapi.LeaseOf(ctx).WaitForTurn(ctx)
 	if err != nil {
 		return nil, err
 	}

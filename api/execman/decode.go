@@ -21,8 +21,8 @@ type fieldError struct {
 	Msg  string   `json:"msg"`
 }
 
-func reject(kind, message string, at ...string) *validationError {
-	return &validationError{Detail: []fieldError{{Type: kind, Loc: append([]string{"body"}, at...), Msg: message}}}
+func reject(kind, message string, loc ...string) *validationError {
+	return &validationError{Detail: []fieldError{{Type: kind, Loc: append([]string{"body"}, loc...), Msg: message}}}
 }
 
 // decode converts a request to a program. It ignores unknown fields.

@@ -104,12 +104,12 @@ func New(o Options) *API {
 		brig.Python: make(chan struct{}, o.Pool), brig.JavaScript: make(chan struct{}, o.Pool),
 	}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", d.health)
-	mux.HandleFunc("GET /healthz", d.health)
-	mux.HandleFunc("POST /run", d.run)
+	mux.HandleFunc("GET /{$}", d.serveHealth)
+	mux.HandleFunc("GET /healthz", d.serveHealth)
+	mux.HandleFunc("POST /run", d.serveRun)
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
-		httpapi.Route(r, pattern)
+		httpapi.RecordRoute(r, pattern)
 		mux.ServeHTTP(w, r)
 	})
 	d.handler = httpapi.Wrap(o.Log, metrics, d.admit(httpapi.Guard(append([]string{hostName}, o.Hosts...), "", routed)))
@@ -142,14 +142,14 @@ func containsAddress(list []netip.Prefix, addr netip.Addr) bool {
 	return len(list) == 0 && addr.IsLoopback()
 }
 
-func (d *API) health(w http.ResponseWriter, r *http.Request) {
+func (d *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	if d.Server != "" {
 		w.Header().Set("Via", brig.ViaFrom(r.Context(), d.Server))
 	}
-	d.answer(w, r, http.StatusOK, map[string]string{"status": "ok"})
+	d.writeResult(w, r, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-func (d *API) answer(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (d *API) writeResult(w http.ResponseWriter, r *http.Request, status int, v any) {
 	if err := httpapi.WriteJSON(w, status, v); err != nil {
 		d.Log.DebugContext(r.Context(), "answer", "error", err)
 	}
@@ -163,12 +163,12 @@ func viaHeader(r *http.Request) string { return strings.Join(r.Header.Values("Vi
 func loopResult() *v1.ExecmanResult {
 	const message = "the program came back to this server: a provider's endpoint is this server's own executor manager API, or leads to it; " +
 		"set it to another executor manager, or activate another provider"
-	return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, message)
+	return rejectedResult(v1.ExecmanRefused, v1.ExecmanUnforeseen, message)
 }
 
-func (d *API) run(w http.ResponseWriter, r *http.Request) {
+func (d *API) serveRun(w http.ResponseWriter, r *http.Request) {
 	if brig.IsForwardingLoop(viaHeader(r), d.Server) {
-		d.answer(w, r, http.StatusOK, loopResult())
+		d.writeResult(w, r, http.StatusOK, loopResult())
 		return
 	}
 	httpapi.AllowBody(r)
@@ -178,8 +178,8 @@ func (d *API) run(w http.ResponseWriter, r *http.Request) {
 		err = httpapi.Check(r, d.Service, "", brig.OpRun)
 		if err != nil { // in the protocol's format, a rejection is a result
 			httpapi.Log(r, err)
-			if result := failure(err); result != nil {
-				d.answer(w, r, http.StatusOK, result)
+			if result := errorResult(err); result != nil {
+				d.writeResult(w, r, http.StatusOK, result)
 				return
 			}
 		}
@@ -192,21 +192,21 @@ func (d *API) run(w http.ResponseWriter, r *http.Request) {
 		httpapi.Fail(w, r, err)
 		return
 	}
-	p, wrong := decode(body)
-	if wrong != nil {
-		d.answer(w, r, http.StatusUnprocessableEntity, wrong)
+	p, invalid := decode(body)
+	if invalid != nil {
+		d.writeResult(w, r, http.StatusUnprocessableEntity, invalid)
 		return
 	}
 	p.Timeout, p.Grace, p.Limits, p.Image, p.Egress = d.Timeout, grace, d.Limits, d.Images[p.Language], d.Egress
 	result, err := d.execute(r, p)
 	if err != nil {
 		httpapi.Log(r, err)
-		if result = failure(err); result == nil {
+		if result = errorResult(err); result == nil {
 			httpapi.Fail(w, r, err) // the client has disconnected
 			return
 		}
 	}
-	d.answer(w, r, http.StatusOK, result)
+	d.writeResult(w, r, http.StatusOK, result)
 }
 
 // execute waits for a free slot and runs a program.
@@ -225,5 +225,5 @@ func (d *API) execute(r *http.Request, p brig.Program) (*v1.ExecmanResult, error
 	if err != nil {
 		return nil, err
 	}
-	return result(p.Language, o), nil
+	return toResult(p.Language, o), nil
 }

@@ -119,9 +119,9 @@ func run(t *testing.T, url, body string) (int, *v1.ExecmanResult) {
 	return resp.StatusCode, &r
 }
 
-// TestTranscripts replays requests and compares the responses byte for byte. In
+// TestResponsesMatchTranscripts replays requests and compares the responses byte for byte. In
 // requests, CODE(…) represents the base64 of its text.
-func TestTranscripts(t *testing.T) {
+func TestResponsesMatchTranscripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no transcripts: %v", err)
@@ -185,7 +185,7 @@ func replay(t *testing.T, url, text string) string {
 
 // Every error kind has a response. The status is 200 unless the client caused
 // the error.
-func TestEveryErrorKind(t *testing.T) {
+func TestEveryErrorKindHasResponse(t *testing.T) {
 	srv, _ := serve(t, nil)
 	for _, k := range brig.Kinds {
 		status, r := run(t, srv.URL, requestJSON("python", string(k)+"\n", `{}`))
@@ -204,7 +204,7 @@ func TestEveryErrorKind(t *testing.T) {
 
 // In a pool of one, the second program waits for the first. If a program waits too long, the
 // response reports that the pool is busy. Each language has its own pool.
-func TestPool(t *testing.T) {
+func TestFullPoolReportsBusy(t *testing.T) {
 	srv, s := serve(t, func(o *execman.Options) { o.Pool, o.Queue = 1, 300*time.Millisecond })
 	first := make(chan *v1.ExecmanResult, 1)
 	go func() { _, r := run(t, srv.URL, requestJSON("python", "wait\n", `{}`)); first <- r }()
@@ -229,7 +229,7 @@ func TestPool(t *testing.T) {
 
 // A client whose address is not allowed is rejected before its request is read.
 // Control: from an allowed address, the same request is served.
-func TestAllowedAddresses(t *testing.T) {
+func TestOtherAddressesAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		allow string
 		from  string
@@ -256,7 +256,7 @@ func TestAllowedAddresses(t *testing.T) {
 }
 
 // When a client disconnects, its program ends.
-func TestDisconnect(t *testing.T) {
+func TestDisconnectEndsProgram(t *testing.T) {
 	srv, s := serve(t, func(o *execman.Options) { o.Pool, o.Queue = 1, 100*time.Millisecond })
 	defer close(s.release)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -40,7 +40,7 @@ func (k *lastProgram) Run(_ context.Context, p brig.Program, _ brig.IO) (*brig.O
 }
 
 // Programs get the configured egress rules. Without configured rules, programs cannot connect.
-func TestConfiguredEgress(t *testing.T) {
+func TestProgramsGetConfiguredEgress(t *testing.T) {
 	for name, want := range map[string]brig.Egress{"set": {Rules: []brig.EgressRule{{Host: "pypi.org"}}}, "not set": {}} {
 		k := &lastProgram{}
 		srv, _ := serve(t, func(o *execman.Options) { o.Service, o.Egress = k, want })

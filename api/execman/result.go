@@ -15,9 +15,9 @@ import (
 // maxArtifacts limits the artifacts in a response.
 const maxArtifacts = 10
 
-// result converts the outcome of a program to a response. The response for a
+// toResult converts the outcome of a program to a response. The response for a
 // failed program has no output on stdout.
-func result(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
+func toResult(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
 	r := emptyResult()
 	r.TimeUsedMS = o.Duration.Milliseconds()
 	r.Stdout, r.Stderr, r.ExitCode = outputText(o.Stdout), outputText(o.Stderr), o.ExitCode
@@ -28,15 +28,15 @@ func result(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
 	switch {
 	case o.TimedOut && o.Signal != "":
 		// The program did not end after it was requested to end.
-		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, v1.ExecmanTimeoutStderr)
+		return rejectedResult(v1.ExecmanInternalError, v1.ExecmanInternal, v1.ExecmanTimeoutStderr)
 	case o.TimedOut:
 		return exceeded(v1.ExecmanTime, v1.ExecmanTimeout, "Execution timeout")
 	case o.OOMKilled:
 		return exceeded(v1.ExecmanMemory, v1.ExecmanOutOfMemory, "Memory limit exceeded (killed by OOM)")
 	case o.ExitCode != 0 || o.Error != nil:
-		return failed(r, o)
+		return toFailedResult(r, o)
 	}
-	r.Status, r.Artifacts = v1.ExecmanSuccess, artifacts(o.Artifacts)
+	r.Status, r.Artifacts = v1.ExecmanSuccess, selectArtifacts(o.Artifacts)
 	switch {
 	case o.Value != nil:
 		r.Result.Present, r.Result.Value = true, o.Value
@@ -49,8 +49,8 @@ func result(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
 	return r
 }
 
-// failed classifies a failed program by its error output.
-func failed(r *v1.ExecmanResult, o *brig.Outcome) *v1.ExecmanResult {
+// toFailedResult classifies a failed program by its error output.
+func toFailedResult(r *v1.ExecmanResult, o *brig.Outcome) *v1.ExecmanResult {
 	r.Stdout, r.ExitCode = "", cmp.Or(r.ExitCode, 1)
 	if r.Stderr == "" && o.Error != nil {
 		r.Stderr = o.Error.Name + ": " + o.Error.Message + "\n"
@@ -69,36 +69,36 @@ func failed(r *v1.ExecmanResult, o *brig.Outcome) *v1.ExecmanResult {
 	return r
 }
 
-// failure returns the response for a program that did not run. It returns nil
+// errorResult returns the response for a program that did not run. It returns nil
 // if the client has disconnected.
-func failure(err error) *v1.ExecmanResult {
+func errorResult(err error) *v1.ExecmanResult {
 	apiErr := brig.AsError(err)
 	switch apiErr.Kind {
 	case brig.Canceled:
 		return nil
 	case brig.PolicyBlocked:
 		lines := strings.TrimPrefix(apiErr.Message, v1.ExecmanUnsafe+". ")
-		return rejected(v1.ExecmanRefused, v1.ExecmanUnsafe, strings.ReplaceAll(lines, "; Line ", "\nLine "))
+		return rejectedResult(v1.ExecmanRefused, v1.ExecmanUnsafe, strings.ReplaceAll(lines, "; Line ", "\nLine "))
 	case brig.RateLimited:
 		const message = "Too many requests, please try again later"
-		return rejected(v1.ExecmanTooMany, message, message)
+		return rejectedResult(v1.ExecmanTooMany, message, message)
 	case brig.Unavailable, brig.CreationFailed:
 		return busyResult()
 	case brig.NotInitialized, brig.ConnectionFailed, brig.InvalidConfig:
 		// More capacity would not help. An operator must change the
 		// configuration.
-		return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, strings.TrimSuffix(apiErr.Message+": "+apiErr.Hint, ": "))
+		return rejectedResult(v1.ExecmanRefused, v1.ExecmanUnforeseen, strings.TrimSuffix(apiErr.Message+": "+apiErr.Hint, ": "))
 	case brig.Timeout:
-		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, apiErr.Message)
+		return rejectedResult(v1.ExecmanInternalError, v1.ExecmanInternal, apiErr.Message)
 	}
-	return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, apiErr.Message)
+	return rejectedResult(v1.ExecmanRefused, v1.ExecmanUnforeseen, apiErr.Message)
 }
 
 func busyResult() *v1.ExecmanResult {
-	return rejected(v1.ExecmanBusy, v1.ExecmanNoneFree, "Container pool is busy")
+	return rejectedResult(v1.ExecmanBusy, v1.ExecmanNoneFree, "Container pool is busy")
 }
 
-func rejected(code int, detail, stderr string) *v1.ExecmanResult {
+func rejectedResult(code int, detail, stderr string) *v1.ExecmanResult {
 	r := emptyResult()
 	r.Status, r.ExitCode, r.Detail, r.Stderr = v1.ExecmanRunner, code, detail, stderr
 	return r
@@ -118,9 +118,9 @@ func outputText(o brig.Output) string {
 	return head + tail
 }
 
-// artifacts returns the first maxArtifacts files that are directly in
+// selectArtifacts returns the first maxArtifacts files that are directly in
 // artifacts/.
-func artifacts(files []brig.File) []v1.ExecmanArtifact {
+func selectArtifacts(files []brig.File) []v1.ExecmanArtifact {
 	out := []v1.ExecmanArtifact{}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b brig.File) int { return strings.Compare(a.Path, b.Path) })

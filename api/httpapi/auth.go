@@ -40,11 +40,11 @@ func MaxSecret(s string) int {
 // if the credential is missing or invalid.
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 	if keys.Owner != nil && FromOwner(r) {
-		return keys.owner(r)
+		return keys.verifyOwner(r)
 	}
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return keys.session(r)
+		return keys.verifySession(r)
 	}
 	scheme, key, _ := strings.Cut(headers[0], " ")
 	key = strings.TrimSpace(key)
@@ -52,11 +52,11 @@ func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
 		return keys.Verify(r, key)
 	}
 	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || !isPlausible(key) {
-		return Proof{}, unauthenticated("the Authorization header is not a Brig key")
+		return Proof{}, unauthenticatedError("the Authorization header is not a Brig key")
 	}
 	proof, err := keys.Verify(r, key)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return Proof{}, unauthenticated("invalid API key").Because(err)
+		return Proof{}, unauthenticatedError("invalid API key").Because(err)
 	}
 	return proof, err
 }
@@ -128,7 +128,7 @@ func isPlausible(key string) bool {
 	return strings.IndexFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
 }
 
-func unauthenticated(message string) *brig.Error {
+func unauthenticatedError(message string) *brig.Error {
 	return brig.Errorf(brig.Unauthenticated, "%s", message).
 		WithHint("send the header Authorization: Bearer %s…", KeyPrefix)
 }

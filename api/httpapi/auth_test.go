@@ -30,7 +30,7 @@ func TestEveryErrorKindHasStatus(t *testing.T) {
 	}
 }
 
-func TestWriteError(t *testing.T) {
+func TestWriteErrorHidesCauses(t *testing.T) {
 	for _, k := range brig.Kinds {
 		w := httptest.NewRecorder()
 		if err := WriteError(w, brig.Errorf(k, "password hunter2").Because(errors.New("cause"))); err != nil {
@@ -71,7 +71,7 @@ func (k *singleKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, erro
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "none")
 }
 
-func TestAuth(t *testing.T) {
+func TestAuthRejectsInvalidKeys(t *testing.T) {
 	for _, c := range []struct {
 		headers []string
 		status  int
@@ -104,7 +104,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestGuardRejectsForeignHostsAndSites(t *testing.T) {
 	h := Guard([]string{"10.1.2.3:2744", "Brig.Example", "[fd00::1]:2744"}, "/landing", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
 		host, origin, site string
@@ -154,7 +154,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestFindsMistypedName(t *testing.T) {
 	names := []string{"image", "command", "limits", "env"}
 	for word, want := range map[string]string{
 		"imagee": "image", "Image": "image", "comand": "command", "limit": "limits", "frobnicate": "", "": "", "e": "",
@@ -165,7 +165,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestReadJSON(t *testing.T) {
+func TestReadJSONRejectsInvalidBodies(t *testing.T) {
 	big := strings.Repeat(" ", MaxBody) + "{}"
 	for _, c := range []struct {
 		kind, body string

@@ -43,23 +43,23 @@ type timedBody struct {
 // Read implements io.Reader.
 func (t *timedBody) Read(p []byte) (int, error) {
 	if t.each > 0 && !t.done {
-		t.deadline(t.each)
+		t.setDeadline(t.each)
 	}
 	n, err := t.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) && !t.done {
 		t.done = true
-		t.deadline(0)
+		t.setDeadline(0)
 	}
 	return n, err
 }
 
-// deadline sets the read deadline to d from now, or removes it if d is zero.
-func (t *timedBody) deadline(d time.Duration) {
-	var at time.Time
+// setDeadline sets the read deadline to d from now, or removes it if d is zero.
+func (t *timedBody) setDeadline(d time.Duration) {
+	var deadline time.Time
 	if d > 0 {
-		at = time.Now().Add(d)
+		deadline = time.Now().Add(d)
 	}
-	_ = t.rc.SetReadDeadline(at) // a writer without deadlines, as in tests, needs none
+	_ = t.rc.SetReadDeadline(deadline) // a writer without deadlines, as in tests, needs none
 }
 
 // restrictBody sets the time limit of unauthenticated clients for r's body,
@@ -70,7 +70,7 @@ func restrictBody(w http.ResponseWriter, r *http.Request) {
 	}
 	t := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
 	r.Body = t
-	t.deadline(anonymousTimeout)
+	t.setDeadline(anonymousTimeout)
 }
 
 // extendBody limits the time for reading r's body to d in total and to each per
@@ -78,7 +78,7 @@ func restrictBody(w http.ResponseWriter, r *http.Request) {
 func extendBody(r *http.Request, d, each time.Duration) {
 	if t, ok := r.Body.(*timedBody); ok && !t.done {
 		t.each = each
-		t.deadline(max(d, each))
+		t.setDeadline(max(d, each))
 	}
 }
 
@@ -156,7 +156,7 @@ func ReadJSONBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 func readJSONBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
 	if r.ContentLength > 0 {
-		if err := MediaType(r, v1.JSON); err != nil {
+		if err := CheckMediaType(r, v1.JSON); err != nil {
 			return nil, err // before the body is read
 		}
 	}
@@ -170,7 +170,7 @@ func readJSONBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte
 		}
 		return nil, brig.Errorf(brig.InvalidArgument, "the request has no body").WithHint("send a JSON object")
 	}
-	return body, MediaType(r, v1.JSON)
+	return body, CheckMediaType(r, v1.JSON)
 }
 
 type maxBodyKey struct{}
@@ -188,9 +188,9 @@ func maxBodyOf(r *http.Request) int64 {
 	return SmallBody
 }
 
-// MediaType returns an error unless r's body has one of the given types.
+// CheckMediaType returns an error unless r's body has one of the given types.
 // Browsers send these types across sites only after a preflight.
-func MediaType(r *http.Request, want ...string) error {
+func CheckMediaType(r *http.Request, want ...string) error {
 	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	for _, t := range want {

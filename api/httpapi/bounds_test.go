@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
-func TestCheckShape(t *testing.T) {
+func TestCheckShapeLimitsValuesAndLevels(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	keys := func(n int) string {
 		var b strings.Builder
@@ -49,7 +49,7 @@ func TestCheckShape(t *testing.T) {
 		}
 	}
 	for doc, want := range map[string]int{`[]`: 0, ` [1]`: 1, `[{"a":[1,2]},{}]`: 2, `{"a":[1,2]}`: 0, `"[1,2]"`: 0, `[[],[],[]]`: 3} {
-		if n, err := httpapi.Elements([]byte(doc)); n != want || err != nil {
+		if n, err := httpapi.CountElements([]byte(doc)); n != want || err != nil {
 			t.Errorf("%s has %d elements, %v; want %d", doc, n, err, want)
 		}
 	}
@@ -78,7 +78,7 @@ func serveBodies(t *testing.T, l httpapi.Limits) (url string, limiter *httpapi.L
 	return srv.URL, limiter, read, answer
 }
 
-func send(t *testing.T, url string, size int) (int, string, string) {
+func sendBody(t *testing.T, url string, size int) (int, string, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`"`+strings.Repeat("x", size-2)+`"`))
 	if err != nil {
@@ -97,7 +97,7 @@ func send(t *testing.T, url string, size int) (int, string, string) {
 
 // The memory of request bodies is limited per tenant (429) and for the whole server (503). It
 // is released after the response.
-func TestBodyMemoryLimit(t *testing.T) {
+func TestBodyMemoryIsLimited(t *testing.T) {
 	for what, c := range map[string]struct {
 		limits httpapi.Limits
 		status int
@@ -111,7 +111,7 @@ func TestBodyMemoryLimit(t *testing.T) {
 			done := make(chan int, 2)
 			for range 2 {
 				go func() {
-					status, _, _ := send(t, url, 250_000)
+					status, _, _ := sendBody(t, url, 250_000)
 					done <- status
 				}()
 				<-read
@@ -119,14 +119,14 @@ func TestBodyMemoryLimit(t *testing.T) {
 			if held := limiter.InUse(); held < 500_000 || held > 600_000 {
 				t.Errorf("%d bytes are held", held)
 			}
-			if status, after, body := send(t, url, 250_000); status != c.status || after == "" || !strings.Contains(body, c.code) {
+			if status, after, body := sendBody(t, url, 250_000); status != c.status || after == "" || !strings.Contains(body, c.code) {
 				t.Errorf("one too many: %d, Retry-After %q, %s", status, after, body)
 			}
 			close(answer)
 			if a, b := <-done, <-done; a != 200 || b != 200 {
 				t.Errorf("the others: %d, %d", a, b)
 			}
-			if status, _, _ := send(t, url, 250_000); status != 200 {
+			if status, _, _ := sendBody(t, url, 250_000); status != 200 {
 				t.Errorf("afterwards: %d", status)
 			}
 			if limiter.InUse() != 0 {
@@ -169,7 +169,7 @@ func TestStalledBodyTimesOut(t *testing.T) {
 }
 
 // Decoding a long string allocates at most 1.5 times its length.
-func TestDecodeCost(t *testing.T) {
+func TestDecodeMemoryOfLongStringIsLimited(t *testing.T) {
 	data := []byte(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	var v struct {
 		Text string `json:"text"`

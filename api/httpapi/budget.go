@@ -87,18 +87,18 @@ type Lease struct {
 	tenant  string // guarded by limiter.mu, like held
 	held    int64
 	work    bool
-	of      []string // keys of limiter.open that count this request
+	keys    []string // keys of limiter.open that count this request
 }
 
 // Begin counts a request of the actor a. It returns RateLimited if the key or
 // the tenant has too many open requests, and Unavailable while the server
 // rejects new work.
 func (l *Lease) Begin(a brig.Actor) error {
-	if l == nil || len(l.of) > 0 {
+	if l == nil || len(l.keys) > 0 {
 		return nil
 	}
 	if l.work && l.limiter.shedding.Load() {
-		return l.limiter.errOverloaded()
+		return l.limiter.rejectOverloaded()
 	}
 	f := l.limiter
 	f.mu.Lock()
@@ -116,19 +116,19 @@ func (l *Lease) Begin(a brig.Actor) error {
 			return e
 		}
 		f.open[b.of]++
-		l.of = append(l.of, b.of)
+		l.keys = append(l.keys, b.of)
 	}
 	return nil
 }
 
 // finish undoes Begin. The caller holds limiter.mu.
 func (l *Lease) finish() {
-	for _, of := range l.of {
+	for _, of := range l.keys {
 		if l.limiter.open[of]--; l.limiter.open[of] == 0 {
 			delete(l.limiter.open, of)
 		}
 	}
-	l.of = nil
+	l.keys = nil
 }
 
 // LeaseOf returns the lease of the request of ctx, or nil if the request did
@@ -147,7 +147,7 @@ func (l *Lease) Reserve(tenant string, n int64) error {
 	}
 	f := l.limiter
 	if n > shedShare && f.isShort(n) {
-		return f.errOverloaded()
+		return f.rejectOverloaded()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -45,20 +45,20 @@ func Constraints(t reflect.Type) map[string]*Constraint {
 	out := map[string]*Constraint{}
 	for f := range t.Fields() {
 		if name := jsonName(f); name != "" && name != "-" {
-			out[name] = constraintOf(f)
+			out[name] = parseConstraint(f)
 		}
 	}
 	constraints.Store(t, out)
 	return out
 }
 
-func constraintOf(f reflect.StructField) *Constraint {
+func parseConstraint(f reflect.StructField) *Constraint {
 	_, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	c := &Constraint{Required: !strings.Contains(options, "omit"), doc: f.Tag.Get("doc")}
-	c.Minimum, c.Maximum = floatTag(f, "minimum"), floatTag(f, "maximum")
-	c.MinLength, c.MaxLength = count(f, "minLength"), count(f, "maxLength")
-	c.MinItems, c.MaxItems = count(f, "minItems"), count(f, "maxItems")
-	c.Pattern, c.Items, c.Keys = pattern(f, "pattern"), pattern(f, "items"), pattern(f, "keys")
+	c.Minimum, c.Maximum = parseFloatTag(f, "minimum"), parseFloatTag(f, "maximum")
+	c.MinLength, c.MaxLength = parseCount(f, "minLength"), parseCount(f, "maxLength")
+	c.MinItems, c.MaxItems = parseCount(f, "minItems"), parseCount(f, "maxItems")
+	c.Pattern, c.Items, c.Keys = parsePattern(f, "pattern"), parsePattern(f, "items"), parsePattern(f, "keys")
 	if e := f.Tag.Get("enum"); e != "" {
 		c.Enum = strings.Split(e, ",")
 	}
@@ -68,7 +68,7 @@ func constraintOf(f reflect.StructField) *Constraint {
 // The functions below ignore invalid tags. The tags are constants, and a test
 // reads all of them.
 
-func floatTag(f reflect.StructField, tag string) *float64 {
+func parseFloatTag(f reflect.StructField, tag string) *float64 {
 	v, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
 	if err != nil {
 		return nil
@@ -76,7 +76,7 @@ func floatTag(f reflect.StructField, tag string) *float64 {
 	return &v
 }
 
-func count(f reflect.StructField, tag string) *int {
+func parseCount(f reflect.StructField, tag string) *int {
 	v, err := strconv.Atoi(f.Tag.Get(tag))
 	if err != nil {
 		return nil
@@ -84,18 +84,18 @@ func count(f reflect.StructField, tag string) *int {
 	return &v
 }
 
-func pattern(f reflect.StructField, tag string) *regexp.Regexp {
+func parsePattern(f reflect.StructField, tag string) *regexp.Regexp {
 	if p := f.Tag.Get(tag); p != "" {
 		return regexp.MustCompile(p)
 	}
 	return nil
 }
 
-// Zero returns an error for a zero value that c does not allow and that
+// CheckZero returns an error for a zero value that c does not allow and that
 // handlers cannot distinguish from a missing field: an empty string, list or
 // map, or 0. raw is JSON of the field's type. The handlers and the engine check
 // all other values, with more specific errors.
-func (c *Constraint) Zero(raw []byte) *brig.Error {
+func (c *Constraint) CheckZero(raw []byte) *brig.Error {
 	raw = bytes.TrimSpace(raw)
 	empty := brig.Errorf(brig.InvalidArgument, "is empty").WithHint("%s", c.doc)
 	if !c.Required {
@@ -104,13 +104,13 @@ func (c *Constraint) Zero(raw []byte) *brig.Error {
 	switch raw[0] {
 	case '"':
 		if len(raw) > 2 {
-			return c.zeroSize(raw)
+			return c.checkZeroSize(raw)
 		}
 		if c.MinLength != nil && *c.MinLength > 0 || c.Pattern != nil && !c.Pattern.MatchString("") || c.Enum != nil {
 			return empty
 		}
 	case '[', '{':
-		if v := (checker{scanner: scanner{data: raw, pos: 1}}); c.MinItems != nil && *c.MinItems > 0 && (v.next() == ']' || v.next() == '}') {
+		if v := (checker{scanner: scanner{data: raw, pos: 1}}); c.MinItems != nil && *c.MinItems > 0 && (v.peek() == ']' || v.peek() == '}') {
 			return empty
 		}
 	default:
@@ -121,9 +121,9 @@ func (c *Constraint) Zero(raw []byte) *brig.Error {
 	return nil
 }
 
-// zeroSize rejects a size of 0 that is encoded as a string, just as Zero
+// checkZeroSize rejects a size of 0 that is encoded as a string, just as CheckZero
 // rejects the number 0.
-func (c *Constraint) zeroSize(raw []byte) *brig.Error {
+func (c *Constraint) checkZeroSize(raw []byte) *brig.Error {
 	if c.Minimum == nil || *c.Minimum <= 0 {
 		return nil
 	}

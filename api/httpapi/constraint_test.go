@@ -21,7 +21,7 @@ type constrainedBody struct {
 
 // DecodeDescribed is stricter than Decode only for values that a handler cannot
 // distinguish from a missing field.
-func TestDecodeDescribed(t *testing.T) {
+func TestDecodeDescribedRejectsAmbiguousZeros(t *testing.T) {
 	for doc, field := range map[string]string{
 		`{"name":"a","role":"member","list":["x"],"map":{},"port":1,"any":0,"inner":{"name":"b"}}`: "",
 		`{"name":"a","port":2.0,"any":-30.000}`:                                                    "",

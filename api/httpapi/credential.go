@@ -32,7 +32,7 @@ const maxEscapes = 8
 // decode completely.
 func (s Shield) hasCredential(text string) bool {
 	for level := 0; ; level++ {
-		if s.matches(text) || slices.ContainsFunc(strings.FieldsFunc(text, isNotBase64), s.encodes) {
+		if s.hasPlainCredential(text) || slices.ContainsFunc(strings.FieldsFunc(text, isNotBase64), s.hasEncodedCredential) {
 			return true
 		}
 		plain := unescape(text)
@@ -46,8 +46,8 @@ func (s Shield) hasCredential(text string) bool {
 	}
 }
 
-// matches reports whether a text contains a credential in plain form.
-func (s Shield) matches(text string) bool {
+// hasPlainCredential reports whether a text contains a credential in plain form.
+func (s Shield) hasPlainCredential(text string) bool {
 	return strings.ContainsAny(text, "_.") && credential.MatchString(text) ||
 		s.Accepts != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Accepts) ||
 		s.Own != nil && slices.ContainsFunc(digits.FindAllString(text, -1), s.Own)
@@ -66,10 +66,10 @@ func isNotBase64(c rune) bool {
 	return true
 }
 
-// encodes reports whether a text contains a credential in Base64, in either
+// hasEncodedCredential reports whether a text contains a credential in Base64, in either
 // alphabet. Other characters of the alphabet may precede the encoded
 // credential.
-func (s Shield) encodes(text string) bool {
+func (s Shield) hasEncodedCredential(text string) bool {
 	if len(text) < minEncoded {
 		return false
 	}
@@ -80,7 +80,7 @@ func (s Shield) encodes(text string) bool {
 			part = part[:len(part)-1] // a single trailing character encodes no byte
 		}
 		b, err := base64.RawStdEncoding.DecodeString(part)
-		if err == nil && s.matches(string(b)) {
+		if err == nil && s.hasPlainCredential(string(b)) {
 			return true
 		}
 	}
@@ -114,10 +114,10 @@ func hexDigit(c byte) int {
 	return strings.IndexByte("0123456789abcdef", c)
 }
 
-// carriesKey reports whether the value of a credential header contains a Brig
+// hasKey reports whether the value of a credential header contains a Brig
 // key, either directly or as the user or password of Basic authentication. The
 // prefix of a key is sufficient, because even a truncated key must stay secret.
-func (s Shield) carriesKey(value string) bool {
+func (s Shield) hasKey(value string) bool {
 	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
 	if !found {
 		return isKey(scheme)

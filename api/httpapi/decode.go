@@ -44,10 +44,10 @@ func decode(data []byte, v any, described bool) error {
 		return syntaxError(data, json.Unmarshal(data, new(json.RawMessage)))
 	}
 	c := checker{scanner: scanner{data: data}, described: described}
-	if c.next() != '{' {
+	if c.peek() != '{' {
 		return brig.Errorf(brig.InvalidArgument, "the body must be a JSON object")
 	}
-	if err := c.value(reflect.TypeOf(v).Elem(), 0); err != nil {
+	if err := c.checkValue(reflect.TypeOf(v).Elem(), 0); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
@@ -65,12 +65,12 @@ type checker struct {
 	described bool // the rules of DecodeDescribed apply
 }
 
-// value checks the next value against t. A nil t allows any value.
-func (c *checker) value(t reflect.Type, depth int) *brig.Error {
+// checkValue checks the next value against t. A nil t allows any value.
+func (c *checker) checkValue(t reflect.Type, depth int) *brig.Error {
 	if depth > maxDepth {
 		return brig.Errorf(brig.InvalidArgument, "is nested deeper than %d levels", maxDepth)
 	}
-	first, own := c.next(), t
+	first, own := c.peek(), t
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		own = t
@@ -85,15 +85,15 @@ func (c *checker) value(t reflect.Type, depth int) *brig.Error {
 	}
 	switch first {
 	case '{':
-		return c.object(t, depth)
+		return c.checkObject(t, depth)
 	case '[':
-		return c.array(t, depth)
+		return c.checkArray(t, depth)
 	}
-	raw := c.scalar()
+	raw := c.readScalar()
 	if c.described && t != nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) {
 		raw = withoutFraction(raw)
 	}
-	if err := scalar(t, raw); err != nil || own == t {
+	if err := checkScalar(t, raw); err != nil || own == t {
 		return err
 	}
 	if err := json.Unmarshal(raw, reflect.New(own).Interface()); err != nil {
@@ -115,16 +115,16 @@ func withoutFraction(raw []byte) []byte {
 	return raw[:i]
 }
 
-func (c *checker) array(t reflect.Type, depth int) *brig.Error {
+func (c *checker) checkArray(t reflect.Type, depth int) *brig.Error {
 	if t != nil {
 		if t.Kind() != reflect.Slice || t.Elem().Kind() == reflect.Uint8 {
-			return mismatch(t)
+			return typeError(t)
 		}
 		t = t.Elem()
 	}
 	c.skip('[')
 	for i := 0; !c.skip(']'); i++ {
-		if err := c.value(t, depth+1); err != nil {
+		if err := c.checkValue(t, depth+1); err != nil {
 			return prependPath("["+strconv.Itoa(i)+"]", err)
 		}
 		c.skip(',')
@@ -132,14 +132,14 @@ func (c *checker) array(t reflect.Type, depth int) *brig.Error {
 	return nil
 }
 
-func (c *checker) object(t reflect.Type, depth int) *brig.Error {
+func (c *checker) checkObject(t reflect.Type, depth int) *brig.Error {
 	if t != nil && t.Kind() != reflect.Map && t.Kind() != reflect.Struct {
-		return mismatch(t)
+		return typeError(t)
 	}
 	seen := map[string]bool{}
 	for c.skip('{'); !c.skip('}'); c.skip(',') {
-		c.next()
-		key, ok := decodeString(c.scalar())
+		c.peek()
+		key, ok := decodeString(c.readScalar())
 		if !ok {
 			return brig.Errorf(brig.InvalidArgument, "has a key that is not UTF-8")
 		}
@@ -157,8 +157,8 @@ func (c *checker) object(t reflect.Type, depth int) *brig.Error {
 			if elem = fieldType(t, key); elem == nil {
 				return prependPath(clip(key), unknownField(t, key))
 			}
-			if c.next() == 'n' {
-				c.scalar()
+			if c.peek() == 'n' {
+				c.readScalar()
 				if c.described {
 					return prependPath(clip(key), brig.Errorf(brig.InvalidArgument, "must not be null").WithHint("leave it out"))
 				}
@@ -166,24 +166,24 @@ func (c *checker) object(t reflect.Type, depth int) *brig.Error {
 			}
 		}
 		start := c.pos
-		if err := c.value(elem, depth+1); err != nil {
+		if err := c.checkValue(elem, depth+1); err != nil {
 			return prependPath(clip(key), err)
 		}
 		if c.described && t != nil && t.Kind() == reflect.Struct {
-			if err := Constraints(t)[key].Zero(c.data[start:c.pos]); err != nil {
+			if err := Constraints(t)[key].CheckZero(c.data[start:c.pos]); err != nil {
 				return prependPath(clip(key), err)
 			}
 		}
 	}
 	if c.described && t != nil && t.Kind() == reflect.Struct {
-		return missingField(t, seen)
+		return checkRequired(t, seen)
 	}
 	return nil
 }
 
-// missingField returns an error for the first required field of t that was not
+// checkRequired returns an error for the first required field of t that was not
 // seen.
-func missingField(t reflect.Type, seen map[string]bool) *brig.Error {
+func checkRequired(t reflect.Type, seen map[string]bool) *brig.Error {
 	known := Constraints(t)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if known[name].Required && !seen[name] {
@@ -215,10 +215,10 @@ func clip(key string) string {
 	return key[:end] + "…"
 }
 
-// scalar checks a string, number or literal against t.
-func scalar(t reflect.Type, raw []byte) *brig.Error {
+// checkScalar checks a string, number or literal against t.
+func checkScalar(t reflect.Type, raw []byte) *brig.Error {
 	if raw[0] == '"' {
-		plain, ok := unicode(raw)
+		plain, ok := checkUnicode(raw)
 		if !ok {
 			return brig.Errorf(brig.InvalidArgument, "is not UTF-8").WithHint("send bytes in the field that ends in _b64, where there is one")
 		}
@@ -254,11 +254,11 @@ func scalar(t reflect.Type, raw []byte) *brig.Error {
 			return nil
 		}
 	}
-	return mismatch(t)
+	return typeError(t)
 }
 
-// mismatch returns an error that names the expected type.
-func mismatch(t reflect.Type) *brig.Error {
+// typeError returns an error that names the expected type.
+func typeError(t reflect.Type) *brig.Error {
 	want := "an object"
 	switch t.Kind() {
 	case reflect.String:

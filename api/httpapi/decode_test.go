@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-func TestDecode(t *testing.T) {
+func TestDecodeReadsAllFieldTypes(t *testing.T) {
 	var in v1.RunRequest
 	doc := `{"language":"python","code":"\u00e9\ud83d\ude00","command":null,"arguments":{"a":[1,{"b":null}]},
 		"files":[{"path":"a","content_b64":"aGk=","mode":"0755"},{"path":"b","content":"x","mode":420}],

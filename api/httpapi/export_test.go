@@ -9,5 +9,5 @@ func SetBodyTimeout(d time.Duration) (back func()) {
 	return func() { bodyTimeout = former }
 }
 
-// Limited returns the number of addresses that l tracks.
-func Limited(l *Limit) int { return len(l.of) }
+// CountLimited returns the number of addresses that l tracks.
+func CountLimited(l *Limit) int { return len(l.byAddress) }

@@ -44,10 +44,10 @@ func (t *hijackedConn) Write(p []byte) (int, error) {
 // CloseWrite closes the write side of the connection.
 func (t *hijackedConn) CloseWrite() error { return closeWrite(t.Conn) }
 
-// Bounded returns c with a time limit for each write, within which the peer
+// NewBoundedConn returns c with a time limit for each write, within which the peer
 // must read data. The limit is the one that the server of ctx applies to its
 // clients.
-func Bounded(ctx context.Context, c net.Conn) net.Conn {
+func NewBoundedConn(ctx context.Context, c net.Conn) net.Conn {
 	return &boundedConn{Conn: c, unread: LeaseOf(ctx).unread()}
 }
 

@@ -70,8 +70,8 @@ type Keyring struct {
 }
 
 type cachedKey struct {
-	actor brig.Actor
-	at    time.Time
+	actor     brig.Actor
+	checkedAt time.Time
 }
 
 // NewKeyring returns a Keyring for keys. If keys is already a Keyring, it
@@ -113,12 +113,12 @@ func (k *Keyring) Verify(r *http.Request, key string) (Proof, error) {
 
 // verify returns p with its actor, which comes from the cache or from p.check.
 func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
-	addr := client(r)
+	addr := clientAddress(r)
 	now := time.Now()
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.at) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
+	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}
@@ -135,8 +135,8 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	if err != nil {
 		delete(k.cache, p.name)
 		if brig.KindOf(err) == brig.Unauthenticated && !errors.Is(err, brig.ErrGenuine) {
-			if wait := k.wait(addr, now); wait > 0 {
-				return p, tooMany(wait)
+			if wait := k.remainingWait(addr, now); wait > 0 {
+				return p, tooManyError(wait)
 			}
 			k.recordFailure(addr, now)
 		}

@@ -45,7 +45,7 @@ func (s ringKeys) KeyActor(ctx context.Context, key [32]byte) (brig.Actor, error
 
 // A cached key is looked up again within a second, so a revoked key works no
 // longer than that.
-func TestKeyCache(t *testing.T) {
+func TestRevokedKeyLeavesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &revocableKey{}
 		ring := httpapi.NewKeyring(r)

@@ -22,9 +22,9 @@ type Limit struct {
 	rate  rate.Limit
 	burst int
 
-	mu    sync.Mutex // guards the fields below
-	of    map[string]*list.Element
-	order list.List // list of limited values, most recently used first
+	mu        sync.Mutex // guards the fields below
+	byAddress map[string]*list.Element
+	order     list.List // list of limited values, most recently used first
 }
 
 type limited struct {
@@ -35,15 +35,15 @@ type limited struct {
 // NewLimit returns a Limit of perSecond requests per address, with bursts of up
 // to burst requests.
 func NewLimit(perSecond float64, burst int) *Limit {
-	return &Limit{rate: rate.Limit(perSecond), burst: burst, of: map[string]*list.Element{}}
+	return &Limit{rate: rate.Limit(perSecond), burst: burst, byAddress: map[string]*list.Element{}}
 }
 
 // Reserve counts a request of r's address, or returns RateLimited with the time
 // to wait.
 func (l *Limit) Reserve(r *http.Request) error {
 	now := time.Now()
-	if x := l.limiter(client(r)); !x.AllowN(now, 1) {
-		return l.tooMany(x, now)
+	if x := l.findLimiter(clientAddress(r)); !x.AllowN(now, 1) {
+		return l.tooManyError(x, now)
 	}
 	return nil
 }
@@ -52,11 +52,11 @@ func (l *Limit) Reserve(r *http.Request) error {
 // need to be limited.
 func (l *Limit) Hold(r *http.Request) (release func(), err error) {
 	now := time.Now()
-	x := l.limiter(client(r))
+	x := l.findLimiter(clientAddress(r))
 	held := x.ReserveN(now, 1)
 	if !held.OK() || held.DelayFrom(now) > 0 {
 		held.CancelAt(now)
-		return nil, l.tooMany(x, now)
+		return nil, l.tooManyError(x, now)
 	}
 	return func() { held.CancelAt(now) }, nil
 }
@@ -65,24 +65,24 @@ func (l *Limit) Hold(r *http.Request) (release func(), err error) {
 // request.
 func (l *Limit) Check(r *http.Request) error {
 	now := time.Now()
-	if x := l.limiter(client(r)); x.TokensAt(now) < 1 {
-		return l.tooMany(x, now)
+	if x := l.findLimiter(clientAddress(r)); x.TokensAt(now) < 1 {
+		return l.tooManyError(x, now)
 	}
 	return nil
 }
 
-// Second gives another chance to requests whose address was limited by a Limit,
+// SecondChance gives another chance to requests whose address was limited by a Limit,
 // so that wrong credentials from an address do not block a valid one. It admits
 // one request at a time, and then rests for restFactor times as long as the
 // request worked, but at most for maxRest. The requests of all limited
 // addresses together thus use a small part of one CPU.
-type Second struct {
-	turn chan struct{} // holds a value while a request works or while the Second rests
+type SecondChance struct {
+	turn chan struct{} // holds a value while a request works or while the SecondChance rests
 	wait time.Duration
 
-	mu   sync.Mutex     // guards the fields below
-	of   map[string]int // waiting requests by address
-	held int            // all waiting requests
+	mu         sync.Mutex     // guards the fields below
+	waiting    map[string]int // waiting requests by address
+	allWaiting int            // all waiting requests
 }
 
 const (
@@ -90,35 +90,35 @@ const (
 	// maxRest limits the rest, so that valid credentials get their turn even on
 	// a slow machine.
 	maxRest = 2 * time.Second
-	// maxSecond and maxSeconds are the maximum numbers of waiting requests of
+	// maxWaitingPerAddress and maxWaiting are the maximum numbers of waiting requests of
 	// one address and of all addresses.
-	maxSecond  = 16
-	maxSeconds = 256
+	maxWaitingPerAddress = 16
+	maxWaiting           = 256
 )
 
-// NewSecond returns a Second in which a request waits for its turn for at most wait.
-func NewSecond(wait time.Duration) *Second {
-	return &Second{turn: make(chan struct{}, 1), wait: wait, of: map[string]int{}}
+// NewSecondChance returns a SecondChance in which a request waits for its turn for at most wait.
+func NewSecondChance(wait time.Duration) *SecondChance {
+	return &SecondChance{turn: make(chan struct{}, 1), wait: wait, waiting: map[string]int{}}
 }
 
 // Begin waits for r's turn and returns false if the turn does not come in time.
 // The caller calls End after its work.
-func (s *Second) Begin(r *http.Request) (_ *SecondTurn, ok bool) {
-	addr := client(r)
+func (s *SecondChance) Begin(r *http.Request) (_ *SecondChanceTurn, ok bool) {
+	addr := clientAddress(r)
 	s.mu.Lock()
-	if s.of[addr] >= maxSecond || s.held >= maxSeconds {
+	if s.waiting[addr] >= maxWaitingPerAddress || s.allWaiting >= maxWaiting {
 		s.mu.Unlock()
 		return nil, false
 	}
-	s.of[addr]++
-	s.held++
+	s.waiting[addr]++
+	s.allWaiting++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held--
-		if s.of[addr]--; s.of[addr] == 0 {
-			delete(s.of, addr)
+		s.allWaiting--
+		if s.waiting[addr]--; s.waiting[addr] == 0 {
+			delete(s.waiting, addr)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), s.wait)
@@ -128,13 +128,13 @@ func (s *Second) Begin(r *http.Request) (_ *SecondTurn, ok bool) {
 	case <-ctx.Done():
 		return nil, false
 	}
-	return &SecondTurn{second: s, since: time.Now()}, true
+	return &SecondChanceTurn{second: s, since: time.Now()}, true
 }
 
-// SecondTurn is the turn of one request, which one goroutine uses. A nil turn measures
+// SecondChanceTurn is the turn of one request, which one goroutine uses. A nil turn measures
 // nothing.
-type SecondTurn struct {
-	second *Second
+type SecondChanceTurn struct {
+	second *SecondChance
 	since  time.Time     // when the current work began; zero while the request waits
 	worked time.Duration // work time before since
 	ended  bool
@@ -142,7 +142,7 @@ type SecondTurn struct {
 
 // Wait excludes the time until the caller calls resume from the request's work.
 // The request uses no CPU during that time, so no rest needs to follow.
-func (t *SecondTurn) Wait() (resume func()) {
+func (t *SecondChanceTurn) Wait() (resume func()) {
 	if t == nil {
 		return func() {}
 	}
@@ -150,7 +150,7 @@ func (t *SecondTurn) Wait() (resume func()) {
 	return func() { t.since = time.Now() }
 }
 
-func (t *SecondTurn) stop() {
+func (t *SecondChanceTurn) stop() {
 	if !t.since.IsZero() {
 		t.worked += time.Since(t.since)
 		t.since = time.Time{}
@@ -158,7 +158,7 @@ func (t *SecondTurn) stop() {
 }
 
 // End ends the turn, even while the request waits. Further calls do nothing.
-func (t *SecondTurn) End() {
+func (t *SecondChanceTurn) End() {
 	if t.ended {
 		return
 	}
@@ -167,24 +167,24 @@ func (t *SecondTurn) End() {
 	time.AfterFunc(min(restFactor*t.worked, maxRest), func() { <-t.second.turn })
 }
 
-func (l *Limit) tooMany(x *rate.Limiter, now time.Time) error {
+func (l *Limit) tooManyError(x *rate.Limiter, now time.Time) error {
 	e := brig.Errorf(brig.RateLimited, "too many requests of this kind from this address").WithHint("wait, and try again")
 	e.RetryAfter = max(time.Duration((1-x.TokensAt(now))/float64(l.rate)*float64(time.Second)), time.Millisecond)
 	return e
 }
 
-func (l *Limit) limiter(addr string) *rate.Limiter {
+func (l *Limit) findLimiter(addr string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.of[addr]; ok {
+	if e, ok := l.byAddress[addr]; ok {
 		l.order.MoveToFront(e)
 		return e.Value.(limited).Limiter
 	}
 	if l.order.Len() >= maxLimited {
 		oldest := l.order.Back()
-		delete(l.of, l.order.Remove(oldest).(limited).addr)
+		delete(l.byAddress, l.order.Remove(oldest).(limited).addr)
 	}
 	x := limited{addr, rate.NewLimiter(l.rate, l.burst)}
-	l.of[addr] = l.order.PushFront(x)
+	l.byAddress[addr] = l.order.PushFront(x)
 	return x.Limiter
 }

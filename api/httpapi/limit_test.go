@@ -16,7 +16,7 @@ import (
 
 // Each address has its own rate, and a limit with 100,000 addresses uses no more memory than
 // one with 10,000.
-func TestLimit(t *testing.T) {
+func TestEachAddressHasOwnRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := httpapi.NewLimit(2, 5)
 		take := func(addr string) error {
@@ -52,24 +52,24 @@ func TestLimit(t *testing.T) {
 		for i := range 100_000 {
 			_ = take(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 		}
-		if n := httpapi.Limited(l); n > 10_000 {
+		if n := httpapi.CountLimited(l); n > 10_000 {
 			t.Errorf("%d addresses are remembered", n)
 		}
 	})
 }
 
-// A Second serves one request at a time, for at most a tenth of the time. At most 16 requests
+// A SecondChance serves one request at a time, for at most a tenth of the time. At most 16 requests
 // of an address wait, and only for a limited time. Requests of another address get their turn.
-func TestSecondLimitsWaitingRequests(t *testing.T) {
+func TestSecondChanceLimitsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := httpapi.NewSecond(10 * time.Second)
+		s := httpapi.NewSecondChance(10 * time.Second)
 		request := func(addr string) *http.Request {
 			r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
 			r.RemoteAddr = addr
 			return r
 		}
 		var all sync.WaitGroup
-		var working, most, done, refused atomic.Int32
+		var working, maximum, done, refused atomic.Int32
 		begin := time.Now()
 		work := func() {
 			turn, ok := s.Begin(request("192.0.2.1:1"))
@@ -77,7 +77,7 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 				refused.Add(1)
 				return
 			}
-			most.Store(max(most.Load(), working.Add(1)))
+			maximum.Store(max(maximum.Load(), working.Add(1)))
 			time.Sleep(100 * time.Millisecond)
 			working.Add(-1)
 			done.Add(1)
@@ -101,8 +101,8 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 			other <- ok
 		}()
 		all.Wait()
-		if n := done.Load(); most.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
-			t.Errorf("%d at a time, %d in %v", most.Load(), n, time.Since(begin))
+		if n := done.Load(); maximum.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
+			t.Errorf("%d at a time, %d in %v", maximum.Load(), n, time.Since(begin))
 		}
 		// The other address gets its turn after the requests that waited before, if it does not
 		// time out.
@@ -116,9 +116,9 @@ func TestSecondLimitsWaitingRequests(t *testing.T) {
 	})
 }
 
-// TestSecondRestDependsOnWork verifies that the rest after a turn depends only on the time of the
+// TestSecondChanceRestDependsOnWork verifies that the rest after a turn depends only on the time of the
 // work, not on the time that the request spent waiting, and that the rest is bounded.
-func TestSecondRestDependsOnWork(t *testing.T) {
+func TestSecondChanceRestDependsOnWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		work, wait, rest time.Duration
 		abandon          bool // the turn ends while the request waits
@@ -130,7 +130,7 @@ func TestSecondRestDependsOnWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := httpapi.NewSecond(10 * time.Second)
+				s := httpapi.NewSecondChance(10 * time.Second)
 				r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
 				turn, ok := s.Begin(r)
 				if !ok {

@@ -73,12 +73,12 @@ func (m *Metrics) begin(r *http.Request) func(route string, status int) {
 		if route == "" {
 			route = "none"
 		}
-		m.requests.WithLabelValues(method(r.Method), route, strconv.Itoa(status)).Inc()
-		m.seconds.WithLabelValues(method(r.Method), route).Observe(time.Since(start).Seconds())
+		m.requests.WithLabelValues(methodLabel(r.Method), route, strconv.Itoa(status)).Inc()
+		m.seconds.WithLabelValues(methodLabel(r.Method), route).Observe(time.Since(start).Seconds())
 	}
 }
 
-func method(m string) string {
+func methodLabel(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		return m

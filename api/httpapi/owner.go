@@ -57,7 +57,7 @@ func FromOwner(r *http.Request) bool {
 	return trusted
 }
 
-// owner returns the proof of a request for which FromOwner reports true.
-func (k *Keyring) owner(r *http.Request) (Proof, error) {
+// verifyOwner returns the proof of a request for which FromOwner reports true.
+func (k *Keyring) verifyOwner(r *http.Request) (Proof, error) {
 	return k.verify(r, Proof{name: sha256.Sum256([]byte("\x00owner")), check: k.Owner})
 }

@@ -44,11 +44,11 @@ func serveOwner(t *testing.T, dir string) (tcp string) {
 	srv := httpapi.NewServer(httpapi.Wrap(log, nil, httpapi.Guard(nil, "", httpapi.Auth(ring, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, brig.ActorFrom(r.Context()).Name)
 	})))), log)
-	return serveBoth(t, srv, dir)
+	return serveTCPAndSocket(t, srv, dir)
 }
 
-// serveBoth serves on the socket of a directory and on TCP, and returns the TCP address.
-func serveBoth(t *testing.T, srv *http.Server, dir string) (tcp string) {
+// serveTCPAndSocket serves on the socket of a directory and on TCP, and returns the TCP address.
+func serveTCPAndSocket(t *testing.T, srv *http.Server, dir string) (tcp string) {
 	t.Helper()
 	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestOwnerNeedsNoKey(t *testing.T) {
 		"a proxy with a key":     {http.Header{"Via": {"1.1 proxy"}, "Authorization": {"Bearer " + ownersKey}}, "", "holder"},
 		"another host name":      {http.Header{"Host": {"evil.test"}}, "", ""},
 	} {
-		for way, x := range map[string]struct {
+		for variant, x := range map[string]struct {
 			dial func() (net.Conn, error)
 			want string
 		}{
@@ -125,7 +125,7 @@ func TestOwnerNeedsNoKey(t *testing.T) {
 		} {
 			status, body := requestOver(t, x.dial, c.header)
 			if x.want == "" && status < 400 || x.want != "" && (status != 200 || body != x.want) {
-				t.Errorf("%s over %s: %d %s, want %q", name, way, status, body, x.want)
+				t.Errorf("%s over %s: %d %s, want %q", name, variant, status, body, x.want)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func TestSocketSharesLimits(t *testing.T) {
 		}
 	})))), log)
 	dir := t.TempDir()
-	addr := serveBoth(t, srv, dir)
+	addr := serveTCPAndSocket(t, srv, dir)
 	socket := func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }
 	tcp := func() (net.Conn, error) { return net.Dial("tcp", addr) }
 	key := http.Header{"Authorization": {"Bearer " + ownersKey}}
@@ -188,12 +188,12 @@ func TestSocketSharesLimits(t *testing.T) {
 		waited <- status
 	}()
 	<-begun
-	for way, got := range map[string]func() (int, string){
+	for variant, got := range map[string]func() (int, string){
 		"socket": func() (int, string) { return requestOver(t, socket, http.Header{}) },
 		"TCP":    func() (int, string) { return requestOver(t, tcp, key) },
 	} {
 		if status, body := got(); status != http.StatusTooManyRequests {
-			t.Errorf("a second request over %s: %d %s", way, status, body)
+			t.Errorf("a second request over %s: %d %s", variant, status, body)
 		}
 	}
 	close(end)

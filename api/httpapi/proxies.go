@@ -39,7 +39,7 @@ var forwardedHeaders = []string{
 // clients can forge them.
 func (p Proxies) Behind(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		addr := p.client(r)
+		addr := p.clientAddress(r)
 		r = r.WithContext(r.Context()) // a copy
 		r.Header = r.Header.Clone()
 		for _, name := range forwardedHeaders {
@@ -52,16 +52,16 @@ func (p Proxies) Behind(next http.Handler) http.Handler {
 	})
 }
 
-// client returns the client address that trusted proxies report: the last
+// clientAddress returns the client address that trusted proxies report: the last
 // address that is not a trusted proxy itself. The address is invalid if the
 // peer is the client.
-func (p Proxies) client(r *http.Request) netip.Addr {
+func (p Proxies) clientAddress(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !p.isTrusted(peer.Addr()) {
 		return netip.Addr{}
 	}
 	found := netip.Addr{}
-	hops := hopsOf(r.Header)
+	hops := parseHops(r.Header)
 	for i := len(hops) - 1; i >= 0; i-- {
 		a, ok := parseHop(hops[i])
 		if !ok {
@@ -84,10 +84,10 @@ func (p Proxies) isTrusted(a netip.Addr) bool {
 	return false
 }
 
-// hopsOf returns the hops in the headers, nearest last. X-Forwarded-For takes
+// parseHops returns the hops in the headers, nearest last. X-Forwarded-For takes
 // precedence over Forwarded, because proxies that support only X-Forwarded-For
 // forward the other header unchanged.
-func hopsOf(h http.Header) (hops []string) {
+func parseHops(h http.Header) (hops []string) {
 	if lines := h.Values("X-Forwarded-For"); len(lines) > 0 {
 		return strings.Split(strings.Join(lines, ","), ",")
 	}

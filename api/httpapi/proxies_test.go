@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-func TestProxies(t *testing.T) {
+func TestOnlyTrustedProxiesSetClientAddress(t *testing.T) {
 	trusted, err := httpapi.ParseProxies([]string{"10.0.0.0/8", "192.0.2.1", "fd00::/64"})
 	if err != nil {
 		t.Fatal(err)
@@ -37,8 +37,8 @@ func TestProxies(t *testing.T) {
 		{"Forwarded that a client wrote", "10.1.2.3:5", []string{"Forwarded", "for=1.1.1.1", "X-Forwarded-For", "203.0.113.7"}, "203.0.113.7:0"},
 		{"Forwarded without for", "10.1.2.3:5", []string{"Forwarded", "proto=https"}, "10.1.2.3:5"},
 	} {
-		got, left := "", 0
-		h := trusted.Behind(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, left = r.RemoteAddr, len(r.Header) }))
+		got, remaining := "", 0
+		h := trusted.Behind(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, remaining = r.RemoteAddr, len(r.Header) }))
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = c.peer
 		r.Header.Set("X-Forwarded-Proto", "https")
@@ -46,8 +46,8 @@ func TestProxies(t *testing.T) {
 		for i := 0; i < len(c.headers); i += 2 {
 			r.Header.Add(c.headers[i], c.headers[i+1])
 		}
-		if h.ServeHTTP(httptest.NewRecorder(), r); got != c.want || left != 0 {
-			t.Errorf("%s: %s, want %s; %d headers are left", c.name, got, c.want, left)
+		if h.ServeHTTP(httptest.NewRecorder(), r); got != c.want || remaining != 0 {
+			t.Errorf("%s: %s, want %s; %d headers are left", c.name, got, c.want, remaining)
 		}
 	}
 	if _, err := httpapi.ParseProxies([]string{"example.com"}); err == nil {

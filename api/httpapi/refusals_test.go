@@ -31,23 +31,23 @@ func TestRejectionsAreRateLimited(t *testing.T) {
 			}
 			return time.Since(begin)
 		}
-		const lasts = 10 * time.Second
+		const elapsed = 10 * time.Second
 		var calls sync.WaitGroup
-		var answered atomic.Int64
-		end := time.Now().Add(lasts)
+		var responses atomic.Int64
+		end := time.Now().Add(elapsed)
 		for range 16 {
 			calls.Go(func() {
 				for time.Now().Before(end) {
 					if took := ask(t.Context()); took > maxRejectionDelay {
 						t.Errorf("a refusal took %v", took)
 					}
-					answered.Add(1)
+					responses.Add(1)
 				}
 			})
 		}
 		calls.Wait()
-		if n, most := answered.Load(), int64(rejectionsPerSecond*(lasts.Seconds()+1)+16); n > most || n < most*9/10 {
-			t.Errorf("%d refusals in %v, want about %d", n, lasts, most)
+		if n, maximum := responses.Load(), int64(rejectionsPerSecond*(elapsed.Seconds()+1)+16); n > maximum || n < maximum*9/10 {
+			t.Errorf("%d refusals in %v, want about %d", n, elapsed, maximum)
 		}
 		// No client waits longer than the maximum, however many clients wait.
 		for range 3000 {

@@ -13,8 +13,8 @@ type scanner struct {
 	pos  int
 }
 
-// next returns the first byte of the next token without consuming it.
-func (s *scanner) next() byte {
+// peek returns the first byte of the next token without consuming it.
+func (s *scanner) peek() byte {
 	for {
 		switch c := s.data[s.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -27,16 +27,16 @@ func (s *scanner) next() byte {
 
 // skip consumes the punctuation c if it is next, and reports whether it did.
 func (s *scanner) skip(c byte) bool {
-	if s.next() != c {
+	if s.peek() != c {
 		return false
 	}
 	s.pos++
 	return true
 }
 
-// scalar returns the next raw string, number or literal.
-func (s *scanner) scalar() []byte {
-	quoted := s.next() == '"'
+// readScalar returns the next raw string, number or literal.
+func (s *scanner) readScalar() []byte {
+	quoted := s.peek() == '"'
 	start := s.pos
 	for s.pos++; s.pos < len(s.data); s.pos++ {
 		switch c := s.data[s.pos]; {
@@ -54,7 +54,7 @@ func (s *scanner) scalar() []byte {
 
 // decodeString decodes a raw string and reports whether it is valid Unicode.
 func decodeString(raw []byte) (string, bool) {
-	plain, ok := unicode(raw)
+	plain, ok := checkUnicode(raw)
 	if !ok {
 		return "", false
 	}
@@ -66,10 +66,10 @@ func decodeString(raw []byte) (string, bool) {
 	return out, err == nil
 }
 
-// unicode reports whether a raw string is valid Unicode: it has no invalid
+// checkUnicode reports whether a raw string is valid Unicode: it has no invalid
 // UTF-8 and no unpaired surrogates, which encoding/json would silently replace.
 // plain reports whether the string has no escapes.
-func unicode(raw []byte) (plain, ok bool) {
+func checkUnicode(raw []byte) (plain, ok bool) {
 	plain = true
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' {
@@ -80,13 +80,13 @@ func unicode(raw []byte) (plain, ok bool) {
 		if raw[i] != 'u' {
 			continue
 		}
-		r := hex4(raw[i+1:])
+		r := parseHex4(raw[i+1:])
 		i += 4
 		if !utf16.IsSurrogate(r) {
 			continue
 		}
 		if i+6 >= len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' ||
-			utf16.DecodeRune(r, hex4(raw[i+3:])) == utf8.RuneError {
+			utf16.DecodeRune(r, parseHex4(raw[i+3:])) == utf8.RuneError {
 			return false, false
 		}
 		i += 6
@@ -94,7 +94,7 @@ func unicode(raw []byte) (plain, ok bool) {
 	return plain, utf8.Valid(raw)
 }
 
-func hex4(b []byte) rune {
+func parseHex4(b []byte) rune {
 	var r rune
 	for _, c := range b[:4] {
 		switch {

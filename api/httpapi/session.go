@@ -119,13 +119,13 @@ func (c Cookie) value(r *http.Request, base string) (string, bool) {
 	return list[0].Value, true
 }
 
-// session returns the proof of a browser session. For requests that may change
+// verifySession returns the proof of a browser session. For requests that may change
 // state, it also checks the CSRF token.
-func (k *Keyring) session(r *http.Request) (Proof, error) {
+func (k *Keyring) verifySession(r *http.Request) (Proof, error) {
 	secret, ok := k.Cookie.Session(r)
 	sessions, takes := k.keys.(Sessions)
 	if !ok || !takes {
-		return Proof{}, unauthenticated("this needs a key")
+		return Proof{}, unauthenticatedError("this needs a key")
 	}
 	hash := sha256.Sum256([]byte(secret))
 	p, err := k.verify(r, Proof{
@@ -135,7 +135,7 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 	if err != nil {
 		return p, err
 	}
-	if onlyReads(r) {
+	if isReadOnly(r) {
 		return p, nil
 	}
 	want, err := sessions.SessionCSRF(r.Context(), hash)
@@ -153,10 +153,10 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 		WithHint("send the header %s with the csrf that POST /v1/auth/session answered; sign in again if it is lost", CSRF)
 }
 
-// onlyReads reports whether a request cannot change state. An upgraded
+// isReadOnly reports whether a request cannot change state. An upgraded
 // connection can carry arbitrary data, for example to a port in a sandbox. The
 // console does not upgrade connections.
-func onlyReads(r *http.Request) bool {
+func isReadOnly(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return len(r.Header.Values("Upgrade")) == 0

@@ -52,7 +52,7 @@ func sessionAt(host, secret string) string {
 // For read requests a browser's cookie is sufficient. A request that changes
 // state, or upgrades the connection, also needs the CSRF token, which only our own
 // pages can send.
-func TestCookies(t *testing.T) {
+func TestCookieNeedsCSRFTokenForChanges(t *testing.T) {
 	ring := httpapi.NewKeyring(&sessionKeys{})
 	served := 0
 	h := httpapi.Auth(ring, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -150,7 +150,7 @@ func TestSessionEndCancelsRequests(t *testing.T) {
 
 // Pages cannot read these cookies, and other sites cannot make browsers send
 // them.
-func TestCookieAttributes(t *testing.T) {
+func TestCookiesAreHiddenFromPagesAndOtherSites(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		w := httptest.NewRecorder()
 		c := httpapi.Cookie{Secure: secure}

@@ -19,9 +19,9 @@ func CheckShape(data []byte) error {
 	return err
 }
 
-// Elements returns the number of elements if the JSON document data is an
+// CountElements returns the number of elements if the JSON document data is an
 // array, otherwise 0. It returns the same errors as CheckShape.
-func Elements(data []byte) (int, error) { return measureJSON(data) }
+func CountElements(data []byte) (int, error) { return measureJSON(data) }
 
 // level is an open array or object. The outermost level is the document.
 type level struct {

@@ -94,8 +94,8 @@ func (f *Limiter) isShort(n int64) bool {
 	return true
 }
 
-// errOverloaded counts a rejected request and returns its error.
-func (f *Limiter) errOverloaded() error {
+// rejectOverloaded counts a rejected request and returns its error.
+func (f *Limiter) rejectOverloaded() error {
 	f.shedCount.Add(1)
 	return brig.Errorf(brig.Unavailable, "the server uses nearly all of its memory, and rejects new work").WithHint("try again in a moment")
 }

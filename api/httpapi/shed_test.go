@@ -24,7 +24,7 @@ func (u *used) Used() int64 { return u.Load() }
 // A server that uses nearly all of its memory rejects new work with 503, but
 // accepts requests that only read, stop or remove. It accepts new work again
 // when its memory usage is clearly lower.
-func TestShedding(t *testing.T) {
+func TestServerShedsWorkWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, m := httpapi.NewLimiter(httpapi.Limits{}), &used{}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func TestShedding(t *testing.T) {
 }
 
 // The concurrent requests of one key and of one tenant are limited.
-func TestOpenRequestLimit(t *testing.T) {
+func TestConcurrentRequestsAreLimited(t *testing.T) {
 	limiter := httpapi.NewLimiter(httpapi.Limits{Open: 2, TenantOpen: 3})
 	waits := make(chan struct{})
 	in := make(chan struct{}, 10)

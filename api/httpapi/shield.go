@@ -56,15 +56,15 @@ var lists = map[string]string{
 // removed replaces a part of a path that contains a credential.
 const removed = "removed"
 
-// Request removes Brig's credentials from a request to a sandbox.
-func (s Shield) Request(r *http.Request) {
+// RemoveCredentials removes Brig's credentials from a request to a sandbox.
+func (s Shield) RemoveCredentials(r *http.Request) {
 	r.Header.Del(CSRF)
 	for _, h := range []http.Header{r.Header, r.Trailer} {
 		for name, lines := range h {
 			if len(lines) == 0 {
 				continue // a trailer whose value follows the body
 			}
-			if h[name] = s.lines(http.CanonicalHeaderKey(name), lines); len(h[name]) == 0 {
+			if h[name] = s.removeFromLines(http.CanonicalHeaderKey(name), lines); len(h[name]) == 0 {
 				delete(h, name)
 			}
 		}
@@ -74,12 +74,12 @@ func (s Shield) Request(r *http.Request) {
 	if s.hasCredential(u.Opaque) {
 		u.Opaque = ""
 	}
-	s.path(u)
-	u.RawQuery = s.query(u.RawQuery)
+	s.replaceInPath(u)
+	u.RawQuery = s.removeFromQuery(u.RawQuery)
 }
 
-// lines removes the values with a credential from the lines of a header.
-func (s Shield) lines(name string, lines []string) (kept []string) {
+// removeFromLines removes the values with a credential from the lines of a header.
+func (s Shield) removeFromLines(name string, lines []string) (kept []string) {
 	for _, line := range lines {
 		if !s.isOurs(name, line) {
 			kept = append(kept, line)
@@ -111,15 +111,15 @@ func (s Shield) isOurs(name, text string) bool {
 			return true
 		}
 	case "Authorization", "Proxy-Authorization", "X-Api-Key", "X-Access-Token":
-		if slices.ContainsFunc(strings.Split(text, ","), s.carriesKey) {
+		if slices.ContainsFunc(strings.Split(text, ","), s.hasKey) {
 			return true
 		}
 	}
 	return s.hasCredential(text)
 }
 
-// path replaces the parts of a path that contain a credential.
-func (s Shield) path(u *url.URL) {
+// replaceInPath replaces the parts of a path that contain a credential.
+func (s Shield) replaceInPath(u *url.URL) {
 	parts := strings.Split(u.EscapedPath(), "/")
 	changed := false
 	for i, part := range parts {
@@ -138,9 +138,9 @@ func (s Shield) path(u *url.URL) {
 	}
 }
 
-// query removes the parameters that contain a credential and leaves the others
+// removeFromQuery removes the parameters that contain a credential and leaves the others
 // unchanged.
-func (s Shield) query(raw string) string {
+func (s Shield) removeFromQuery(raw string) string {
 	kept, rest, changed := strings.Builder{}, raw, false
 	for rest != "" {
 		pair, after := rest, ""

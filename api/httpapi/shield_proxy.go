@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Proxy forwards a request to a sandbox with p, and the response back. It
+// Forward forwards a request to a sandbox with p, and the response back. It
 // removes Brig's credentials from the request after p.Rewrite has changed it,
 // and shields the response before p.ModifyResponse is called. p.Rewrite must be
 // set.
-func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
+func (s Shield) Forward(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
 	rewrite, modify := p.Rewrite, p.ModifyResponse
 	p.Rewrite = func(p *httputil.ProxyRequest) {
 		rewrite(p)
-		s.Request(p.Out)
-		refuseHTTPUpgrade(p.Out.Header)
+		s.RemoveCredentials(p.Out)
+		removeHTTPUpgrade(p.Out.Header)
 	}
 	p.ModifyResponse = func(r *http.Response) error {
 		ShieldResponse(r.Header)
@@ -27,11 +27,11 @@ func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Re
 	p.ServeHTTP(shieldedWriter{w}, r)
 }
 
-// refuseHTTPUpgrade removes an offer to upgrade to another version of HTTP or
+// removeHTTPUpgrade removes an offer to upgrade to another version of HTTP or
 // to TLS. Several clients send such offers by default. If the sandbox accepted
 // the offer, the client's later requests would reach the sandbox unfiltered,
 // with the client's credentials.
-func refuseHTTPUpgrade(h http.Header) {
+func removeHTTPUpgrade(h http.Header) {
 	for _, offer := range strings.Split(strings.Join(h.Values("Upgrade"), ","), ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(offer)), "/")
 		if name == "h2c" || name == "h2" || name == "http" || name == "tls" {

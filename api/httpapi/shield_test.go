@@ -31,7 +31,7 @@ var shield = httpapi.Shield{Accepts: brig.TokenRule{Issuer: "https://idp.test", 
 // unbound is a sandbox token that belongs to no key.
 var unbound = strings.Repeat("0c", 32)
 
-func TestShieldRequest(t *testing.T) {
+func TestShieldRemovesCredentialsFromRequest(t *testing.T) {
 	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	ours := jwt(`{"iss":"https://idp.test","aud":["x","brig"],"exp":1}`)
 	theirs := jwt(`{"iss":"https://idp.test","aud":"app"}`)
@@ -109,26 +109,26 @@ func TestShieldRequest(t *testing.T) {
 		default:
 			r.Header.Set(c.header, c.value)
 		}
-		if shield.Request(r); got() != c.want {
+		if shield.RemoveCredentials(r); got() != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got(), c.want)
 		}
 	}
 	// Control: a server without an identity provider does not accept such a
 	// token and forwards it.
 	r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + ours}}, URL: httptest.NewRequest("GET", "/", nil).URL}
-	if (httpapi.Shield{}).Request(r); r.Header.Get("Authorization") == "" {
+	if (httpapi.Shield{}).RemoveCredentials(r); r.Header.Get("Authorization") == "" {
 		t.Error("the control kept a token that this server does not take")
 	}
 }
 
 // A credential is removed even if it is percent-encoded several times. Control: another value
 // stays, unless it is encoded more often than the shield decodes.
-func TestShieldEscapes(t *testing.T) {
-	const most = 8
+func TestShieldRemovesEscapedCredentials(t *testing.T) {
+	const maximum = 8
 	for what, value := range map[string]string{
 		"a key": rightKey, "a key in Base64": base64.StdEncoding.EncodeToString([]byte("key: " + rightKey)), "another value": "value",
 	} {
-		for level := range most + 2 {
+		for level := range maximum + 2 {
 			text := value
 			if level > 0 {
 				text = ""
@@ -139,10 +139,10 @@ func TestShieldEscapes(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "http://sandbox/?a=1&b="+text, nil)
 			r.Header.Set("Referer", "http://x/?b="+text)
 			want := "a=1"
-			if what == "another value" && level <= most {
+			if what == "another value" && level <= maximum {
 				want += "&b=" + text
 			}
-			if shield.Request(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {
+			if shield.RemoveCredentials(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {
 				t.Errorf("%s, escaped %d times: the query is %q, want %q; Referer %q", what, level, r.URL.RawQuery, want, r.Header.Get("Referer"))
 			}
 		}
@@ -162,7 +162,7 @@ func BenchmarkShieldLongValue(b *testing.B) {
 				b.SetBytes(int64(len(value)))
 				for b.Loop() {
 					r.Header.Set("X-Anything", value)
-					shield.Request(r)
+					shield.RemoveCredentials(r)
 				}
 			})
 		}
@@ -170,7 +170,7 @@ func BenchmarkShieldLongValue(b *testing.B) {
 }
 
 // Each line of a repeated header is checked separately.
-func TestShieldRequestLines(t *testing.T) {
+func TestShieldChecksEachHeaderLine(t *testing.T) {
 	access := "k" + strings.Repeat("a2", 13) + "." + strings.Repeat("0a", 32)
 	r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
 	r.Header = http.Header{
@@ -178,7 +178,7 @@ func TestShieldRequestLines(t *testing.T) {
 		"Cookie": {"brig_session=x", "a=1", "b=2; t=" + access}, "X-Only": {access, access}, "X-Own": {"1", "2"},
 	}
 	r.Trailer = http.Header{"X-Late": nil, "X-Access-Token": {access, "mine"}}
-	shield.Request(r)
+	shield.RemoveCredentials(r)
 	want := http.Header{"X-Access-Token": {"mine", "other"}, "Authorization": {"Bearer mine"}, "Cookie": {"a=1", "b=2"}, "X-Own": {"1", "2"}}
 	if !maps.EqualFunc(r.Header, want, slices.Equal) {
 		t.Errorf("%q, want %q", r.Header, want)
@@ -189,7 +189,7 @@ func TestShieldRequestLines(t *testing.T) {
 }
 
 // A proxy shields the final response and the informational ones before it.
-func TestShieldProxy(t *testing.T) {
+func TestShieldAppliesToProxiedResponses(t *testing.T) {
 	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Set-Cookie"] = []string{"brig_session=early", "own=early; Domain=box.test"}
 		w.WriteHeader(http.StatusEarlyHints)
@@ -199,7 +199,7 @@ func TestShieldProxy(t *testing.T) {
 	t.Cleanup(guest.Close)
 	to, _ := url.Parse(guest.URL)
 	proxy := func(w http.ResponseWriter, r *http.Request) {
-		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+		shield.Forward(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
 	}
 	control := (&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP
 	for name, handler := range map[string]http.HandlerFunc{"": proxy, "the control": control} {
@@ -228,7 +228,7 @@ func TestShieldProxy(t *testing.T) {
 	}
 }
 
-func TestShieldResponse(t *testing.T) {
+func TestShieldRemovesCookieDomains(t *testing.T) {
 	h := http.Header{"Clear-Site-Data": {`"cookies"`}, "Set-Cookie": {
 		"brig_session=x; Path=/", "a=1; HttpOnly", "b=2;domain=.e2b.test", "c=domain=x; HttpOnly", "d=4; DOMAIN = x ; SameSite=Lax", "=brig_session=x", "BRIG_LOGIN=x", "__Host-brig_session=x", "__Secure-x=y", "brig_session",
 	}}
@@ -257,7 +257,7 @@ func TestShieldRefusesHTTPUpgrade(t *testing.T) {
 	t.Cleanup(guest.Close)
 	to, _ := url.Parse(guest.URL)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+		shield.Forward(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
 	}))
 	t.Cleanup(srv.Close)
 	for offer, want := range map[string]int{"h2c": 200, "H2C": 200, "HTTP/2.0": 200, "websocket, h2c": 200, "TLS/1.2": 200, "websocket": 101, "SPDY/3.1": 101} {

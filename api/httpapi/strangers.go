@@ -28,8 +28,8 @@ type failedClient struct {
 	until    time.Time // wrong keys receive a 429 response until then
 }
 
-// wait returns how long an address must wait. The caller holds k.mu.
-func (k *Keyring) wait(addr string, now time.Time) time.Duration {
+// remainingWait returns how long an address must wait. The caller holds k.mu.
+func (k *Keyring) remainingWait(addr string, now time.Time) time.Duration {
 	if s := k.failedClients[addr]; s != nil && now.Sub(s.last) < forgetAfter {
 		return s.until.Sub(now)
 	}
@@ -55,16 +55,16 @@ func (k *Keyring) recordFailure(addr string, now time.Time) {
 	}
 }
 
-func tooMany(wait time.Duration) error {
+func tooManyError(wait time.Duration) error {
 	e := brig.Errorf(brig.RateLimited, "too many wrong keys from this address").
 		WithHint("wait, and use a key that is good")
 	e.RetryAfter = wait
 	return e
 }
 
-// client returns the address of r's client. For IPv6, it returns the /64
+// clientAddress returns the address of r's client. For IPv6, it returns the /64
 // network, because a client usually has a whole /64 network.
-func client(r *http.Request) string {
+func clientAddress(r *http.Request) string {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

@@ -202,7 +202,7 @@ func TestFailedClientsExpire(t *testing.T) {
 			h.ServeHTTP(w, r)
 			return w.Code
 		}
-		const most, last = 10_000, 9_999 // addresses in the table
+		const maximum, last = 10_000, 9_999 // addresses in the table
 		for i := range last {
 			ask(i)
 		}
@@ -211,7 +211,7 @@ func TestFailedClientsExpire(t *testing.T) {
 			ask(last) // must wait a second from now on
 		}
 		time.Sleep(500 * time.Millisecond)
-		ask(most) // one address too many, exactly when the first ones expire
+		ask(maximum) // one address too many, exactly when the first ones expire
 		if code := ask(last); code != http.StatusTooManyRequests {
 			t.Errorf("an address that has just guessed is answered %d", code)
 		}

@@ -12,7 +12,7 @@ import (
 // syntaxError returns an error with the position at which data is no longer
 // valid JSON.
 func syntaxError(data []byte, err error) error {
-	e := brig.InvalidField(brokenField(data), "the body is not one JSON document").Because(err)
+	e := brig.InvalidField(findBrokenField(data), "the body is not one JSON document").Because(err)
 	if s, ok := errors.AsType[*json.SyntaxError](err); ok && s.Offset > 0 {
 		e.Message += ": see byte " + strconv.FormatInt(s.Offset, 10)
 	}
@@ -27,9 +27,9 @@ type step struct {
 	value  bool // in an object: the next token is a value and not a key
 }
 
-// brokenField returns the path of the field in which data is no longer valid
+// findBrokenField returns the path of the field in which data is no longer valid
 // JSON.
-func brokenField(data []byte) string {
+func findBrokenField(data []byte) string {
 	var path []step
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber() // otherwise a number out of range would be an error

@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// Traced records every request for OpenTelemetry. If a request has a
-// traceparent header, its span is part of that trace. If t is nil, Traced
+// WithTracing records every request for OpenTelemetry. If a request has a
+// traceparent header, its span is part of that trace. If t is nil, WithTracing
 // returns next.
-func Traced(t trace.Tracer, next http.Handler) http.Handler {
+func WithTracing(t trace.Tracer, next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
@@ -23,8 +23,8 @@ func Traced(t trace.Tracer, next http.Handler) http.Handler {
 		ctx := w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		// The route is not known yet, and the path cannot name the span because
 		// it may contain arbitrary data.
-		ctx, s := t.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", method(r.Method))))
+		ctx, s := t.Start(ctx, methodLabel(r.Method), trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String("http.request.method", methodLabel(r.Method))))
 		defer s.End()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

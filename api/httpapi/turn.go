@@ -16,14 +16,14 @@ type turns struct {
 	users int // requests that have or await a slot; guarded by Limiter.mu
 }
 
-// Turn waits until fewer than maxTurns requests of the same key are making a large response, or
+// WaitForTurn waits until fewer than maxTurns requests of the same key are making a large response, or
 // until ctx ends. The caller calls done when the client has the response. A client that reads
 // slowly thus delays only the requests of its own key.
-func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
-	if l == nil || len(l.of) == 0 {
+func (l *Lease) WaitForTurn(ctx context.Context) (done func(), err error) {
+	if l == nil || len(l.keys) == 0 {
 		return func() {}, nil
 	}
-	f, key := l.limiter, l.of[len(l.of)-1]
+	f, key := l.limiter, l.keys[len(l.keys)-1]
 	f.mu.Lock()
 	t := f.turns[key]
 	if t == nil {
@@ -55,7 +55,7 @@ func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
 // responses before it calls h.
 func InTurn(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		done, err := LeaseOf(r.Context()).Turn(r.Context())
+		done, err := LeaseOf(r.Context()).WaitForTurn(r.Context())
 		if err != nil {
 			return err
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTurns verifies that a key can receive only a limited number of large responses at the
+// TestLargeResponsesPerKeyAreLimited verifies that a key can receive only a limited number of large responses at the
 // same time. Each of its requests gets a turn, and the requests of other keys and tenants do
 // not wait.
-func TestTurns(t *testing.T) {
+func TestLargeResponsesPerKeyAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewLimiter(Limits{})
 		begin := func(a brig.Actor) *Lease {
@@ -28,7 +28,7 @@ func TestTurns(t *testing.T) {
 		for range requests {
 			l := begin(one)
 			go func() {
-				done, err := l.Turn(t.Context())
+				done, err := l.WaitForTurn(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
@@ -41,7 +41,7 @@ func TestTurns(t *testing.T) {
 			t.Fatalf("%d requests have a turn, want %d", n, maxTurns)
 		}
 		for _, other := range []brig.Actor{{Tenant: "acme", Key: "k2"}, {Tenant: "other", Key: "k1"}, {Tenant: "acme", Name: "a person"}} {
-			done, err := begin(other).Turn(t.Context())
+			done, err := begin(other).WaitForTurn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestTurns(t *testing.T) {
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := begin(one).Turn(canceled); !errors.Is(err, context.Canceled) {
+		if _, err := begin(one).WaitForTurn(canceled); !errors.Is(err, context.Canceled) {
 			t.Errorf("a canceled context: %v", err)
 		}
 		for range requests {
@@ -60,7 +60,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%d keys are left", len(f.turns))
 		}
 		var none *Lease
-		if done, err := none.Turn(t.Context()); err != nil {
+		if done, err := none.WaitForTurn(t.Context()); err != nil {
 			t.Error(err)
 		} else {
 			done()

@@ -39,11 +39,11 @@ func (d *writeDeadline) arm() (disarm func()) {
 }
 
 // set changes the deadline, unless the connection is about to be closed.
-func (d *writeDeadline) set(at time.Time) {
+func (d *writeDeadline) set(deadline time.Time) {
 	d.deadline.Lock()
 	defer d.deadline.Unlock()
 	if !d.broken {
-		_ = d.rc.SetWriteDeadline(at) // a writer without deadlines, as in tests, needs none
+		_ = d.rc.SetWriteDeadline(deadline) // a writer without deadlines, as in tests, needs none
 	}
 }
 
@@ -66,14 +66,14 @@ func (r *recorder) FlushError() error {
 // SetWriteDeadline implements the method for http.ResponseController. A
 // deadline in the past closes the connection. All other deadlines are ignored,
 // because r sets its own.
-func (r *recorder) SetWriteDeadline(at time.Time) error {
-	if at.IsZero() || at.After(time.Now()) {
+func (r *recorder) SetWriteDeadline(deadline time.Time) error {
+	if deadline.IsZero() || deadline.After(time.Now()) {
 		return nil
 	}
 	r.deadline.Lock()
 	defer r.deadline.Unlock()
 	r.broken = true
-	return r.rc.SetWriteDeadline(at)
+	return r.rc.SetWriteDeadline(deadline)
 }
 
 // unread returns how long the clients of l's server may leave data unread.

@@ -64,7 +64,7 @@ func TestUnreadResponseDisconnectsClient(t *testing.T) {
 	mux.HandleFunc("/inside", func(_ http.ResponseWriter, r *http.Request) {
 		here, there := net.Pipe()
 		defer there.Close()
-		flood(httpapi.Bounded(r.Context(), here))
+		flood(httpapi.NewBoundedConn(r.Context(), here))
 	})
 	mux.HandleFunc("/silent", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "begin")

@@ -139,7 +139,7 @@ func errRightsReduced() error {
 func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
 	var list []*openRequest
-	left := 0
+	remaining := 0
 	for u := range all.all {
 		switch {
 		case u.ended:
@@ -147,10 +147,10 @@ func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor
 			u.ended = true
 			list = append(list, u)
 		default:
-			left++
+			remaining++
 		}
 	}
-	if left == 0 && k.open[all.proof.name] == all {
+	if remaining == 0 && k.open[all.proof.name] == all {
 		delete(k.open, all.proof.name)
 	}
 	if len(list) > 0 {

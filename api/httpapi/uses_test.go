@@ -36,7 +36,7 @@ func (c *changingKey) setActor(a brig.Actor) {
 }
 
 // A credential is not cached beyond its expiry, even if the cache entry is new.
-func TestExpiryLimitsCache(t *testing.T) {
+func TestExpiredCredentialLeavesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &changingKey{actor: brig.Actor{Name: "ann", Expires: time.Now().Add(time.Second)}}
 		k := ringKeys{httpapi.NewKeyring(c)}
@@ -108,7 +108,7 @@ func TestLostRightsEndRequests(t *testing.T) {
 
 // Work that continues after a request keeps the request's actor. It ends when the credential
 // becomes invalid or when the work is canceled.
-func TestDetach(t *testing.T) {
+func TestDetachedWorkKeepsActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := &revocableKey{}
 		ring := httpapi.NewKeyring(key)
@@ -118,30 +118,30 @@ func TestDetach(t *testing.T) {
 			t.Fatal(err)
 		}
 		used, done := ring.Bind(httptest.NewRecorder(), r, p)
-		left, stop := httpapi.Detach(used.Context())
+		detached, stop := httpapi.Detach(used.Context())
 		defer stop()
 		other, stopOther := httpapi.Detach(used.Context())
 		done()
 		time.Sleep(time.Second)
-		if used.Context().Err() == nil || left.Err() != nil || brig.ActorFrom(left).Name != "ann" {
-			t.Fatalf("after the request: %v, %v, %+v", used.Context().Err(), left.Err(), brig.ActorFrom(left))
+		if used.Context().Err() == nil || detached.Err() != nil || brig.ActorFrom(detached).Name != "ann" {
+			t.Fatalf("after the request: %v, %v, %+v", used.Context().Err(), detached.Err(), brig.ActorFrom(detached))
 		}
 		stopOther()
-		if other.Err() == nil || left.Err() != nil {
-			t.Errorf("after one was stopped: %v, %v", other.Err(), left.Err())
+		if other.Err() == nil || detached.Err() != nil {
+			t.Errorf("after one was stopped: %v, %v", other.Err(), detached.Err())
 		}
 		key.revoke()
 		time.Sleep(time.Second)
-		if err := context.Cause(left); brig.KindOf(err) != brig.Unauthenticated {
+		if err := context.Cause(detached); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("after the key was taken back: %v", err)
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	left, stop := httpapi.Detach(ctx)
-	if cancel(); left.Err() != nil {
+	detached, stop := httpapi.Detach(ctx)
+	if cancel(); detached.Err() != nil {
 		t.Error("what came without a key ends with its request")
 	}
-	if stop(); left.Err() == nil {
+	if stop(); detached.Err() == nil {
 		t.Error("it cannot be stopped")
 	}
 }
@@ -214,10 +214,10 @@ func TestHangingCheckDoesNotDelayOthers(t *testing.T) {
 			}
 		}
 		keys.mu.Lock()
-		most := keys.maxChecks
+		maximum := keys.maxChecks
 		keys.mu.Unlock()
-		if most != 1 {
-			t.Errorf("%d checks of a token at once, want 1", most)
+		if maximum != 1 {
+			t.Errorf("%d checks of a token at once, want 1", maximum)
 		}
 		for _, end := range ends {
 			end()

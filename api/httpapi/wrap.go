@@ -52,9 +52,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 
 type recorderKey struct{}
 
-// Wrap adds to an API's handler the parts that every response needs: an id,
-// headers that forbid caching and content sniffing, metrics, a log line for
-// errors, a delay of refusals, and a 500 response in Brig's format for a panic.
+// Wrap adds to an API's handler the parts that every response needs: an id, and
+// headers that forbid caching and content sniffing. It also records metrics,
+// logs errors, delays refusals, and responds with 500 in Brig's format to a panic.
 // It must be the outermost handler. m may be nil.
 func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 	pace := newRejectionLimiter()
@@ -86,11 +86,11 @@ func Wrap(log *slog.Logger, m *Metrics, next http.Handler) http.Handler {
 	})
 }
 
-// Route reports the router pattern of r to the metrics.
-func Route(r *http.Request, pattern string) {
+// RecordRoute reports the router pattern of r to the metrics.
+func RecordRoute(r *http.Request, pattern string) {
 	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
 		rec.route = pattern
-		span.From(r.Context()).Name(method(r.Method) + " " + pattern)
+		span.From(r.Context()).Name(methodLabel(r.Method) + " " + pattern)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestStatePersistsBetweenSteps(t *testing.T) {
 
 // Code is interrupted by a message, by an HTTP request, and when its client
 // disconnects.
-func TestInterrupt(t *testing.T) {
+func TestCodeCanBeInterrupted(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			url, s, _ := serve(t)
@@ -100,15 +100,15 @@ func TestInterrupt(t *testing.T) {
 				}
 				waitForText(t, conn, "waits")
 			}
-			before := s.interrupted()
+			before := s.countInterrupts()
 			conn.CloseNow()
 			s.waitForInterrupt(t, before, "the code goes on without its client")
 		})
 	}
 }
 
-// interrupted returns the number of interrupted runs.
-func (s *scriptedService) interrupted() int {
+// countInterrupts returns the number of interrupted runs.
+func (s *scriptedService) countInterrupts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
@@ -118,7 +118,7 @@ func (s *scriptedService) interrupted() int {
 // fails the test with the message in otherwise.
 func (s *scriptedService) waitForInterrupt(t *testing.T, before int, otherwise string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); s.interrupted() == before; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); s.countInterrupts() == before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(otherwise)
 		}
@@ -225,7 +225,7 @@ func shutDown(t *testing.T, conn *websocket.Conn, channel string) {
 }
 
 // A client that exceeds the limit of its queue is disconnected.
-func TestQueueLimit(t *testing.T) {
+func TestFullQueueDisconnectsClient(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for range 80 {
@@ -237,7 +237,7 @@ func TestQueueLimit(t *testing.T) {
 }
 
 // The total size of queued messages is limited, too.
-func TestQueueByteLimit(t *testing.T) {
+func TestQueuedBytesAreLimited(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
@@ -254,7 +254,7 @@ func TestQueueByteLimit(t *testing.T) {
 
 // The number of a tenant's ephemeral kernels is limited. The limit does not affect other
 // tenants.
-func TestEphemeralKernelLimit(t *testing.T) {
+func TestEphemeralKernelsAreLimitedPerTenant(t *testing.T) {
 	url, _, _ := serve(t)
 	create := func(key string) int {
 		resp, err := http.Post(url+"/api/kernels?token="+key, "", strings.NewReader(`{"name":"python3-ephemeral"}`))
@@ -311,7 +311,7 @@ func TestEnvironmentIsValidated(t *testing.T) {
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestMatchesRecognizesKernelPaths(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/api": true, "/api/kernels": true, "/api/kernels/x/channels": true, "/api/kernelspecs": true,
 		"/api/admin/sandbox": false, "/api/v1/admin/sandbox": false, "/v1/sandboxes": false, "/apikernels": false, "/api/kernelsx": false, "/": false,

@@ -42,8 +42,8 @@ type channel struct {
 	leaving  atomic.Bool     // the client shuts down the kernel over this connection
 }
 
-// channels serves the WebSocket connection for a kernel's messages.
-func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
+// serveChannels serves the WebSocket connection for a kernel's messages.
+func (d *API) serveChannels(w http.ResponseWriter, r *http.Request) error {
 	id := chi.URLParam(r, "id")
 	k, err := d.find(r.Context(), brig.OpOpenKernel, id)
 	if err != nil {
@@ -127,7 +127,7 @@ const replyTimeout = 5 * time.Second
 // to no request.
 func (c *channel) sendDead() {
 	none := &request{header: json.RawMessage("{}")}
-	if b, err := c.answer(none, "iopub", "status", content{"execution_state": "dead"}); err == nil {
+	if b, err := c.encodeReply(none, "iopub", "status", content{"execution_state": "dead"}); err == nil {
 		_ = c.write(b, replyTimeout) // fails if the client has disconnected
 	}
 }
@@ -181,7 +181,7 @@ func (c *channel) serve(ctx context.Context) {
 			select {
 			case <-c.ended:
 			case r := <-queue:
-				if err := c.shell(ctx, r); err != nil {
+				if err := c.handleShell(ctx, r); err != nil {
 					end(err)
 					return
 				}
@@ -206,7 +206,7 @@ func (c *channel) serve(ctx context.Context) {
 func (c *channel) dispatch(ctx context.Context, r *request, queue chan<- *request) error {
 	if r.isUrgent() {
 		defer c.reserved.free(r.size())
-		return c.control(ctx, r)
+		return c.handleControl(ctx, r)
 	}
 	select {
 	case queue <- r:
@@ -239,7 +239,7 @@ func (c *channel) read() (*request, error) {
 
 // send sends a response to the request r, unless the work has ended.
 func (c *channel) send(ctx context.Context, r *request, on, kind string, content any) error {
-	b, err := c.answer(r, on, kind, content)
+	b, err := c.encodeReply(r, on, kind, content)
 	if err != nil {
 		return err
 	}
@@ -260,8 +260,8 @@ func (c *channel) write(b []byte, limit time.Duration) error {
 // content has the fields of a message for which this package has no type.
 type content map[string]any
 
-// whileBusy calls do and reports the kernel as busy until do returns.
-func (c *channel) whileBusy(ctx context.Context, r *request, do func() error) error {
+// runBusy calls do and reports the kernel as busy until do returns.
+func (c *channel) runBusy(ctx context.Context, r *request, do func() error) error {
 	if err := c.send(ctx, r, "iopub", "status", content{"execution_state": "busy"}); err != nil {
 		return err
 	}
@@ -271,20 +271,20 @@ func (c *channel) whileBusy(ctx context.Context, r *request, do func() error) er
 	return c.send(ctx, r, "iopub", "status", content{"execution_state": "idle"})
 }
 
-// shell answers a queued message, usually of the shell channel.
-func (c *channel) shell(ctx context.Context, r *request) error {
+// handleShell answers a queued message, usually of the shell channel.
+func (c *channel) handleShell(ctx context.Context, r *request) error {
 	if r.channel == "stdin" {
 		return nil // the server never requests input
 	}
 	if r.run != nil {
-		return c.whileBusy(ctx, r, func() error { return c.execute(ctx, r, r.run) })
+		return c.runBusy(ctx, r, func() error { return c.execute(ctx, r, r.run) })
 	}
 	reply, ok := staticReply(r.kind)
 	if !ok {
 		c.d.Log.DebugContext(ctx, "kernels: ignored a message of an unknown type", "type", brig.Clip(r.kind, 64))
 		return nil // Jupyter's kernels ignore such messages, too
 	}
-	return c.whileBusy(ctx, r, func() error {
+	return c.runBusy(ctx, r, func() error {
 		return c.send(ctx, r, r.channel, strings.TrimSuffix(r.kind, "_request")+"_reply", reply)
 	})
 }
@@ -321,10 +321,10 @@ func staticReply(kind string) (content, bool) {
 	return nil, false
 }
 
-// control answers an interrupt or shutdown.
-func (c *channel) control(ctx context.Context, r *request) error {
+// handleControl answers an interrupt or shutdown.
+func (c *channel) handleControl(ctx context.Context, r *request) error {
 	if r.kind == "interrupt_request" {
-		return c.whileBusy(ctx, r, func() error {
+		return c.runBusy(ctx, r, func() error {
 			return c.send(ctx, r, r.channel, "interrupt_reply", c.replyContent(c.k.interrupt(ctx)))
 		})
 	}
@@ -334,7 +334,7 @@ func (c *channel) control(ctx context.Context, r *request) error {
 	}
 	c.leaving.Store(!restart)
 	var failed error
-	err := c.whileBusy(ctx, r, func() error {
+	err := c.runBusy(ctx, r, func() error {
 		failed = do(ctx)
 		reply := c.replyContent(failed)
 		reply["restart"] = restart
@@ -361,7 +361,7 @@ func (c *channel) replyContent(err error) content {
 		return content{"status": "ok"}
 	}
 	e := c.toCodeError(err)
-	return content{"status": "error", "ename": e.Name, "evalue": e.Value, "traceback": lines(e)}
+	return content{"status": "error", "ename": e.Name, "evalue": e.Value, "traceback": tracebackLines(e)}
 }
 
 // toCodeError converts an error of the Service to an error of the code, as a

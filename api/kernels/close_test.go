@@ -14,7 +14,7 @@ import (
 )
 
 // A connection is closed in time even if the client has sent only a part of a large frame.
-func TestCloseDuringFrame(t *testing.T) {
+func TestCloseDoesNotWaitForIncompleteFrame(t *testing.T) {
 	url, _, d := serve(t)
 	d.CloseWithin(time.Second)
 	resp, err := http.Post(url+"/api/kernels?token="+key, "application/json", strings.NewReader(`{"name":"`+kernels.Ephemeral+`"}`))

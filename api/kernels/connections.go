@@ -17,10 +17,10 @@ const (
 
 // connections counts the connections to each kernel and of each tenant.
 type connections struct {
-	mu      sync.Mutex // guards the fields below
-	by      map[string]int
-	tenants map[string]*tenantUsage
-	drained chan struct{} // closed when no connection is left; nil if wait is not running
+	mu       sync.Mutex // guards the fields below
+	byTenant map[string]int
+	tenants  map[string]*tenantUsage
+	drained  chan struct{} // closed when no connection is left; nil if wait is not running
 }
 
 // tenantUsage is the usage of a tenant.
@@ -32,7 +32,7 @@ type tenantUsage struct {
 // share is the part of a tenant's usage that belongs to one connection.
 type share struct {
 	all      *connections
-	of       *tenantUsage
+	usage    *tenantUsage
 	reserved int // guarded by all.mu
 }
 
@@ -50,8 +50,8 @@ func (c *connections) acquire(tenant, id string) (s *share, release func(), err 
 		return nil, nil, brig.Errorf(brig.RateLimited, "there are %d connections to kernels, which is the limit", of.open).WithHint("close one that is not used")
 	}
 	of.open++
-	c.by[id]++
-	s = &share{all: c, of: of}
+	c.byTenant[id]++
+	s = &share{all: c, usage: of}
 	return s, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *connections) acquire(tenant, id string) (s *share, release func(), err 
 			close(c.drained)
 			c.drained = nil
 		}
-		if c.by[id]--; c.by[id] == 0 {
-			delete(c.by, id)
+		if c.byTenant[id]--; c.byTenant[id] == 0 {
+			delete(c.byTenant, id)
 		}
 	}, nil
 }
@@ -90,7 +90,7 @@ func (c *connections) wait(limit time.Duration) {
 func (c *connections) count(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.by[id]
+	return c.byTenant[id]
 }
 
 // reserve counts n more bytes. It returns RateLimited if the tenant would
@@ -98,10 +98,10 @@ func (c *connections) count(id string) int {
 func (s *share) reserve(n int) error {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
-	if n > 0 && s.of.reserved+n > maxReserved {
+	if n > 0 && s.usage.reserved+n > maxReserved {
 		return brig.Errorf(brig.RateLimited, "messages of %s wait already", brig.FormatBytes(maxReserved))
 	}
-	s.reserved, s.of.reserved = s.reserved+n, s.of.reserved+n
+	s.reserved, s.usage.reserved = s.reserved+n, s.usage.reserved+n
 	return nil
 }
 

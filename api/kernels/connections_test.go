@@ -12,8 +12,8 @@ import (
 
 // The number of a tenant's connections is limited. The limit does not affect
 // other tenants.
-func TestConnectionLimit(t *testing.T) {
-	c := connections{by: map[string]int{}, tenants: map[string]*tenantUsage{}}
+func TestConnectionsAreLimitedPerTenant(t *testing.T) {
+	c := connections{byTenant: map[string]int{}, tenants: map[string]*tenantUsage{}}
 	var leaves []func()
 	for i := range maxConnections {
 		_, release, err := c.acquire("acme", fmt.Sprint(i%3))
@@ -32,15 +32,15 @@ func TestConnectionLimit(t *testing.T) {
 	for _, release := range append(leaves, release) {
 		release()
 	}
-	if len(c.by)+len(c.tenants) != 0 {
-		t.Errorf("something is left: %v %v", c.by, c.tenants)
+	if len(c.byTenant)+len(c.tenants) != 0 {
+		t.Errorf("something is left: %v %v", c.byTenant, c.tenants)
 	}
 }
 
 // The number of bytes that a tenant's connections reserve is limited, for both complete and
 // incomplete messages. A connection frees its remaining bytes when it ends.
-func TestMessageByteLimit(t *testing.T) {
-	c := connections{by: map[string]int{}, tenants: map[string]*tenantUsage{}}
+func TestMessageBytesAreLimitedPerTenant(t *testing.T) {
+	c := connections{byTenant: map[string]int{}, tenants: map[string]*tenantUsage{}}
 	acquire := func(tenant string) (*share, func()) {
 		s, release, err := c.acquire(tenant, "one")
 		if err != nil {

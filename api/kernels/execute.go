@@ -18,7 +18,7 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	if code.source == "" {
 		code.source = "\n" // empty code is allowed
 	}
-	end, err := c.k.execute(ctx, code, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay, onClear: run.onClear})
+	end, err := c.k.execute(ctx, code, eventSink{onStart: run.onStart, stream: run.onOutput, onDisplay: run.onDisplay, onClear: run.onClear})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -30,9 +30,9 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	if err != nil {
 		return err
 	}
-	reply := content{"status": "ok", "execution_count": end.count, "user_expressions": skipExpressions(x), "payload": []string{}}
+	reply := content{"status": "ok", "execution_count": end.count, "user_expressions": expressionErrors(x), "payload": []string{}}
 	if e := end.error; e != nil {
-		failure := content{"ename": e.Name, "evalue": e.Value, "traceback": lines(e)}
+		failure := content{"ename": e.Name, "evalue": e.Value, "traceback": tracebackLines(e)}
 		if err := c.send(ctx, r, "iopub", "error", failure); err != nil {
 			return err
 		}
@@ -44,9 +44,9 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	return c.send(ctx, r, r.channel, "execute_reply", reply)
 }
 
-// skipExpressions returns an error for each expression, because expressions are
+// expressionErrors returns an error for each expression, because expressions are
 // not evaluated.
-func skipExpressions(x *execution) content {
+func expressionErrors(x *execution) content {
 	out := content{}
 	for _, name := range x.Expressions {
 		out[name] = content{"status": "error", "ename": "NotImplementedError", "evalue": "user_expressions are not evaluated here", "traceback": []string{}}
@@ -54,10 +54,10 @@ func skipExpressions(x *execution) content {
 	return out
 }
 
-// lines returns the lines of an error's traceback. If the error has no
-// traceback, lines returns its name and value, because clients display only the
+// tracebackLines returns the lines of an error's traceback. If the error has no
+// traceback, it returns the name and value, because clients display only the
 // traceback.
-func lines(e *brig.CodeError) []string {
+func tracebackLines(e *brig.CodeError) []string {
 	text := strings.TrimRight(e.Traceback, "\n")
 	if text == "" {
 		text = strings.TrimSuffix(e.Name+": "+e.Value, ": ")
@@ -85,8 +85,8 @@ func (run *codeExecution) onStart(count int) error {
 	return run.c.send(run.ctx, run.r, "iopub", "execute_input", content{"code": run.code, "execution_count": count})
 }
 
-// stream reports output. It buffers incomplete characters.
-func (run *codeExecution) stream(name string, p []byte) error {
+// onOutput reports output. It buffers incomplete characters.
+func (run *codeExecution) onOutput(name string, p []byte) error {
 	text := run.out.Add
 	if name == "stderr" {
 		text = run.err.Add
@@ -109,11 +109,11 @@ func (run *codeExecution) flush() error {
 	return run.emit("stderr", run.err.Flush())
 }
 
-// dataForms returns the representations of a value that ipykernel would send.
+// selectForms returns the representations of a value that ipykernel would send.
 // Clients pass all representations to their model, so Brig's additional ones
 // are sent only on request: charts and frames as JSON, and JSON in addition to
 // the text of lists and dictionaries.
-func (run *codeExecution) dataForms(data map[string]json.RawMessage) map[string]json.RawMessage {
+func (run *codeExecution) selectForms(data map[string]json.RawMessage) map[string]json.RawMessage {
 	if run.r.forms {
 		return data
 	}
@@ -136,7 +136,7 @@ func (run *codeExecution) onDisplay(v brig.Rich) error {
 	if v.Main && run.silent {
 		return nil
 	}
-	bundle := content{"data": run.dataForms(v.Data), "metadata": content{}}
+	bundle := content{"data": run.selectForms(v.Data), "metadata": content{}}
 	if len(v.Metadata) > 0 {
 		bundle["metadata"] = v.Metadata
 	}

@@ -10,7 +10,7 @@ import (
 
 // A client receives the MIME types that ipykernel sends. It receives Brig's own types only if
 // it requests them.
-func TestMIMETypes(t *testing.T) {
+func TestClientReceivesMIMETypesOfIPykernel(t *testing.T) {
 	for _, c := range []struct{ text, mimes, want string }{
 		{`"[1, 2]"`, "application/json", "text/plain"},
 		{`"{'a': 1}"`, "application/json", "text/plain"},
@@ -24,11 +24,11 @@ func TestMIMETypes(t *testing.T) {
 			data[mime] = json.RawMessage(`"x"`)
 		}
 		run := &codeExecution{r: &request{}}
-		if got := strings.Join(slices.Sorted(maps.Keys(run.dataForms(data))), " "); got != c.want {
+		if got := strings.Join(slices.Sorted(maps.Keys(run.selectForms(data))), " "); got != c.want {
 			t.Errorf("%s with %s: %s, want %s", c.text, c.mimes, got, c.want)
 		}
 		run.r.forms = true
-		if got := run.dataForms(data); len(got) != len(data) {
+		if got := run.selectForms(data); len(got) != len(data) {
 			t.Errorf("%s with %s, all types requested: %v", c.text, c.mimes, got)
 		}
 	}

@@ -49,7 +49,7 @@ func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 		}
 		ended := func(n *ephemeralKernel) bool {
 			synctest.Wait()
-			return n.ended()
+			return n.hasEnded()
 		}
 		connected, left, control := made("connected"), made("left"), made("control")
 		hold := func(n *ephemeralKernel) func() {
@@ -69,12 +69,12 @@ func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 		left.startIdle()
 		time.Sleep(time.Hour)
 		if ended(connected) || ended(left) || !ended(control) {
-			t.Errorf("after an hour: connected %t, left %t, control %t", connected.ended(), left.ended(), control.ended())
+			t.Errorf("after an hour: connected %t, left %t, control %t", connected.hasEnded(), left.hasEnded(), control.hasEnded())
 		}
 		second()
 		time.Sleep(2 * time.Minute)
 		if !ended(left) || ended(connected) {
-			t.Errorf("two minutes after the client left: left %t, connected %t", left.ended(), connected.ended())
+			t.Errorf("two minutes after the client left: left %t, connected %t", left.hasEnded(), connected.hasEnded())
 		}
 		time.Sleep(bounds.MaxLife)
 		if !ended(connected) {

@@ -66,12 +66,12 @@ func TestConnectionsEndWithGrant(t *testing.T) {
 				do(g)
 				g.mu.Unlock()
 				waitForEnd(t, granted, websocket.StatusPolicyViolation)
-				for deadline := time.Now().Add(10 * time.Second); interrupted(s) == 0; time.Sleep(time.Millisecond) {
+				for deadline := time.Now().Add(10 * time.Second); countInterrupts(s) == 0; time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatal("the code is not interrupted")
 					}
 				}
-				if n := interrupted(s); n != 1 {
+				if n := countInterrupts(s); n != 1 {
 					t.Errorf("%d pieces of code were interrupted", n)
 				}
 				const interrupt = `{"header":{"msg_id":"i","msg_type":"interrupt_request"},"channel":"control","content":{}}`
@@ -84,8 +84,8 @@ func TestConnectionsEndWithGrant(t *testing.T) {
 	}
 }
 
-// interrupted returns the number of interrupted runs.
-func interrupted(s *scriptedService) int {
+// countInterrupts returns the number of interrupted runs.
+func countInterrupts(s *scriptedService) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended

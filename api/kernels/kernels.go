@@ -117,7 +117,7 @@ func New(o Options) *API {
 		o.Log.Warn("kernels: failed to register the HTTP metrics", "error", err)
 	}
 	d := &API{Options: o, ring: httpapi.NewKeyring(o.Keys), closed: make(chan struct{}), sendTimeout: sendTimeout, closeTimeout: closeTimeout}
-	d.ephemeralKernels.by, d.open.by, d.open.tenants = map[ephemeralKey]*ephemeralKernel{}, map[string]int{}, map[string]*tenantUsage{}
+	d.ephemeralKernels.kernels, d.open.byTenant, d.open.tenants = map[ephemeralKey]*ephemeralKernel{}, map[string]int{}, map[string]*tenantUsage{}
 	d.handler = httpapi.Wrap(o.Log, metrics, httpapi.Guard(o.Hosts, "", d.router()))
 	return d
 }

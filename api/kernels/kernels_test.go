@@ -73,19 +73,19 @@ func (s *scriptedService) Authorize(ctx context.Context, op brig.Op, name string
 // KeyActor implements httpapi.Keys.
 func (s *scriptedService) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	for k, tenant := range map[string]string{key: "acme", rival: "rival"} {
-		if hash == sum(k) {
+		if hash == hashKey(k) {
 			return brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member}, nil
 		}
 	}
 	for k, a := range lesser {
-		if hash == sum(k) {
+		if hash == hashKey(k) {
 			return a, nil
 		}
 	}
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "nobody has this key")
 }
 
-func (s *scriptedService) at(ctx context.Context, name string) string {
+func (s *scriptedService) keyOf(ctx context.Context, name string) string {
 	return brig.ActorFrom(ctx).Tenant + "/" + name
 }
 
@@ -97,7 +97,7 @@ func (s *scriptedService) Create(ctx context.Context, spec brig.Spec) (*brig.San
 	b := &brig.Sandbox{ID: "sb1", Spec: spec, State: brig.Running, Expires: now().Add(spec.TTL)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.boxes[s.at(ctx, spec.Name)], s.gone[spec.Name] = b, make(chan struct{})
+	s.boxes[s.keyOf(ctx, spec.Name)], s.gone[spec.Name] = b, make(chan struct{})
 	return b, nil
 }
 
@@ -105,7 +105,7 @@ func (s *scriptedService) Create(ctx context.Context, spec brig.Spec) (*brig.San
 func (s *scriptedService) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.boxes[s.at(ctx, name)]; b != nil {
+	if b := s.boxes[s.keyOf(ctx, name)]; b != nil {
 		return b, nil
 	}
 	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name)
@@ -117,7 +117,7 @@ func (s *scriptedService) List(ctx context.Context, o brig.ListOptions) (*brig.P
 	defer s.mu.Unlock()
 	p := &brig.Page{}
 	for at, b := range s.boxes {
-		if strings.HasPrefix(at, s.at(ctx, "")) && b.Spec.Labels["jupyter.kernel"] == o.Labels["jupyter.kernel"] {
+		if strings.HasPrefix(at, s.keyOf(ctx, "")) && b.Spec.Labels["jupyter.kernel"] == o.Labels["jupyter.kernel"] {
 			p.Sandboxes = append(p.Sandboxes, b)
 		}
 	}
@@ -128,10 +128,10 @@ func (s *scriptedService) List(ctx context.Context, o brig.ListOptions) (*brig.P
 func (s *scriptedService) Remove(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.boxes[s.at(ctx, name)] == nil {
+	if s.boxes[s.keyOf(ctx, name)] == nil {
 		return brig.Errorf(brig.NotFound, "no sandbox %q", name)
 	}
-	delete(s.boxes, s.at(ctx, name))
+	delete(s.boxes, s.keyOf(ctx, name))
 	close(s.gone[name])
 	return nil
 }
@@ -233,7 +233,7 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 		s.count[name]++
 	}
 	res := &brig.CodeResult{Count: s.count[name]}
-	box, ended := s.boxes[s.at(ctx, name)], s.gone[name]
+	box, ended := s.boxes[s.keyOf(ctx, name)], s.gone[name]
 	s.mu.Unlock()
 	if box == nil {
 		return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name)
@@ -324,7 +324,7 @@ func serve(t *testing.T) (string, *scriptedService, *kernels.API) {
 
 // The responses of all routes are byte for byte equal to the recorded responses. TOKEN stands
 // for the key.
-func TestTranscripts(t *testing.T) {
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Files: "testdata/rest*.txtar",
 		Serve: func(t *testing.T) string {
@@ -371,7 +371,7 @@ func connect(t *testing.T, url, id string) *websocket.Conn {
 // The messages of the channels are byte for byte equal to the recorded messages. For each .req,
 // the .resp contains all responses until the kernel is idle again or the connection ends.
 // Kernels of both specs send the same messages and share one file.
-func TestMessages(t *testing.T) {
+func TestMessagesMatchRecords(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			a, err := txtar.ParseFile("testdata/channels.txtar")

@@ -67,7 +67,7 @@ func parse(data []byte) (*request, error) {
 		return nil, brig.InvalidField("header.msg_type", "it is missing or longer than %d bytes", maxName)
 	}
 	r := &request{header: m.Header, id: *h.ID, kind: *h.Kind, channel: "shell"}
-	r.forms = requestsForms(m.Meta)
+	r.forms = isFormsRequested(m.Meta)
 	if m.Channel != nil && *m.Channel != "" {
 		r.channel = *m.Channel
 	}
@@ -85,9 +85,9 @@ func parse(data []byte) (*request, error) {
 	var err error
 	switch r.kind {
 	case "execute_request":
-		r.run, err = execute(m.Content)
+		r.run, err = parseExecution(m.Content)
 	case "shutdown_request":
-		r.restart = restarts(m.Content)
+		r.restart = isRestart(m.Content)
 	}
 	if err != nil {
 		return nil, err
@@ -95,10 +95,10 @@ func parse(data []byte) (*request, error) {
 	return r, nil
 }
 
-// requestsForms reports whether a message's metadata requests the
+// isFormsRequested reports whether a message's metadata requests the
 // representations of values that ipykernel does not send: {"brig": {"forms":
 // true}}.
-func requestsForms(metadata []byte) bool {
+func isFormsRequested(metadata []byte) bool {
 	var m struct {
 		Brig struct {
 			Forms bool `json:"forms"`
@@ -152,8 +152,8 @@ func (n *names) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// execute parses the content of an execute_request.
-func execute(content []byte) (*execution, error) {
+// parseExecution parses the content of an execute_request.
+func parseExecution(content []byte) (*execution, error) {
 	var x execution
 	if err := json.Unmarshal(content, &x); err != nil {
 		return nil, brig.InvalidField("content", "it is not a valid execute_request")
@@ -198,16 +198,16 @@ func (r *request) isUrgent() bool {
 	return r.channel != "stdin" && (r.kind == "interrupt_request" || r.kind == "shutdown_request")
 }
 
-// restarts reports whether a shutdown_request requests a restart.
-func restarts(content []byte) bool {
+// isRestart reports whether a shutdown_request requests a restart.
+func isRestart(content []byte) bool {
 	var in struct {
 		Restart bool `json:"restart"`
 	}
 	return json.Unmarshal(content, &in) == nil && in.Restart
 }
 
-// answer returns an encoded message that answers the request r.
-func (c *channel) answer(r *request, on, kind string, content any) ([]byte, error) {
+// encodeReply returns an encoded message that answers the request r.
+func (c *channel) encodeReply(r *request, on, kind string, content any) ([]byte, error) {
 	h := header{ID: c.d.NewID(), Kind: kind, Username: "brig", Session: c.session, Date: formatTime(c.d.Now()), Version: protocolVersion}
 	b, err := json.Marshal(answer{Header: h, ID: h.ID, Kind: kind, Parent: r.header, Content: content, Buffers: []string{}, Channel: on})
 	if err != nil {

@@ -22,9 +22,9 @@ type ephemeralKey struct{ tenant, id string }
 // ephemeralKernels are the ephemeral kernels of all tenants. They end with the
 // server.
 type ephemeralKernels struct {
-	mu     sync.Mutex // guards the fields below
-	by     map[ephemeralKey]*ephemeralKernel
-	closed bool
+	mu      sync.Mutex // guards the fields below
+	kernels map[ephemeralKey]*ephemeralKernel
+	closed  bool
 }
 
 // ephemeralKernel is an ephemeral kernel. It consists of the state that its
@@ -57,7 +57,7 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := 0
-	for _, other := range s.by {
+	for _, other := range s.kernels {
 		if other.belongsTo(of) {
 			count++
 		}
@@ -65,7 +65,7 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 	if s.closed || count >= maxEphemeralKernels {
 		return nil, brig.Errorf(brig.RateLimited, "there are %d ephemeral kernels already", count).WithHint("remove one that is not used")
 	}
-	s.by[n.key] = n
+	s.kernels[n.key] = n
 	n.idle = time.AfterFunc(d.Idle, func() { n.end(errInterrupted) })
 	return n, nil
 }
@@ -73,14 +73,14 @@ func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]strin
 func (s *ephemeralKernels) get(tenant, id string) *ephemeralKernel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.by[ephemeralKey{tenant, id}]
+	return s.kernels[ephemeralKey{tenant, id}]
 }
 
 // ofTenant returns a tenant's kernels, sorted by id.
 func (s *ephemeralKernels) ofTenant(tenant brig.Tenant) (out []*ephemeralKernel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.by {
+	for _, n := range s.kernels {
 		if n.belongsTo(tenant) {
 			out = append(out, n)
 		}
@@ -92,7 +92,7 @@ func (s *ephemeralKernels) ofTenant(tenant brig.Tenant) (out []*ephemeralKernel)
 func (s *ephemeralKernels) close() {
 	s.mu.Lock()
 	s.closed = true
-	list := slices.Collect(maps.Values(s.by))
+	list := slices.Collect(maps.Values(s.kernels))
 	s.mu.Unlock()
 	for _, n := range list {
 		n.end(errInterrupted)
@@ -102,12 +102,12 @@ func (s *ephemeralKernels) close() {
 // end permanently ends the kernel, its running code and its connections.
 func (n *ephemeralKernel) end(why error) {
 	n.d.ephemeralKernels.mu.Lock()
-	delete(n.d.ephemeralKernels.by, n.key)
+	delete(n.d.ephemeralKernels.kernels, n.key)
 	n.d.ephemeralKernels.mu.Unlock()
 	n.idle.Stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended() {
+	if n.hasEnded() {
 		return
 	}
 	close(n.closed)
@@ -117,9 +117,9 @@ func (n *ephemeralKernel) end(why error) {
 	}
 }
 
-// ended reports whether the kernel has ended. If the result is false, it
+// hasEnded reports whether the kernel has ended. If the result is false, it
 // remains valid only while the caller holds n.mu.
-func (n *ephemeralKernel) ended() bool {
+func (n *ephemeralKernel) hasEnded() bool {
 	select {
 	case <-n.closed:
 		return true
@@ -137,7 +137,7 @@ func (n *ephemeralKernel) belongsTo(to brig.Tenant) bool {
 // authorize calls do if the Service authorizes op for this kernel.
 func (n *ephemeralKernel) authorize(ctx context.Context, op brig.Op, do func() error) error {
 	return n.d.Service.Authorize(ctx, op, prefix+n.key.id, func(of brig.Tenant) error {
-		if n.ended() || !n.belongsTo(of) {
+		if n.hasEnded() || !n.belongsTo(of) {
 			return errMissing(n.key.id)
 		}
 		return do()
@@ -193,19 +193,19 @@ func (n *ephemeralKernel) execute(ctx context.Context, code cell, sink eventSink
 		}
 	}
 	n.saveState(o, epoch)
-	return &execResult{count, n.errorOf(o)}, nil
+	return &execResult{count, n.toCodeError(o)}, nil
 }
 
 // begin returns the kernel's state for the next step. It returns an error if
 // the kernel has ended.
-func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
+func (n *ephemeralKernel) begin(cancel context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended() {
+	if n.hasEnded() {
 		return nil, 0, errMissing(n.key.id)
 	}
 	n.idle.Stop()
-	n.stop = stop
+	n.stop = cancel
 	step := &brig.Step{State: n.state, Count: n.count, Packages: n.packages}
 	if !uncounted {
 		n.count++
@@ -217,7 +217,7 @@ func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*
 func (n *ephemeralKernel) startIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.stop, n.used = nil, n.d.Now(); !n.ended() {
+	if n.stop, n.used = nil, n.d.Now(); !n.hasEnded() {
 		n.resetIdle()
 	}
 }
@@ -240,7 +240,7 @@ func (n *ephemeralKernel) hold(context.Context) (ended <-chan struct{}, release 
 	count := func(by int) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.open += by; !n.ended() {
+		if n.open += by; !n.hasEnded() {
 			n.resetIdle()
 		}
 	}
@@ -255,7 +255,7 @@ func (n *ephemeralKernel) hold(context.Context) (ended <-chan struct{}, release 
 func (n *ephemeralKernel) saveState(o *brig.Outcome, epoch int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o.Step != nil && !n.ended() {
+	if o.Step != nil && !n.hasEnded() {
 		n.packages = o.Step.Packages
 	}
 	if n.epoch == epoch && !o.TimedOut && o.Step != nil {
@@ -272,8 +272,8 @@ func outputs(o *brig.Outcome) []brig.Rich {
 	return o.Step.Outputs
 }
 
-// errorOf returns the error of a step, if any.
-func (n *ephemeralKernel) errorOf(o *brig.Outcome) *brig.CodeError {
+// toCodeError returns the error of a step, if any.
+func (n *ephemeralKernel) toCodeError(o *brig.Outcome) *brig.CodeError {
 	switch e := o.Error; {
 	case o.TimedOut:
 		return timeoutError(n.d.Timeout)

@@ -21,8 +21,8 @@ const (
 // specs lists the specs of kernels.
 var specs = []string{Stateful, Ephemeral}
 
-// ValidSpec reports whether a spec with that name exists.
-func ValidSpec(name string) bool { return slices.Contains(specs, name) }
+// IsValidSpec reports whether a spec with that name exists.
+func IsValidSpec(name string) bool { return slices.Contains(specs, name) }
 
 // gatewayVersion is the version of Jupyter's API that this package implements.
 const gatewayVersion = "2.14.2"
@@ -43,10 +43,10 @@ func (d *API) routes() []route {
 		{get, "/api/kernels", httpapi.InTurn(d.listKernels)},
 		{post, "/api/kernels", d.createKernel},
 		{get, "/api/kernels/{id}", d.getKernel},
-		{http.MethodDelete, "/api/kernels/{id}", d.action(kernel.remove)},
-		{post, "/api/kernels/{id}/interrupt", d.action(kernel.interrupt)},
+		{http.MethodDelete, "/api/kernels/{id}", d.newActionHandler(kernel.remove)},
+		{post, "/api/kernels/{id}/interrupt", d.newActionHandler(kernel.interrupt)},
 		{post, "/api/kernels/{id}/restart", d.restartKernel},
-		{get, "/api/kernels/{id}/channels", d.channels},
+		{get, "/api/kernels/{id}/channels", d.serveChannels},
 	}
 }
 
@@ -55,7 +55,7 @@ func (d *API) router() http.Handler {
 	for _, rt := range d.routes() {
 		keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
 		mux.MethodFunc(rt.method, rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			httpapi.Route(r, "kernels:"+rt.pattern)
+			httpapi.RecordRoute(r, "kernels:"+rt.pattern)
 			keyed(w, r)
 		})
 	}
@@ -107,7 +107,7 @@ func (d *API) listSpecs(w http.ResponseWriter, _ *http.Request) error {
 
 func (d *API) getSpec(w http.ResponseWriter, r *http.Request) error {
 	name := chi.URLParam(r, "spec")
-	if !ValidSpec(name) {
+	if !IsValidSpec(name) {
 		return brig.Errorf(brig.NotFound, "Kernel spec %s not found", brig.Clip(name, 64)).WithHint("list the kernel specs with GET /api/kernelspecs")
 	}
 	return httpapi.WriteJSON(w, http.StatusOK, specOf(name))
@@ -144,7 +144,7 @@ func (d *API) createKernel(w http.ResponseWriter, r *http.Request) error {
 	if in.Name == "" {
 		in.Name = d.Default
 	}
-	if !ValidSpec(in.Name) {
+	if !IsValidSpec(in.Name) {
 		return brig.InvalidField("name", "there is no kernel spec %q", brig.Clip(in.Name, 64)).WithHint("list the kernel specs with GET /api/kernelspecs")
 	}
 	k, err := d.create(r.Context(), in)
@@ -175,9 +175,9 @@ func (d *API) getKernel(w http.ResponseWriter, r *http.Request) error {
 	return httpapi.WriteJSON(w, http.StatusOK, m)
 }
 
-// action returns a handler that applies do to a kernel and responds without a
+// newActionHandler returns a handler that applies do to a kernel and responds without a
 // body.
-func (d *API) action(do func(kernel, context.Context) error) func(http.ResponseWriter, *http.Request) error {
+func (d *API) newActionHandler(do func(kernel, context.Context) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		k, err := d.find(r.Context(), brig.OpGetKernel, chi.URLParam(r, "id"))
 		if err != nil {

@@ -2,4 +2,4 @@ package kernels_test
 
 import "crypto/sha256"
 
-func sum(k string) [32]byte { return sha256.Sum256([]byte(k)) }
+func hashKey(k string) [32]byte { return sha256.Sum256([]byte(k)) }

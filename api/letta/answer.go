@@ -19,7 +19,7 @@ import (
 // handle returns the handler of a route.
 func (d *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Route(r, rt.path)
+		httpapi.RecordRoute(r, rt.path)
 		var body []byte
 		err := httpapi.Check(r, d.Service, "", rt.op)
 		if err == nil {
@@ -65,10 +65,10 @@ func (i *validationError) Error() string { return i.err.Error() }
 // Unwrap lets brig.AsError find the error for the caller.
 func (i *validationError) Unwrap() error { return i.err }
 
-func invalidField(kind, message string, at ...string) error {
+func invalidField(kind, message string, loc ...string) error {
 	return &validationError{
-		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, at...), Msg: message},
-		brig.InvalidField(strings.Join(at, "."), "%s", message).WithHint("see the type of the field"),
+		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, loc...), Msg: message},
+		brig.InvalidField(strings.Join(loc, "."), "%s", message).WithHint("see the type of the field"),
 	}
 }
 
@@ -120,12 +120,12 @@ func read(body []byte, into any) error {
 		return invalidField("missing", "Field required")
 	}
 	err := exactjson.Unmarshal(body, into)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		at := []string{}
-		if wrong.Field != "" {
-			at = strings.Split(wrong.Field, ".")
+	if invalid, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		loc := []string{}
+		if invalid.Field != "" {
+			loc = strings.Split(invalid.Field, ".")
 		}
-		return invalidField(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), at...)
+		return invalidField(invalid.Type.Kind().String()+"_type", "Input should be a valid "+invalid.Type.Kind().String(), loc...)
 	}
 	if err != nil {
 		return invalidField("json_invalid", "the body is not a JSON object")
@@ -140,16 +140,16 @@ var (
 	variableID = regexp.MustCompile(`^` + v1.LettaVariableID + uuid + `$`)
 )
 
-// config returns the id of the configuration in the path of r.
-func config(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "config"), configID, v1.LettaConfigID)
+// configFromPath returns the id of the configuration in the path of r.
+func configFromPath(r *http.Request) (string, error) {
+	return parseID(chi.URLParam(r, "config"), configID, v1.LettaConfigID)
 }
 
-func variable(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
+func variableFromPath(r *http.Request) (string, error) {
+	return parseID(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
 }
 
-func id(text string, form *regexp.Regexp, prefix string) (string, error) {
+func parseID(text string, form *regexp.Regexp, prefix string) (string, error) {
 	if !form.MatchString(text) {
 		example := prefix + "123e4567-e89b-42d3-8456-426614174000"
 		return "", &badID{brig.InvalidField("id", "%q has not the form of an id", brig.Clip(text, 80)).WithHint("for example %s", example), example}

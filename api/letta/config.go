@@ -16,7 +16,7 @@ const maxPage = 1000
 
 // organization returns the ID of the caller's tenant in this API.
 func organization(r *http.Request) string {
-	return tool.Organization(brig.ActorFrom(r.Context()).Tenant)
+	return tool.OrganizationID(brig.ActorFrom(r.Context()).Tenant)
 }
 
 // putTool creates or changes a tool setup.
@@ -33,14 +33,14 @@ func (d *API) putConfig(r *http.Request, body []byte) (any, error) {
 	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	if len(nonNull(req.Config)) == 0 && req.Type == "" {
+	if len(nullToNil(req.Config)) == 0 && req.Type == "" {
 		return nil, invalidField("missing", "Field required", "config")
 	}
-	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolKind(req.Type), Config: nonNull(req.Config)})
+	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolKind(req.Type), Config: nullToNil(req.Config)})
 }
 
 func (d *API) changeConfig(r *http.Request, body []byte) (any, error) {
-	id, err := config(r)
+	id, err := configFromPath(r)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (d *API) changeConfig(r *http.Request, body []byte) (any, error) {
 	if err := read(body, &req); err != nil {
 		return nil, err
 	}
-	if len(nonNull(req.Config)) == 0 {
+	if len(nullToNil(req.Config)) == 0 {
 		return nil, invalidField("missing", "Field required", "config")
 	}
 	return d.putTool(r, brig.ToolSetup{ID: id, Kind: brig.ToolKind(req.Type), Config: req.Config})
@@ -80,14 +80,14 @@ func (d *API) renew(r *http.Request, _ []byte) (any, error) {
 }
 
 func (d *API) removeConfig(r *http.Request, _ []byte) (any, error) {
-	id, err := config(r)
+	id, err := configFromPath(r)
 	if err != nil {
 		return nil, err
 	}
 	return nil, d.Service.RemoveToolSetup(r.Context(), id)
 }
 
-func (d *API) configs(r *http.Request, _ []byte) (any, error) {
+func (d *API) listConfigs(r *http.Request, _ []byte) (any, error) {
 	list, err := d.Service.ToolSetups(r.Context())
 	if err != nil {
 		return nil, err
@@ -102,11 +102,11 @@ func (d *API) configs(r *http.Request, _ []byte) (any, error) {
 			out = append(out, v1.FromToolSetup(s, organization(r)))
 		}
 	}
-	return page(r, out, func(c v1.LettaConfig) string { return c.ID })
+	return selectPage(r, out, func(c v1.LettaConfig) string { return c.ID })
 }
 
-// page returns the requested part of a list.
-func page[T any](r *http.Request, list []T, id func(T) string) ([]T, error) {
+// selectPage returns the requested part of a list.
+func selectPage[T any](r *http.Request, list []T, id func(T) string) ([]T, error) {
 	q, limit := r.URL.Query(), maxPage
 	if text := q.Get("limit"); text != "" {
 		var err error
@@ -127,7 +127,7 @@ func page[T any](r *http.Request, list []T, id func(T) string) ([]T, error) {
 }
 
 func (d *API) putVariable(r *http.Request, body []byte) (any, error) {
-	setup, err := config(r)
+	setup, err := configFromPath(r)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (d *API) putVariable(r *http.Request, body []byte) (any, error) {
 }
 
 func (d *API) changeVariable(r *http.Request, body []byte) (any, error) {
-	id, err := variable(r)
+	id, err := variableFromPath(r)
 	if err != nil {
 		return nil, err
 	}
@@ -168,15 +168,15 @@ func (d *API) changeVariable(r *http.Request, body []byte) (any, error) {
 }
 
 func (d *API) removeVariable(r *http.Request, _ []byte) (any, error) {
-	id, err := variable(r)
+	id, err := variableFromPath(r)
 	if err != nil {
 		return nil, err
 	}
 	return nil, d.Service.RemoveToolVariable(r.Context(), id)
 }
 
-func (d *API) variables(r *http.Request, _ []byte) (any, error) {
-	setup, err := config(r)
+func (d *API) listVariables(r *http.Request, _ []byte) (any, error) {
+	setup, err := configFromPath(r)
 	if err != nil {
 		return nil, err
 	}
@@ -188,5 +188,5 @@ func (d *API) variables(r *http.Request, _ []byte) (any, error) {
 	for _, x := range list {
 		out = append(out, v1.FromToolVariable(x, organization(r)))
 	}
-	return page(r, out, func(v v1.LettaVariable) string { return v.ID })
+	return selectPage(r, out, func(v v1.LettaVariable) string { return v.ID })
 }

@@ -110,7 +110,7 @@ func (d *API) routes() []route {
 		{http.MethodPost, run, 200, brig.OpRunTool, d.run},
 		{http.MethodPost, agentTool, 200, brig.OpRunTool, d.runAgentTool},
 		{http.MethodPost, configs, 200, brig.OpPutToolSetup, d.putConfig},
-		{http.MethodGet, configs, 200, brig.OpToolSetups, d.configs},
+		{http.MethodGet, configs, 200, brig.OpToolSetups, d.listConfigs},
 		{http.MethodPost, configs + "/e2b/default", 200, brig.OpPutToolSetup, d.defaultConfig(brig.ToolE2B)},
 		{http.MethodPost, configs + "/local/default", 200, brig.OpPutToolSetup, d.defaultConfig(brig.ToolLocal)},
 		{http.MethodPost, configs + "/local", 200, brig.OpPutToolSetup, d.putLocal},
@@ -120,6 +120,6 @@ func (d *API) routes() []route {
 		{http.MethodPatch, one, 200, brig.OpPutToolSetup, d.changeConfig},
 		{http.MethodDelete, one, http.StatusNoContent, brig.OpRemoveToolSetup, d.removeConfig},
 		{http.MethodPost, one + "/environment-variable", 200, brig.OpPutToolVariable, d.putVariable},
-		{http.MethodGet, one + "/environment-variable", 200, brig.OpToolVariables, d.variables},
+		{http.MethodGet, one + "/environment-variable", 200, brig.OpToolVariables, d.listVariables},
 	}
 }

@@ -119,8 +119,8 @@ func serve(t *testing.T) string {
 
 var trace = regexp.MustCompile(`"trace_id":"[A-Z0-9]+"`)
 
-// TestTranscripts replays requests and compares the responses byte for byte.
-func TestTranscripts(t *testing.T) {
+// TestResponsesMatchTranscripts replays requests and compares the responses byte for byte.
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: serve,
 		Do: func(t *testing.T, req *http.Request) (*http.Response, string) {
@@ -136,7 +136,7 @@ func TestTranscripts(t *testing.T) {
 
 // Every kind of error has a response with a text for Letta's clients and the Brig error for
 // Brig's client.
-func TestEveryErrorKind(t *testing.T) {
+func TestEveryErrorKindHasResponse(t *testing.T) {
 	url := serve(t)
 	for _, k := range brig.Kinds {
 		req, err := http.NewRequest(http.MethodPost, url+"/v1/tools/run", strings.NewReader(`{"source_code":"kind `+string(k)+`","args":{}}`))

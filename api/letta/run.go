@@ -41,13 +41,13 @@ func (d *API) runAgentTool(*http.Request, []byte) (any, error) {
 func fromRun(req v1.LettaRun) (brig.Tool, error) {
 	t := brig.Tool{
 		Source: req.Source, Arguments: req.Arguments, Env: req.Env,
-		Schema: nonNull(req.Schema), ArgumentSchema: nonNull(req.ArgsSchema),
-		State: nonNull(req.State), Limit: req.Limit, Timeout: time.Duration(req.TimeoutMS) * time.Millisecond,
+		Schema: nullToNil(req.Schema), ArgumentSchema: nullToNil(req.ArgsSchema),
+		State: nullToNil(req.State), Limit: req.Limit, Timeout: time.Duration(req.TimeoutMS) * time.Millisecond,
 	}
 	switch {
 	case req.Source == "":
 		return t, invalidField("missing", "Field required", "source_code")
-	case len(nonNull(req.Arguments)) == 0:
+	case len(nullToNil(req.Arguments)) == 0:
 		return t, invalidField("missing", "Field required", "args")
 	}
 	if req.Name != nil {
@@ -70,8 +70,8 @@ func fromRun(req v1.LettaRun) (brig.Tool, error) {
 	return t, nil
 }
 
-// nonNull returns raw, or nil if raw is the JSON value null.
-func nonNull(raw []byte) []byte {
+// nullToNil returns raw, or nil if raw is the JSON value null.
+func nullToNil(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil
 	}
@@ -85,7 +85,7 @@ func toReturn(res *brig.ToolResult, now time.Time) v1.LettaReturn {
 	}
 	out := v1.LettaReturn{
 		ID: none, ToolCallID: none, Date: now.UTC(), MessageType: "tool_return_message",
-		ToolReturn: res.Text, Status: status, Stdout: lines(res.Stdout), Stderr: lines(res.Stderr),
+		ToolReturn: res.Text, Status: status, Stdout: toLines(res.Stdout), Stderr: toLines(res.Stderr),
 		Value: res.Value, State: res.State, Fingerprint: res.Fingerprint, Sandbox: res.Sandbox, Reused: res.Reused, Error: res.Error,
 		ExitCode: res.ExitCode, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
 	}
@@ -98,9 +98,9 @@ func toReturn(res *brig.ToolResult, now time.Time) v1.LettaReturn {
 	return out
 }
 
-// lines returns an output in Letta's format: a list with one text, or an empty
+// toLines returns an output in Letta's format: a list with one text, or an empty
 // list.
-func lines(o brig.Output) []string {
+func toLines(o brig.Output) []string {
 	if o.Total == 0 {
 		return []string{}
 	}

@@ -75,40 +75,40 @@ func (o *codeOut) show() []mcp.Content {
 		if json.Unmarshal(o.Result, &text) != nil {
 			text = string(o.Result)
 		}
-		line(&b, "", text)
+		writeLine(&b, "", text)
 	}
 	if e := o.Error; e != nil {
 		text := strings.TrimRight(cmp.Or(e.Traceback, e.Name+": "+e.Message), " \n")
 		// An interpreter writes the traceback to stderr, too.
 		if !strings.HasSuffix(strings.TrimRight(o.Stderr, " \n"), text) {
-			line(&b, "", text)
+			writeLine(&b, "", text)
 		}
-		line(&b, "hint: ", e.Hint)
+		writeLine(&b, "hint: ", e.Hint)
 	}
 	if o.Lost {
-		line(&b, "", "[the interpreter was ended; its variables are gone]")
+		writeLine(&b, "", "[the interpreter was ended; its variables are gone]")
 	}
 	return append([]mcp.Content{&mcp.TextContent{Text: b.String()}}, o.shown...)
 }
 
 // describe writes the output of a program and its failure, if it failed.
 func (r *runOutput) describe(b *strings.Builder) {
-	line(b, "", r.Stdout)
+	writeLine(b, "", r.Stdout)
 	if r.Stderr != "" {
-		line(b, "[stderr]\n", r.Stderr)
+		writeLine(b, "[stderr]\n", r.Stderr)
 	}
 	switch {
 	case r.TimedOut:
-		line(b, "", "[its time ran out]")
+		writeLine(b, "", "[its time ran out]")
 	case r.OutOfMemory:
-		line(b, "", "[its memory ran out]")
+		writeLine(b, "", "[its memory ran out]")
 	case r.ExitCode != 0:
 		fmt.Fprintf(b, "[exit code %d]\n", r.ExitCode)
 	}
 }
 
-// line writes text as a line with a prefix. It writes nothing if text is empty.
-func line(b *strings.Builder, prefix, text string) {
+// writeLine writes text as a line with a prefix. It writes nothing if text is empty.
+func writeLine(b *strings.Builder, prefix, text string) {
 	if text != "" {
 		b.WriteString(prefix + strings.TrimSuffix(text, "\n") + "\n")
 	}
@@ -121,7 +121,7 @@ func (d *toolServer) runCode(ctx context.Context, req *mcp.CallToolRequest, in *
 	if in.Context != "" {
 		return nil, brig.InvalidField("context", "it belongs to a sandbox").WithHint("give sandbox, too")
 	}
-	p, err := in.program()
+	p, err := in.toProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +134,14 @@ func (d *toolServer) runCode(ctx context.Context, req *mcp.CallToolRequest, in *
 	out.Error = fromFailure(o.Error)
 	for _, f := range o.Artifacts {
 		out.Artifacts = append(out.Artifacts, f.Path)
-		out.shown = append(out.shown, blob("brig://runs/"+o.Sandbox+"/artifacts/"+(&url.URL{Path: f.Path}).EscapedPath(), f.Data))
+		out.shown = append(out.shown, fileContent("brig://runs/"+o.Sandbox+"/artifacts/"+(&url.URL{Path: f.Path}).EscapedPath(), f.Data))
 	}
 	return out, nil
 }
 
 // runOnce runs a program in a new sandbox and reports progress.
 func (d *toolServer) runOnce(ctx context.Context, req *mcp.CallToolRequest, p brig.Program) (*brig.Outcome, error) {
-	reporter, stop := follow(ctx, req)
+	reporter, stop := reportProgress(ctx, req)
 	defer stop()
 	var sio brig.IO
 	if reporter != nil {
@@ -150,11 +150,11 @@ func (d *toolServer) runOnce(ctx context.Context, req *mcp.CallToolRequest, p br
 	return d.service.Run(ctx, p, sio)
 }
 
-func (in *codeIn) program() (p brig.Program, err error) {
-	if p.Timeout, err = seconds("timeout_seconds", in.Timeout); err != nil {
+func (in *codeIn) toProgram() (p brig.Program, err error) {
+	if p.Timeout, err = parseSeconds("timeout_seconds", in.Timeout); err != nil {
 		return p, err
 	}
-	p.Language, p.Code, p.Image, p.Env, p.Egress = brig.Python, in.Code, in.Image, in.Env, egress(in.Hosts)
+	p.Language, p.Code, p.Image, p.Env, p.Egress = brig.Python, in.Code, in.Image, in.Env, toEgress(in.Hosts)
 	if in.Language != "" {
 		if p.Language, err = brig.ParseLanguage(in.Language); err != nil {
 			return p, err
@@ -166,7 +166,7 @@ func (in *codeIn) program() (p brig.Program, err error) {
 		}
 	}
 	for i, f := range in.Files {
-		data, err := f.content()
+		data, err := f.decodeContent()
 		if err != nil {
 			err.Field = fmt.Sprintf("files[%d].%s", i, err.Field)
 			return p, err
@@ -176,9 +176,9 @@ func (in *codeIn) program() (p brig.Program, err error) {
 	return p, nil
 }
 
-// content returns the content of a file in the request. An error names the
+// decodeContent returns the content of a file in the request. An error names the
 // field of the file.
-func (f *fileIn) content() ([]byte, *brig.Error) {
+func (f *fileIn) decodeContent() ([]byte, *brig.Error) {
 	if f.Text != "" && f.Data != nil {
 		return nil, brig.InvalidField("data_b64", "there is text as well").WithHint("give text or data_b64")
 	}
@@ -188,8 +188,8 @@ func (f *fileIn) content() ([]byte, *brig.Error) {
 	return []byte(f.Text), nil
 }
 
-// egress returns rules that allow connections to hosts on every port.
-func egress(hosts []string) brig.Egress {
+// toEgress returns rules that allow connections to hosts on every port.
+func toEgress(hosts []string) brig.Egress {
 	var e brig.Egress
 	for _, h := range hosts {
 		e.Rules = append(e.Rules, brig.EgressRule{Host: h})
@@ -205,7 +205,7 @@ func (d *toolServer) runInContext(ctx context.Context, req *mcp.CallToolRequest,
 	}
 	c := brig.Code{Context: in.Context, Source: in.Code, Env: in.Env}
 	var err error
-	if c.Timeout, err = seconds("timeout_seconds", in.Timeout); err != nil {
+	if c.Timeout, err = parseSeconds("timeout_seconds", in.Timeout); err != nil {
 		return nil, err
 	}
 	if in.Language != "" {
@@ -213,7 +213,7 @@ func (d *toolServer) runInContext(ctx context.Context, req *mcp.CallToolRequest,
 			return nil, err
 		}
 	}
-	reporter, stop := follow(ctx, req)
+	reporter, stop := reportProgress(ctx, req)
 	defer stop()
 	var on func(brig.CodeEvent) error
 	if reporter != nil {
@@ -272,7 +272,7 @@ func quote(text string) json.RawMessage {
 
 // fromResult converts the result of a program.
 func fromResult(r *brig.Result) runOutput {
-	out := runOutput{ExitCode: r.ExitCode, TimedOut: r.TimedOut, OutOfMemory: r.OOMKilled, Seconds: round(r.Duration)}
+	out := runOutput{ExitCode: r.ExitCode, TimedOut: r.TimedOut, OutOfMemory: r.OOMKilled, Seconds: roundSeconds(r.Duration)}
 	var cut [2]bool
 	out.Stdout, cut[0] = outputText(r.Stdout)
 	out.Stderr, cut[1] = outputText(r.Stderr)
@@ -280,7 +280,7 @@ func fromResult(r *brig.Result) runOutput {
 	return out
 }
 
-func round(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }
+func roundSeconds(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }
 
 func fromFailure(e *brig.ProgramError) *codeError {
 	if e == nil {

@@ -28,8 +28,8 @@ func imageContent(forms map[string]json.RawMessage) mcp.Content {
 	return nil
 }
 
-// blob returns the content of a file in a format that clients can display.
-func blob(uri string, data []byte) mcp.Content {
+// fileContent returns the content of a file in a format that clients can display.
+func fileContent(uri string, data []byte) mcp.Content {
 	kind := mediaType(uri)
 	if strings.HasPrefix(kind, "image/") && kind != "image/svg+xml" {
 		return &mcp.ImageContent{Data: data, MIMEType: kind, Meta: mcp.Meta{"uri": uri}}

@@ -37,8 +37,8 @@ To keep variables and files between calls, make a sandbox with create_sandbox an
 To try several ways from one state, copy the sandbox with fork_sandbox. To keep it for later, pause it with pause_sandbox; the next call continues it.
 Sandboxes connect to nowhere but the hosts that allow_hosts names. Files that a fresh sandbox leaves in artifacts/ come back with the result.`
 
-// server returns a server with all tools and resources.
-func (d *toolServer) server() (*mcp.Server, error) {
+// newServer returns a server with all tools and resources.
+func (d *toolServer) newServer() (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "brig", Title: "Brig", Version: d.version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		// The lists do not change while the server runs.
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser)
 	uses := &brig.SessionUses{}
 	defer uses.Close()
 	d := &toolServer{service: o.Service, log: o.Log, version: o.Version, base: brig.WithSessionUses(ctx, uses)}
-	server, err := d.server()
+	server, err := d.newServer()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func toProtocol(err error) error {
 	case brig.Unimplemented:
 		code = jsonrpc.CodeMethodNotFound
 	}
-	data, err := json.Marshal(failed(e))
+	data, err := json.Marshal(toAPIError(e))
 	if err != nil {
 		data = nil // the message contains all details
 	}

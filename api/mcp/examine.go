@@ -65,10 +65,10 @@ type messages struct {
 	all   []jsonrpc.Message // the decoded messages
 }
 
-// examine decodes messages, and rejects those that the protocol does not allow
+// decodeMessages decodes messages, and rejects those that the protocol does not allow
 // in any state of a session. One such message causes the rejection of its whole
 // batch.
-func examine(data []byte) (m messages, wrong *protocolError) {
+func decodeMessages(data []byte) (m messages, invalid *protocolError) {
 	if !json.Valid(data) { // json.Valid also rejects text after a message, which the library would ignore
 		return m, &protocolError{code: jsonrpc.CodeParseError, message: "the message is not JSON"}
 	}
@@ -83,11 +83,11 @@ func examine(data []byte) (m messages, wrong *protocolError) {
 			return m, &protocolError{code: jsonrpc.CodeInvalidRequest, message: "the message is not one of JSON-RPC 2.0"}
 		}
 		if r, ok := message.(*jsonrpc.Request); ok {
-			if wrong := examineRequest(r); wrong != nil {
+			if invalid := checkRequest(r); invalid != nil {
 				if !m.batch && r.ID.IsValid() {
-					wrong.id = encodeID(r.ID)
+					invalid.id = encodeID(r.ID)
 				}
-				return m, wrong
+				return m, invalid
 			}
 		}
 		m.all = append(m.all, message)
@@ -95,19 +95,19 @@ func examine(data []byte) (m messages, wrong *protocolError) {
 	return m, nil
 }
 
-func examineRequest(r *jsonrpc.Request) *protocolError {
-	var wrong string
+func checkRequest(r *jsonrpc.Request) *protocolError {
+	var reason string
 	switch notification := strings.HasPrefix(r.Method, "notifications/"); {
 	case notification && r.ID.IsValid():
-		wrong = fmt.Sprintf("unexpected id for %q", r.Method)
+		reason = fmt.Sprintf("unexpected id for %q", r.Method)
 	case !notification && !r.ID.IsValid():
-		wrong = fmt.Sprintf("missing id for %q", r.Method)
+		reason = fmt.Sprintf("missing id for %q", r.Method)
 	case methods[r.Method] && len(r.Params) == 0:
-		wrong = "missing required \"params\""
+		reason = "missing required \"params\""
 	default:
 		return nil
 	}
-	return &protocolError{code: jsonrpc.CodeInvalidRequest, message: wrong}
+	return &protocolError{code: jsonrpc.CodeInvalidRequest, message: reason}
 }
 
 // encodeID returns an id as JSON.

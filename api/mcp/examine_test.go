@@ -35,7 +35,7 @@ var transcriptOfErrors = []struct{ message, answer string }{
 const beginWithBatches = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`
 
 // Messages that the protocol does not allow get the same responses over HTTP and on streams.
-func TestProtocolErrors(t *testing.T) {
+func TestProtocolErrorsAreEqualOnAllTransports(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		in, write := io.Pipe()
 		read, out := io.Pipe()
@@ -80,16 +80,16 @@ func TestProtocolErrors(t *testing.T) {
 		session = resp.Header.Get("Mcp-Session-Id")
 		for _, c := range transcriptOfErrors {
 			resp, body := say(c.message)
-			if got := answerOf(t, resp, body); got != c.answer {
+			if got := readResponse(t, resp, body); got != c.answer {
 				t.Errorf("%s: %s %s", c.message, resp.Status, body)
 			}
 		}
 	})
 }
 
-// answerOf returns the protocol message in an HTTP response in the format of a stream: the
+// readResponse returns the protocol message in an HTTP response in the format of a stream: the
 // events of a batch are one array.
-func answerOf(t *testing.T, resp *http.Response, body string) string {
+func readResponse(t *testing.T, resp *http.Response, body string) string {
 	t.Helper()
 	if resp.Header.Get("Content-Type") != "text/event-stream" {
 		return strings.TrimSpace(body)

@@ -45,7 +45,7 @@ func (o *readFileOut) show() []mcp.Content {
 	if o.Data == nil {
 		return []mcp.Content{&mcp.TextContent{Text: o.Text}}
 	}
-	return []mcp.Content{blob(o.uri, o.Data)}
+	return []mcp.Content{fileContent(o.uri, o.Data)}
 }
 
 type writeFileIn struct {
@@ -124,9 +124,9 @@ func (d *toolServer) read(ctx context.Context, sandbox, name string, from, lengt
 
 func (d *toolServer) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeFileIn) (*entryOut, error) {
 	f := fileIn{Text: in.Text, Data: in.Data}
-	data, wrong := f.content()
-	if wrong != nil {
-		return nil, wrong
+	data, invalid := f.decodeContent()
+	if invalid != nil {
+		return nil, invalid
 	}
 	if in.Path == "" {
 		return nil, brig.InvalidField("path", "is missing").WithHint("for example /workspace/a.txt")

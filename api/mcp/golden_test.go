@@ -13,10 +13,10 @@ import (
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// TestTranscripts replays client requests. A body "METHOD PARAMS" is an
+// TestResponsesMatchTranscripts replays client requests. A body "METHOD PARAMS" is an
 // abbreviation for a request of the newest protocol version, including its
 // headers.
-func TestTranscripts(t *testing.T) {
+func TestResponsesMatchTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {
 			srv, _ := serve(t, newStub(), nil)
@@ -30,7 +30,7 @@ func TestTranscripts(t *testing.T) {
 			text := string(body)
 			if method, params, _ := strings.Cut(text, " "); text != "" && !strings.ContainsAny(text[:1], "{[") {
 				inner := strings.TrimSuffix(strings.TrimPrefix(params, "{"), "}")
-				text = stateless(method, inner)
+				text = statelessRequest(method, inner)
 				var p struct{ Name, URI string }
 				if params != "" && json.Unmarshal([]byte(params), &p) != nil {
 					t.Fatalf("%s is no JSON", params)

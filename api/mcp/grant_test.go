@@ -39,7 +39,7 @@ func (g *grantKeys) GrantActor(_ context.Context, grant string) (brig.Actor, err
 // A session that a grant started belongs only to that grant, not to its key or
 // to another grant. Its calls end when the grant ends or loses rights, and when
 // its key is revoked. Calls of the key end only with the key.
-func TestGrantSessions(t *testing.T) {
+func TestSessionBelongsToItsGrant(t *testing.T) {
 	for how, c := range map[string]struct {
 		do         func(g *grantKeys)
 		grant, key bool // whether the credential remains valid in this case
@@ -54,9 +54,9 @@ func TestGrantSessions(t *testing.T) {
 			srv, _ := serve(t, s, func(o *mcp.Options) { o.Keys = g })
 			other, _ := serve(t, full, func(o *mcp.Options) { o.Keys = g })
 			granted, keyed := connect(t, srv.URL, oneGrant, true), connect(t, other.URL, annsKey, true)
-			for who, secret := range map[string]string{"its key": annsKey, "another grant of the key": otherGrant} {
+			for caller, secret := range map[string]string{"its key": annsKey, "another grant of the key": otherGrant} {
 				if code, body := post(t, srv.URL, http.MethodPost, secret, granted.ID(), "2025-11-25", list); code != http.StatusNotFound {
-					t.Errorf("%s: %d %s", who, code, body)
+					t.Errorf("%s: %d %s", caller, code, body)
 				}
 			}
 			if code, body := post(t, other.URL, http.MethodPost, oneGrant, keyed.ID(), "2025-11-25", list); code != http.StatusNotFound {
@@ -114,10 +114,10 @@ func (p *personKeys) PersonActor(_ context.Context, token string) (brig.Actor, e
 	if p.ended[token] {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the token has expired")
 	}
-	lasts := map[string]time.Duration{firstToken: time.Hour, secondToken: 2 * time.Hour, thirdToken: 3 * time.Hour}
+	lifetimes := map[string]time.Duration{firstToken: time.Hour, secondToken: 2 * time.Hour, thirdToken: 3 * time.Hour}
 	return brig.Actor{
 		Name: "ann", Tenant: "acme", Role: brig.Member, Person: &brig.Person{Issuer: "idp", Subject: "ann"},
-		Expires: time.Now().Add(lasts[token]),
+		Expires: time.Now().Add(lifetimes[token]),
 	}, nil
 }
 

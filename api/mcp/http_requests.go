@@ -90,7 +90,7 @@ func takeTurn(ctx context.Context) error {
 	if !t.used.CompareAndSwap(false, true) {
 		return brig.Errorf(brig.InvalidArgument, "there is more than one call with a large answer in one request").WithHint("send them one by one")
 	}
-	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
+	done, err := httpapi.LeaseOf(ctx).WaitForTurn(ctx)
 	if err != nil {
 		return err
 	}

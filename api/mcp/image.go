@@ -47,9 +47,9 @@ func (d *toolServer) listImages(ctx context.Context, _ *mcp.CallToolRequest, _ *
 }
 
 func (d *toolServer) pullImage(ctx context.Context, req *mcp.CallToolRequest, in *pullIn) (*imageOut, error) {
-	reporter, stop := follow(ctx, req)
+	reporter, stop := reportProgress(ctx, req)
 	defer stop()
-	i, err := d.service.PullImage(ctx, brig.ImagePull{Ref: in.Ref}, reporter.step)
+	i, err := d.service.PullImage(ctx, brig.ImagePull{Ref: in.Ref}, reporter.onStep)
 	if err != nil {
 		return nil, err
 	}

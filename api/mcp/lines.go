@@ -42,7 +42,7 @@ func (l *lines) Read(p []byte) (int, error) {
 			return 0, l.err
 		}
 		var line []byte
-		line, l.err = l.next()
+		line, l.err = l.readNext()
 		if len(line) > maxMessage {
 			l.rest = line // the library checks the limit and reports it
 			break
@@ -51,27 +51,27 @@ func (l *lines) Read(p []byte) (int, error) {
 		if len(line) == 0 {
 			continue
 		}
-		messages, wrong := examine(line)
-		if wrong == nil {
-			wrong = l.checkBatch(&messages)
+		messages, invalid := decodeMessages(line)
+		if invalid == nil {
+			invalid = l.checkBatch(&messages)
 		}
-		if wrong != nil {
+		if invalid != nil {
 			l.to.expect(1)
-			if _, err := l.to.Write(append(wrong.response(), '\n')); err != nil {
+			if _, err := l.to.Write(append(invalid.response(), '\n')); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		l.to.expect(messages.answers())
-		l.rest = messages.line(line)
+		l.to.expect(messages.countResponses())
+		l.rest = messages.toLine(line)
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]
 	return n, nil
 }
 
-// next returns the next line, or the beginning of a line that is too long.
-func (l *lines) next() ([]byte, error) {
+// readNext returns the next line, or the beginning of a line that is too long.
+func (l *lines) readNext() ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.from.ReadSlice('\n')
@@ -95,7 +95,7 @@ func (l *lines) checkBatch(m *messages) *protocolError {
 		case m.batch && ids[r.ID]:
 			return &protocolError{code: jsonrpc.CodeInvalidRequest, message: "two requests of the batch have the same id"}
 		case r.Method == "initialize":
-			l.noBatches = !withBatches[requestedVersion(r.Params)]
+			l.noBatches = !withBatches[parseVersion(r.Params)]
 		}
 		if ok {
 			ids[r.ID] = true
@@ -107,7 +107,7 @@ func (l *lines) checkBatch(m *messages) *protocolError {
 	return nil
 }
 
-func requestedVersion(params json.RawMessage) string {
+func parseVersion(params json.RawMessage) string {
 	var p struct {
 		Version string `json:"protocolVersion"`
 	}
@@ -115,10 +115,10 @@ func requestedVersion(params json.RawMessage) string {
 	return p.Version
 }
 
-// line returns the messages of a line for the library. The library would wait
+// toLine returns the messages of a line for the library. The library would wait
 // for a response to a notification in a batch, so notifications are moved to
 // their own lines.
-func (m *messages) line(line []byte) []byte {
+func (m *messages) toLine(line []byte) []byte {
 	if !m.batch {
 		return append(line, '\n')
 	}
@@ -137,9 +137,9 @@ func (m *messages) line(line []byte) []byte {
 	return out
 }
 
-// answers returns the number of response lines for the messages of one line.
+// countResponses returns the number of response lines for the messages of one line.
 // The responses to a batch are sent as one line.
-func (m *messages) answers() int {
+func (m *messages) countResponses() int {
 	for _, message := range m.all {
 		if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {
 			return 1

@@ -114,7 +114,7 @@ func New(ctx context.Context, o Options) (*API, error) {
 	}
 	d := &API{Options: o, ctx: ctx, sessions: newSessions(o.Sessions), httpRequests: &httpRequests{}}
 	d.toolServer = &toolServer{service: o.Service, log: o.Log, version: o.Version, sessions: d.sessions, httpRequests: d.httpRequests, shield: httpapi.ShieldOf(o.Keys)}
-	server, err := d.toolServer.server()
+	server, err := d.toolServer.newServer()
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func New(ctx context.Context, o Options) (*API, error) {
 
 // ServeHTTP implements http.Handler.
 func (d *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	httpapi.Route(r, Path)
+	httpapi.RecordRoute(r, Path)
 	d.handler.ServeHTTP(w, r)
 }
 
@@ -142,7 +142,7 @@ func (d *API) Close() { d.sessions.close() }
 // serve passes a request to the protocol's handler. The request is canceled
 // when its key becomes invalid or the client disconnects.
 func (d *API) serve(w http.ResponseWriter, r *http.Request) {
-	httpapi.Route(r, Path)
+	httpapi.RecordRoute(r, Path)
 	messages, err := d.admit(w, r)
 	if err != nil {
 		httpapi.Fail(w, r, err)
@@ -188,12 +188,12 @@ func (d *API) admit(w http.ResponseWriter, r *http.Request) (body []byte, err er
 // adapt adapts the messages of a request to the library, which would answer
 // some of them with plain text. It returns false if it has answered all of them.
 func (d *API) adapt(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	m, wrong := examine(body)
-	if version := r.Header.Get(versionHeader); wrong == nil && m.batch && version >= batchless {
-		wrong = errBatch()
+	m, invalid := decodeMessages(body)
+	if version := r.Header.Get(versionHeader); invalid == nil && m.batch && version >= batchless {
+		invalid = errBatch()
 	}
-	if wrong != nil {
-		if err := writeProtocolError(w, wrong); err != nil {
+	if invalid != nil {
+		if err := writeProtocolError(w, invalid); err != nil {
 			d.Log.DebugContext(r.Context(), "mcp: answer", "error", err)
 		}
 		return false
@@ -228,7 +228,7 @@ func readMessage(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := httpapi.Elements(body)
+	n, err := httpapi.CountElements(body)
 	if err == nil && n > maxBatch {
 		err = brig.Errorf(brig.InvalidArgument, "there are more than %d messages in one request", maxBatch).WithHint("send them one by one")
 	}

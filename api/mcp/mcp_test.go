@@ -35,13 +35,15 @@ func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
 	return v
 }
 
-func args(v any) *sdk.CallToolParams { return &sdk.CallToolParams{Name: "run_code", Arguments: v} }
+func callParams(v any) *sdk.CallToolParams {
+	return &sdk.CallToolParams{Name: "run_code", Arguments: v}
+}
 
-func blockingCall() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
+func blockingCall() *sdk.CallToolParams { return callParams(map[string]any{"code": "wait"}) }
 
 // In both kinds of protocol, a call belongs to its caller. The call ends when the caller
 // cancels it or disconnects, and the client can make other calls afterwards.
-func TestCancel(t *testing.T) {
+func TestCanceledCallEnds(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		for _, how := range []string{"cancelled", "gone", "revoked"} {
 			t.Run(fmt.Sprintf("%s old %v", how, old), func(t *testing.T) {
@@ -52,8 +54,8 @@ func TestCancel(t *testing.T) {
 				defer cancel()
 				over := make(chan bool, 1)
 				go func() { res, err := c.CallTool(ctx, blockingCall()); over <- err == nil && !res.IsError }()
-				if who := receive(t, s.begun, "its begin"); who != "ann" {
-					t.Errorf("it is called as %q", who)
+				if caller := receive(t, s.begun, "its begin"); caller != "ann" {
+					t.Errorf("it is called as %q", caller)
 				}
 				switch how {
 				case "cancelled":
@@ -70,7 +72,7 @@ func TestCancel(t *testing.T) {
 				if how != "cancelled" {
 					return
 				}
-				if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+				if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "1"})); err != nil {
 					t.Errorf("the client goes on: %v", err)
 				}
 			})
@@ -80,7 +82,7 @@ func TestCancel(t *testing.T) {
 
 // A session uses the sandboxes of its calls until the session or its credential ends. Control:
 // another session with its own sandbox continues.
-func TestSessionUsesSandboxes(t *testing.T) {
+func TestSessionKeepsItsSandboxesInUse(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, url, session string, k *keys){
 		"ended": func(t *testing.T, url, session string, _ *keys) {
 			if code, _ := post(t, url, http.MethodDelete, annsKey, session, "", ""); code != http.StatusNoContent {
@@ -197,7 +199,7 @@ func TestRejectsUnauthorizedRequests(t *testing.T) {
 		"a forged visit":    {func(r *http.Request) { r.Header.Set("Brig-Visit", "x") }, 200},
 		"an unheard method": {func(r *http.Request) { r.Method = http.MethodPut }, 405},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+mcp.Path, strings.NewReader(stateless("tools/list", "")))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+mcp.Path, strings.NewReader(statelessRequest("tools/list", "")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +221,8 @@ func TestRejectsUnauthorizedRequests(t *testing.T) {
 	}
 }
 
-// stateless returns a request of the newest protocol version.
-func stateless(method, params string) string {
+// statelessRequest returns a request of the newest protocol version.
+func statelessRequest(method, params string) string {
 	if params != "" {
 		params = "," + params
 	}
@@ -230,7 +232,7 @@ func stateless(method, params string) string {
 // The number of sessions is limited per tenant and per key. A new session replaces the least
 // recently used session of its own key, unless all sessions of the key are busy. It never
 // replaces a session of a key with fewer sessions. Another tenant has its own limit.
-func TestSessionLimit(t *testing.T) {
+func TestNumberOfSessionsIsLimited(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 4 })
 	bobs := connect(t, srv.URL, bobsKey, true) // the least recently used session
@@ -283,7 +285,7 @@ func TestIdleSessionEnds(t *testing.T) {
 }
 
 // The concurrent calls of a session are limited, even within a batch.
-func TestCallLimit(t *testing.T) {
+func TestConcurrentCallsAreLimited(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
@@ -312,7 +314,7 @@ func TestCallLimit(t *testing.T) {
 
 // A session can be initialized only once. A second initialize does not change the count of the
 // session's calls, and the calls end with the session.
-func TestSecondInitialize(t *testing.T) {
+func TestSecondInitializeIsRejected(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
@@ -332,21 +334,21 @@ func TestSecondInitialize(t *testing.T) {
 }
 
 // A handler that panics sends one error response and does not stop the server.
-func TestPanic(t *testing.T) {
+func TestPanicSendsOneErrorResponse(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	for _, old := range []bool{true, false} {
 		c := connect(t, srv.URL, annsKey, old)
-		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
+		if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "panic"})); err == nil || !strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "a panic") {
 			t.Errorf("error: %v", err)
 		}
-		if _, err := c.CallTool(t.Context(), args(map[string]any{"code": "1"})); err != nil {
+		if _, err := c.CallTool(t.Context(), callParams(map[string]any{"code": "1"})); err != nil {
 			t.Errorf("afterwards %v", err)
 		}
 	}
 }
 
 // A client that requests progress receives notifications with increasing times.
-func TestProgress(t *testing.T) {
+func TestProgressIsReportedOnRequest(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	var mu sync.Mutex
 	var progress []*sdk.ProgressNotificationParams
@@ -362,7 +364,7 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cs.Close()
-	p := args(map[string]any{"code": "talk"})
+	p := callParams(map[string]any{"code": "talk"})
 	p.SetProgressToken("token")
 	if _, err := cs.CallTool(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -380,7 +382,7 @@ func TestProgress(t *testing.T) {
 }
 
 // A pair of streams serves one client. When the client's stream ends, its calls end.
-func TestServe(t *testing.T) {
+func TestCallsEndWithStream(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -391,7 +393,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := cs.CallTool(t.Context(), args(map[string]any{"code": "1"}))
+	res, err := cs.CallTool(t.Context(), callParams(map[string]any{"code": "1"}))
 	if err != nil || !strings.Contains(fmt.Sprint(res.StructuredContent), "python for ") {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -439,7 +441,7 @@ func TestServeContinuesAfterInvalidLine(t *testing.T) {
 }
 
 // A batch is forwarded unchanged and answered in one line.
-func TestServeBatch(t *testing.T) {
+func TestBatchIsAnsweredInOneLine(t *testing.T) {
 	const file = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 [{"jsonrpc":"2.0","id":"first","method":"ping"},{"jsonrpc":"2.0","id":"second","method":"tools/list"}]
@@ -492,7 +494,7 @@ func TestServeRespondsBeforeEOF(t *testing.T) {
 }
 
 // When the server shuts down, the calls on its streams end.
-func TestServeShutdown(t *testing.T) {
+func TestShutdownEndsCallsOfStreams(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -515,10 +517,10 @@ func TestServeShutdown(t *testing.T) {
 }
 
 // The length of a message is limited.
-func TestMessageSizeLimit(t *testing.T) {
+func TestMessageSizeIsLimited(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	long := strings.Repeat("x", 16<<20)
-	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, stateless("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
+	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, statelessRequest("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
 	if code != http.StatusRequestEntityTooLarge || !strings.Contains(body, "SB010") {
 		t.Errorf("%d %.200s", code, body)
 	}
@@ -527,11 +529,11 @@ func TestMessageSizeLimit(t *testing.T) {
 // FuzzMessage verifies that the server responds to every input and keeps running.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
-		initialize, "[" + initialize + "," + list + "]", list, stateless("tools/list", ""), stateless("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
-		stateless("tools/call", `"name":"run_code","arguments":{"code":7,"code":8}`), stateless("tools/call", `"name":"read_file","arguments":{"sandbox":"box","path":"/workspace/a.txt","offset":-1}`),
-		stateless("resources/read", `"uri":"brig://sandboxes/box/files/workspace/a%20b%25.bin"`), stateless("resources/read", `"uri":"x:\u0001"`), stateless("resources/read", `"uri":"brig://sandboxes/\"/log"`),
-		stateless("tools/call", `"name":"http_request","arguments":{"sandbox":"box","port":80,"path":"/x?y","headers":{"A b":"c"}}`),
-		stateless("tools/call", `"name":"nothing"`), `[]`, `[[]]`, `null`, `{"jsonrpc":"2.0","id":{},"method":1}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, "",
+		initialize, "[" + initialize + "," + list + "]", list, statelessRequest("tools/list", ""), statelessRequest("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
+		statelessRequest("tools/call", `"name":"run_code","arguments":{"code":7,"code":8}`), statelessRequest("tools/call", `"name":"read_file","arguments":{"sandbox":"box","path":"/workspace/a.txt","offset":-1}`),
+		statelessRequest("resources/read", `"uri":"brig://sandboxes/box/files/workspace/a%20b%25.bin"`), statelessRequest("resources/read", `"uri":"x:\u0001"`), statelessRequest("resources/read", `"uri":"brig://sandboxes/\"/log"`),
+		statelessRequest("tools/call", `"name":"http_request","arguments":{"sandbox":"box","port":80,"path":"/x?y","headers":{"A b":"c"}}`),
+		statelessRequest("tools/call", `"name":"nothing"`), `[]`, `[[]]`, `null`, `{"jsonrpc":"2.0","id":{},"method":1}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, "",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)

@@ -13,7 +13,7 @@ import (
 // The operation of a message is known only after the message has been read. Therefore, a caller
 // that may not run code can send only a small body. A body with too many values, levels or
 // messages is rejected before it is decoded.
-func TestMessageLimitByRole(t *testing.T) {
+func TestMessageSizeLimitDependsOnRole(t *testing.T) {
 	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Keys = transcript.RoleKeys{} })
 	ping := func(padding int) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"pad":"` + strings.Repeat("x", padding) + `"}}}`

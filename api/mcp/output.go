@@ -62,10 +62,10 @@ func outputText(o brig.Output) (string, bool) {
 // toValidUTF8 converts a program's output to valid UTF-8.
 func toValidUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// seconds converts a number of seconds from the caller to a duration.
-func seconds(field string, s float64) (time.Duration, error) {
-	const most = float64(365 * 24 * time.Hour / time.Second)
-	if s < 0 || s > most {
+// parseSeconds converts a number of seconds from the caller to a duration.
+func parseSeconds(field string, s float64) (time.Duration, error) {
+	const maximum = float64(365 * 24 * time.Hour / time.Second)
+	if s < 0 || s > maximum {
 		return 0, brig.InvalidField(field, "%g is out of bounds", s).WithHint("give seconds, or leave it out")
 	}
 	return time.Duration(s * float64(time.Second)), nil

@@ -43,15 +43,15 @@ type responseOut struct {
 	More    bool              `json:"more,omitempty" jsonschema:"the body is longer, and this is its beginning"`
 }
 
-// httpRequest sends a request to a server in a sandbox. It connects only to the
+// sendHTTPRequest sends a request to a server in a sandbox. It connects only to the
 // given port and does not follow redirects.
-func (d *toolServer) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in *requestIn) (*responseOut, error) {
-	req, err := in.request()
+func (d *toolServer) sendHTTPRequest(ctx context.Context, _ *mcp.CallToolRequest, in *requestIn) (*responseOut, error) {
+	req, err := in.toRequest()
 	if err != nil {
 		return nil, err
 	}
-	d.shield.Request(req)
-	timeout, err := seconds("timeout_seconds", in.Timeout)
+	d.shield.RemoveCredentials(req)
+	timeout, err := parseSeconds("timeout_seconds", in.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (d *toolServer) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in
 	return fromResponse(resp)
 }
 
-func (in *requestIn) request() (*http.Request, error) {
+func (in *requestIn) toRequest() (*http.Request, error) {
 	if in.Port < 1 || in.Port > 65535 {
 		return nil, brig.InvalidField("port", "%d is out of bounds", in.Port).WithHint("give 1 to 65535")
 	}

@@ -101,15 +101,15 @@ func (d *toolServer) signalProcess(ctx context.Context, _ *mcp.CallToolRequest, 
 // or the wait has ended.
 var errLimitReached error = brig.Errorf(brig.Canceled, "that is enough")
 
-// processOutput returns the output of a process. It waits a limited time for
+// readProcessOutput returns the output of a process. It waits a limited time for
 // more output.
-func (d *toolServer) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
-	const most = 60
+func (d *toolServer) readProcessOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
+	const maximum = 60
 	switch {
 	case in.Offset < 0:
 		return nil, brig.InvalidField("offset", "%d is out of bounds", in.Offset).WithHint("give next of the call before, or leave it out")
-	case in.Wait < 0 || in.Wait > most:
-		return nil, brig.InvalidField("wait_seconds", "%g is out of bounds", in.Wait).WithHint("give up to %d", most)
+	case in.Wait < 0 || in.Wait > maximum:
+		return nil, brig.InvalidField("wait_seconds", "%g is out of bounds", in.Wait).WithHint("give up to %d", maximum)
 	case in.Wait == 0:
 		in.Wait = 1
 	}

@@ -32,9 +32,9 @@ type progress struct {
 	more bool
 }
 
-// follow sends notifications until stop is called. p is nil if the client did
+// reportProgress sends notifications until stop is called. p is nil if the client did
 // not request notifications.
-func follow(ctx context.Context, req *mcp.CallToolRequest) (p *progress, stop func()) {
+func reportProgress(ctx context.Context, req *mcp.CallToolRequest) (p *progress, stop func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return nil, func() {}
@@ -81,8 +81,8 @@ func (p *progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// step reports a step of a long operation.
-func (p *progress) step(s brig.Progress) {
+// onStep reports a step of a long operation.
+func (p *progress) onStep(s brig.Progress) {
 	if p == nil {
 		return
 	}

@@ -97,14 +97,14 @@ func (d *toolServer) readResource(ctx context.Context, req *mcp.ReadResourceRequ
 	kind := "text/plain"
 	if p.file == "" {
 		if err = takeTurn(ctx); err == nil {
-			data, err = d.logTail(ctx, p.sandbox, 0, maxRead)
+			data, err = d.readLogTail(ctx, p.sandbox, 0, maxRead)
 		}
 	} else {
 		kind = mediaType(p.file)
-		data, err = d.wholeFile(ctx, p)
+		data, err = d.readWholeFile(ctx, p)
 	}
 	if err != nil {
-		return nil, resourceError(req, err)
+		return nil, toResourceError(req, err)
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents(uri, kind, data)}}, nil
 }
@@ -117,9 +117,9 @@ const codeNoResource = -32002
 // sessions.
 const metaVersion = "io.modelcontextprotocol/protocolVersion"
 
-// resourceError converts an error from reading a resource to the protocol's
+// toResourceError converts an error from reading a resource to the protocol's
 // format.
-func resourceError(req *mcp.ReadResourceRequest, err error) error {
+func toResourceError(req *mcp.ReadResourceRequest, err error) error {
 	out := toProtocol(err)
 	if wire, ok := errors.AsType[*jsonrpc.Error](out); ok && brig.KindOf(err) == brig.NotFound && req.Params.Meta[metaVersion] == nil {
 		wire.Code = codeNoResource
@@ -127,7 +127,7 @@ func resourceError(req *mcp.ReadResourceRequest, err error) error {
 	return out
 }
 
-func (d *toolServer) wholeFile(ctx context.Context, p resourceRef) ([]byte, error) {
+func (d *toolServer) readWholeFile(ctx context.Context, p resourceRef) ([]byte, error) {
 	e, data, err := d.read(ctx, p.sandbox, p.file, 0, maxRead)
 	if err == nil && e.Size > maxRead {
 		return nil, brig.InvalidField("uri", "the file has %d bytes, and a resource up to %d", e.Size, int64(maxRead)).WithHint("read parts of it with read_file")
@@ -135,8 +135,8 @@ func (d *toolServer) wholeFile(ctx context.Context, p resourceRef) ([]byte, erro
 	return data, err
 }
 
-// logTail returns the end of a sandbox's log.
-func (d *toolServer) logTail(ctx context.Context, sandbox string, lines, limit int) ([]byte, error) {
+// readLogTail returns the end of a sandbox's log.
+func (d *toolServer) readLogTail(ctx context.Context, sandbox string, lines, limit int) ([]byte, error) {
 	r, err := d.service.Logs(ctx, sandbox, brig.LogOptions{Tail: lines})
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (d *toolServer) readLog(ctx context.Context, _ *mcp.CallToolRequest, in *lo
 	if in.Lines == 0 {
 		in.Lines = usual
 	}
-	text, err := d.logTail(ctx, in.Sandbox, in.Lines, maxText)
+	text, err := d.readLogTail(ctx, in.Sandbox, in.Lines, maxText)
 	if err != nil {
 		return nil, err
 	}

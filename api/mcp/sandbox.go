@@ -65,16 +65,16 @@ type doneOut struct {
 }
 
 func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *createIn) (*sandboxOut, error) {
-	ttl, err := seconds("ttl_seconds", in.TTL)
+	ttl, err := parseSeconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 30 // in MiB; the Service also checks its own limit
-	if in.MemoryMiB < 0 || in.MemoryMiB > most {
+	const maximum = 1 << 30 // in MiB; the Service also checks its own limit
+	if in.MemoryMiB < 0 || in.MemoryMiB > maximum {
 		return nil, brig.InvalidField("memory_mib", "%d is out of bounds", in.MemoryMiB)
 	}
 	spec := brig.Spec{
-		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: egress(in.Hosts),
+		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: toEgress(in.Hosts),
 		Limits:    brig.Limits{Memory: int64(in.MemoryMiB) * brig.MiB, CPUs: in.CPUs},
 		Workspace: brig.WorkspaceUse{Name: in.Workspace}, Pausable: in.Pausable,
 	}
@@ -89,7 +89,7 @@ func (d *toolServer) getSandbox(ctx context.Context, _ *mcp.CallToolRequest, in 
 }
 
 func (d *toolServer) extendSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *extendIn) (*sandboxOut, error) {
-	ttl, err := seconds("ttl_seconds", in.TTL)
+	ttl, err := parseSeconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +151,9 @@ func fromSandbox(s *brig.Sandbox, err error) (*sandboxOut, error) {
 }
 
 // formatTime formats a time. It returns an empty string for the zero time.
-func formatTime(at time.Time) string {
-	if at.IsZero() {
+func formatTime(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
-	return at.UTC().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339)
 }

@@ -36,7 +36,7 @@ func (d *toolServer) resumeSandbox(ctx context.Context, _ *mcp.CallToolRequest, 
 }
 
 func (d *toolServer) forkSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *forkIn) (*copiesOut, error) {
-	ttl, err := seconds("ttl_seconds", in.TTL)
+	ttl, err := parseSeconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func ownerOf(a brig.Actor) string {
 
 // begin registers a session and removes it when it ends. If its holder or its
 // tenant has too many sessions, begin ends another session without a running
-// call (see sessionToEnd). It returns RateLimited if all those sessions are busy.
+// call (see findSessionToEnd). It returns RateLimited if all those sessions are busy.
 //
 // The session's use of sandboxes also ends with its newest credential, because
 // no client can use the session then. A request with another credential begins
@@ -137,7 +137,7 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 		// The calls of the existing session stay counted and end with it.
 		return nil, nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
 	}
-	last, err := s.sessionToEnd(a)
+	last, err := s.findSessionToEnd(a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,12 +152,12 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 	return x, oldest, nil
 }
 
-// sessionToEnd returns the id of the session that must end before the actor may
+// findSessionToEnd returns the id of the session that must end before the actor may
 // begin another one, or an empty id. If the actor's holder has its full share,
 // the result is the holder's least recently used session. If the tenant has its
 // maximum, the result is a session of the holder with the most sessions, which
 // has at least as many sessions as the actor's holder. The caller holds s.mu.
-func (s *sessions) sessionToEnd(a brig.Actor) (id string, err error) {
+func (s *sessions) findSessionToEnd(a brig.Actor) (id string, err error) {
 	me, n, held := a.Holder(), 0, map[string]int{}
 	for _, x := range s.all {
 		if x.tenant == a.Tenant {

@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSessionToReplace verifies the choice of the session that a new session replaces, if a tenant
+// TestOldestIdleSessionIsReplaced verifies the choice of the session that a new session replaces, if a tenant
 // may have eight sessions and a holder four of them. A session is named after its holder, and
 // the oldest session comes first. Upper case marks a busy session.
-func TestSessionToReplace(t *testing.T) {
+func TestOldestIdleSessionIsReplaced(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42"}
 	actors := map[byte]brig.Actor{
 		'a': {Key: "k1"}, 'b': {Key: "k2"}, 'c': {Key: "k3"}, 'd': {Key: "k4"}, 'e': {Key: "k5"},
@@ -41,8 +41,8 @@ func TestSessionToReplace(t *testing.T) {
 	} {
 		s, start := newSessions(8), time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 		for i := range len(c.open) {
-			who, busy := c.open[i], c.open[i] < 'a'
-			x := &session{tenant: "acme", holder: actors[who|0x20].Holder(), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
+			caller, busy := c.open[i], c.open[i] < 'a'
+			x := &session{tenant: "acme", holder: actors[caller|0x20].Holder(), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
 			if busy {
 				x.calls[new(func(error))] = true
 			}
@@ -53,7 +53,7 @@ func TestSessionToReplace(t *testing.T) {
 		if c.by == 'x' {
 			a = brig.Actor{Tenant: "rival", Key: "k1"}
 		}
-		id, err := s.sessionToEnd(a)
+		id, err := s.findSessionToEnd(a)
 		if id != c.want || (brig.KindOf(err) == brig.RateLimited) != c.limited || err != nil && !c.limited {
 			t.Errorf("%s: session %q ends, %v; want %q", c.name, id, err, c.want)
 		}

@@ -37,7 +37,7 @@ func (o *shellOut) show() []mcp.Content {
 const freshShell = `[ -x /bin/bash ] && exec /bin/bash -c "$0"; exec /bin/sh -c "$0"`
 
 func (d *toolServer) runShell(ctx context.Context, req *mcp.CallToolRequest, in *shellIn) (*shellOut, error) {
-	timeout, err := seconds("timeout_seconds", in.Timeout)
+	timeout, err := parseSeconds("timeout_seconds", in.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +45,9 @@ func (d *toolServer) runShell(ctx context.Context, req *mcp.CallToolRequest, in 
 		return nil, brig.InvalidField("command", "is missing").WithHint("give a script, for example ls -l")
 	}
 	if in.Sandbox == "" {
-		return d.shellOnce(ctx, req, in, brig.Program{
+		return d.runShellOnce(ctx, req, in, brig.Program{
 			Command: []string{"/bin/sh", "-c", freshShell, in.Command}, Timeout: timeout,
-			User: in.User, Image: in.Image, Env: in.Env, Egress: egress(in.Hosts),
+			User: in.User, Image: in.Image, Env: in.Env, Egress: toEgress(in.Hosts),
 		})
 	}
 	for field, given := range map[string]bool{"image": in.Image != "", "allow_hosts": in.Hosts != nil} {
@@ -55,7 +55,7 @@ func (d *toolServer) runShell(ctx context.Context, req *mcp.CallToolRequest, in 
 			return nil, brig.InvalidField(field, "it is for a fresh sandbox").WithHint("leave it out, or leave out sandbox")
 		}
 	}
-	reporter, stop := follow(ctx, req)
+	reporter, stop := reportProgress(ctx, req)
 	defer stop()
 	sio := brig.IO{Stdin: stdinReader(in.Stdin)}
 	// A remote server omits streamed output from its result, so the output is
@@ -79,11 +79,11 @@ func (d *toolServer) runShell(ctx context.Context, req *mcp.CallToolRequest, in 
 	return done, nil
 }
 
-func (d *toolServer) shellOnce(ctx context.Context, req *mcp.CallToolRequest, in *shellIn, p brig.Program) (*shellOut, error) {
+func (d *toolServer) runShellOnce(ctx context.Context, req *mcp.CallToolRequest, in *shellIn, p brig.Program) (*shellOut, error) {
 	if in.Dir != "" {
 		return nil, brig.InvalidField("dir", "it is for a sandbox that is there").WithHint("leave it out, and cd in the script")
 	}
-	reporter, stop := follow(ctx, req)
+	reporter, stop := reportProgress(ctx, req)
 	defer stop()
 	sio := brig.IO{Stdin: stdinReader(in.Stdin)}
 	if reporter != nil {

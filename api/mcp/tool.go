@@ -76,7 +76,7 @@ func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mc
 		out, err := call(ctx, req, args)
 		if err == nil {
 			var result *mcp.CallToolResult
-			if result, err = answer(out); err == nil {
+			if result, err = newResult(out); err == nil {
 				return result, nil
 			}
 		}
@@ -106,8 +106,8 @@ func schemaOf[T any]() (*jsonschema.Schema, error) {
 // object is a JSON object whose fields are not decoded.
 type object = map[string]json.RawMessage
 
-// answer returns the result of a successful tool.
-func answer(out any) (*mcp.CallToolResult, error) {
+// newResult returns the result of a successful tool.
+func newResult(out any) (*mcp.CallToolResult, error) {
 	text, err := json.Marshal(out)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func errorResult(err error) *mcp.CallToolResult {
 	e := brig.AsError(err)
 	return &mcp.CallToolResult{
 		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: describe(e)}},
-		Meta: mcp.Meta{errorKey: failed(e)},
+		Meta: mcp.Meta{errorKey: toAPIError(e)},
 	}
 }
 
-func failed(e *brig.Error) v1.Error { return httpapi.Body(e).Error }
+func toAPIError(e *brig.Error) v1.Error { return httpapi.Body(e).Error }

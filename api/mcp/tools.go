@@ -46,12 +46,12 @@ func (d *toolServer) addTools(s *toolbox) {
 
 	add(s, tool{name: "start_process", title: "Start a process", effect: additive, doc: "Start a program in a sandbox that runs on by itself, for example a server."}, d.startProcess)
 	add(s, tool{name: "list_processes", title: "List processes", effect: readOnly, doc: "List the programs that were started in a sandbox, oldest first."}, d.listProcesses)
-	add(s, tool{name: "process_output", title: "Read a process's output", effect: readOnly, doc: "Read a program's output, and wait briefly for more."}, d.processOutput)
+	add(s, tool{name: "process_output", title: "Read a process's output", effect: readOnly, doc: "Read a program's output, and wait briefly for more."}, d.readProcessOutput)
 	add(s, tool{
 		name: "signal_process", title: "Signal a process", effect: destructive, doc: "Send a signal to a program and its group.",
 		choices: map[string][]any{"signal": {"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}},
 	}, d.signalProcess)
-	add(s, tool{name: "http_request", title: "Call a port", effect: additive, doc: "Make an HTTP request to a server that listens on a port in a sandbox, on its loopback, too."}, d.httpRequest)
+	add(s, tool{name: "http_request", title: "Call a port", effect: additive, doc: "Make an HTTP request to a server that listens on a port in a sandbox, on its loopback, too."}, d.sendHTTPRequest)
 	add(s, tool{name: "read_log", title: "Read a sandbox's log", effect: readOnly, large: true, doc: "Read the end of the output of a sandbox's programs, also after its end."}, d.readLog)
 
 	add(s, tool{name: "list_images", title: "List images", effect: readOnly, doc: "List the images from which sandboxes can be made."}, d.listImages)

@@ -56,10 +56,10 @@ type call struct {
 // of an NDJSON body that continues with standard input.
 func readCall(w http.ResponseWriter, r *http.Request, v any) (*call, error) {
 	c := &call{w: w, r: r}
-	if r.Body == http.NoBody || httpapi.MediaType(r, v1.NDJSON) != nil {
+	if r.Body == http.NoBody || httpapi.CheckMediaType(r, v1.NDJSON) != nil {
 		err := httpapi.ReadJSON(w, r, v, false)
 		if err != nil && httpapi.StatusOf(err) == http.StatusUnsupportedMediaType {
-			err = httpapi.MediaType(r, v1.JSON, v1.NDJSON)
+			err = httpapi.CheckMediaType(r, v1.JSON, v1.NDJSON)
 		}
 		return c, err
 	}

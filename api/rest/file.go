@@ -144,7 +144,7 @@ func (a fileAPI) compose(w http.ResponseWriter, r *http.Request, _ url.Values) e
 }
 
 func (a fileAPI) upload(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	if err := httpapi.MediaType(r, v1.Octets); err != nil {
+	if err := httpapi.CheckMediaType(r, v1.Octets); err != nil {
 		return err
 	}
 	p, err := toPath(q)

@@ -70,7 +70,7 @@ func (a imageAPI) removeImage(w http.ResponseWriter, r *http.Request, _ url.Valu
 }
 
 func (a imageAPI) importImage(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	if err := httpapi.MediaType(r, archives...); err != nil {
+	if err := httpapi.CheckMediaType(r, archives...); err != nil {
 		return err
 	}
 	httpapi.AllowLongBody(r)

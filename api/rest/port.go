@@ -56,7 +56,7 @@ func (a portAPI) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) 
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n%s: %s\r\n\r\n"
 	_, err = fmt.Fprintf(conn, answer, httpapi.RequestID, w.Header().Get(httpapi.RequestID))
 	if err == nil { // after an error the client has disconnected and needs no response
-		Relay(bufferedConn{conn, buffered.Reader}, httpapi.Bounded(r.Context(), inside))
+		Relay(bufferedConn{conn, buffered.Reader}, httpapi.NewBoundedConn(r.Context(), inside))
 	}
 	return nil
 }

@@ -139,13 +139,13 @@ func (a processAPI) processInput(w http.ResponseWriter, r *http.Request, _ url.V
 // readInput returns the input in the request: raw bytes, or a document that
 // contains them.
 func readInput(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if httpapi.MediaType(r, v1.Octets) == nil {
+	if httpapi.CheckMediaType(r, v1.Octets) == nil {
 		return httpapi.ReadBody(w, r, httpapi.MaxBody)
 	}
 	var in v1.ProcessInput
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		if httpapi.StatusOf(err) == http.StatusUnsupportedMediaType {
-			err = httpapi.MediaType(r, v1.Octets, v1.JSON)
+			err = httpapi.CheckMediaType(r, v1.Octets, v1.JSON)
 		}
 		return nil, err
 	}

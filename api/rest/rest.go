@@ -160,7 +160,7 @@ func (a *api) serve(rt route) http.Handler {
 		h = httpapi.Auth(a.keyring, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Route(r, rt.pattern)
+		httpapi.RecordRoute(r, rt.pattern)
 		h.ServeHTTP(w, r)
 	})
 }
@@ -168,7 +168,7 @@ func (a *api) serve(rt route) http.Handler {
 // answer calls the handler of a route. A route with large responses waits for its turn.
 func (rt route) answer(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if rt.large {
-		done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+		done, err := httpapi.LeaseOf(r.Context()).WaitForTurn(r.Context())
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (s *stub) RotateKey(context.Context) (int, error) { return 7, nil }
 
 func (s *stub) Audit(_ context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
 	s.record(q)
-	l := audit.Link(brig.AuditLine{}, brig.Event{
+	l := audit.NewLine(brig.AuditLine{}, brig.Event{
 		At: epoch, Op: "run", Actor: "ann", Tenant: "acme", Sandbox: "sb1", Phase: brig.Intent,
 		Detail: map[string]string{brig.DetailCode: "sha256:aa", brig.DetailSecrets: "token"},
 	})

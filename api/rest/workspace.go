@@ -118,7 +118,7 @@ func (a workspaceAPI) readWorkspaceFile(w http.ResponseWriter, r *http.Request, 
 	}
 	// Finding the file reads all names of the version, but sending the file
 	// does not.
-	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+	done, err := httpapi.LeaseOf(r.Context()).WaitForTurn(r.Context())
 	if err != nil {
 		return err
 	}

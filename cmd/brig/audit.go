@@ -127,7 +127,7 @@ func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io
 			}
 		}
 		for _, l := range p.Lines {
-			if err := w.Line(l); err != nil {
+			if err := w.WriteLine(l); err != nil {
 				return err
 			}
 		}
@@ -137,7 +137,7 @@ func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io
 	if err != nil {
 		return err
 	}
-	return w.End(head)
+	return w.WriteEnd(head)
 }
 
 func (c auditCommands) replay() *cobra.Command {

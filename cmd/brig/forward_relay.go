@@ -146,7 +146,7 @@ func (f *forwarder) proxy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no connection", http.StatusInternalServerError)
 		return
 	}
-	f.shield.Proxy(httputil.ReverseProxy{
+	f.shield.Forward(httputil.ReverseProxy{
 		Transport:     conn.transport,
 		FlushInterval: -1,
 		ErrorLog:      f.web.ErrorLog,

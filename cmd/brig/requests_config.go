@@ -119,5 +119,5 @@ func (c *config) newHTTPServer(h http.Handler, front *httpapi.Limiter, tracer tr
 	if err != nil {
 		return nil, err
 	}
-	return httpapi.NewServer(p.Behind(httpapi.Traced(tracer, front.Handler(h))), log), nil
+	return httpapi.NewServer(p.Behind(httpapi.WithTracing(tracer, front.Handler(h))), log), nil
 }

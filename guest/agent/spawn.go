@@ -121,7 +121,7 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		return nil, newFailure("invalid", "user", "nobody else is the agent's user")
 	}
 	if !a.others.add(x.call.UID) {
-		return nil, failure("invalid", "user", "commands of %d other users have run in this sandbox; use one of them, or root", maxOtherUsers)
+		return nil, newFailure("invalid", "user", "commands of %d other users have run in this sandbox; use one of them, or root", maxOtherUsers)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: x.call.Dir, Env: withLocale(x.call.Env), Files: fds,

@@ -97,7 +97,7 @@ func (c *Config) Wrong() []brig.FieldError {
 	for _, check := range []func() error{
 		func() error { _, err := c.control(); return err },
 		func() error { _, err := c.data(); return err },
-		func() error { _, err := remote.Pin("pin_sha256", c.PinSHA256); return err },
+		func() error { _, err := remote.ParsePin("pin_sha256", c.PinSHA256); return err },
 	} {
 		if e, ok := errors.AsType[*brig.Error](check()); ok && len(out) == 0 {
 			wrong(true, e.Field, e.Message+"; "+e.Hint)

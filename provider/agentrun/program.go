@@ -147,16 +147,16 @@ func (p *Provider) fillOutcome(ctx context.Context, box string, w wrapped, o *br
 	stdout, stderr = p.readLeftover(ctx, box, w.kept+"-out", stdout), p.readLeftover(ctx, box, w.kept+"-err", stderr)
 	if timedOut {
 		took := o.Duration
-		remote.TimedOut(o, limit.String())
+		remote.SetTimedOut(o, limit.String())
 		o.Duration = took
 	} else {
 		o.ExitCode = 1
-		if o.Error = remote.Exception(prog.Language, string(errorText)); o.Error == nil {
+		if o.Error = remote.ParseException(prog.Language, string(errorText)); o.Error == nil {
 			o.Error = &brig.ProgramError{Name: "Lost", Message: "the interpreter ended without a word", Traceback: brig.Clip(string(errorText), 4000)}
 		}
 		stderr = append(stderr, errorText...)
 	}
-	o.Stdout, o.Stderr = remote.Output(stdout, prog.Limits.Output), remote.Output(stderr, prog.Limits.Output)
+	o.Stdout, o.Stderr = remote.NewOutput(stdout, prog.Limits.Output), remote.NewOutput(stderr, prog.Limits.Output)
 	return nil
 }
 

@@ -132,7 +132,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	if prog.Timeout > 0 {
 		limit = min(limit, prog.Timeout)
 	}
-	o := remote.Begin(prog, sio)
+	o := remote.NewOutcome(prog, sio)
 	results, err := p.execute(ctx, box, limit, map[string]any{"code": w.code, "language": string(prog.Language), "contextId": contextID, "timeout": seconds})
 	o.Duration = time.Since(o.Started)
 	if errors.Is(err, errOutOfTime) {

@@ -90,7 +90,7 @@ func (s *service) onControl(ctx context.Context, action, method, path string, qu
 	return read(action, a, into, false)
 }
 
-func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Request, in any) (*remote.Answer, error) {
+func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Request, in any) (*remote.Response, error) {
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
@@ -115,7 +115,7 @@ func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Reque
 }
 
 // read decodes a response into into.
-func read(operation string, a *remote.Answer, into any, plain bool) error {
+func read(operation string, a *remote.Response, into any, plain bool) error {
 	if into == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func permission(operation string) string {
 
 // refusal converts an error of the service. The status determines the kind. The
 // code and the request ID are for the service's support.
-func refusal(operation string, a *remote.Answer) error {
+func refusal(operation string, a *remote.Response) error {
 	var e envelope
 	_ = json.Unmarshal(a.Body, &e) // ignore a body that is not JSON
 	number := e.RequestID

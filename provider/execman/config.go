@@ -85,7 +85,7 @@ func (c *Config) Wrong() []brig.FieldError {
 	if c.PoolSize < 1 {
 		wrong("pool_size", "Pool size must be greater than 0")
 	}
-	_, err = remote.Pin("pin_sha256", c.PinSHA256)
+	_, err = remote.ParsePin("pin_sha256", c.PinSHA256)
 	addError(err)
 	addError(remote.CheckAuthority("authority", c.Authority))
 	return out

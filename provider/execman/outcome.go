@@ -47,7 +47,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 	o.ExitCode = r.ExitCode
 	switch r.Status {
 	case v1.ExecmanRunner:
-		remote.TimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
+		remote.SetTimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
 	case v1.ExecmanSuccess:
 		o.ExitCode, o.Value = 0, s.value(r.Result)
 		o.Artifacts = artifacts(r.Artifacts)
@@ -62,7 +62,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 		}
 	default:
 		o.ExitCode = failedExitCode(r.ExitCode)
-		o.Error = remote.Exception(prog.Language, r.Stderr)
+		o.Error = remote.ParseException(prog.Language, r.Stderr)
 	}
 	remote.Bound(o, prog)
 	return remote.Finish(o, prog, sio, []byte(r.Stdout), []byte(r.Stderr))
@@ -72,9 +72,9 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 func (p *Provider) settleExceeded(o *brig.Outcome, r *v1.ExecmanResult) {
 	switch {
 	case r.ExitCode == v1.ExecmanTimeout || clipOptional(r.Resource) == v1.ExecmanTime:
-		remote.TimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
+		remote.SetTimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
 	case r.ExitCode == v1.ExecmanOutOfMemory || clipOptional(r.Resource) == v1.ExecmanMemory:
-		remote.OutOfMemory(o)
+		remote.SetOutOfMemory(o)
 	default:
 		o.ExitCode = failedExitCode(r.ExitCode)
 		o.Error = &brig.ProgramError{Name: v1.ExecmanResource, Message: "the program exceeded a limit of the executor manager: " + cmp.Or(clipOptional(r.Resource), "it does not say which")}

@@ -136,7 +136,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	if prog.Timeout > 0 {
 		limit = min(limit, prog.Timeout)
 	}
-	o := remote.Begin(prog, sio)
+	o := remote.NewOutcome(prog, sio)
 	var result *v1.ExecmanResult
 	err = remote.Retry(ctx, p.log(id), "run", p.config.MaxRetries, func() error {
 		o.Started = time.Now().UTC()
@@ -151,7 +151,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	case ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, errOutOfTime) && brig.RetryOf(err) == brig.RetryContained:
-		remote.TimedOut(o, limit.String())
+		remote.SetTimedOut(o, limit.String())
 		return o, remote.Finish(o, prog, sio, nil, nil)
 	case errors.Is(err, errOutOfTime):
 		return nil, brig.Errorf(brig.ConnectionFailed, "the service took no request within %v", limit).Because(err)
@@ -211,7 +211,7 @@ func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, er
 }
 
 // refusal converts a response without a result to an error.
-func refusal(a *remote.Answer) error {
+func refusal(a *remote.Response) error {
 	cause := errors.New("HTTP " + strconv.Itoa(a.Status) + ": " + brig.Clip(string(a.Body), 500))
 	switch {
 	case a.Status == http.StatusUnprocessableEntity || a.Status == http.StatusBadRequest || a.Status == http.StatusRequestEntityTooLarge:

@@ -25,7 +25,7 @@ func (s *db) appendEvents(events []brig.Event) {
 			c = &chain{}
 			s.chains[e.Tenant] = c
 		}
-		c.end = audit.Link(c.end, e)
+		c.end = audit.NewLine(c.end, e)
 		c.lines = append(c.lines, c.end)
 		s.events = append(s.events, c.end.Event)
 	}

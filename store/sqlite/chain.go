@@ -30,7 +30,7 @@ func (t *tx) appendEvents(events []brig.Event) error {
 			}
 			copy(end.Hash[:], hash)
 		}
-		end = audit.Link(end, e)
+		end = audit.NewLine(end, e)
 		if err := t.insertLine(end); err != nil {
 			return fmt.Errorf("append event %s: %w", e.Op, err)
 		}
