@@ -307,7 +307,7 @@ func (s *session) part(ctx context.Context, name, one string) error {
 // In a whole run, each class of attacks must have a case and a control.
 func (s *session) finish(ctx context.Context, whole bool) {
 	if len(s.runner.Failures()) > 0 {
-		for _, what := range s.ground.Quiet() {
+		for _, what := range s.ground.EndProcesses() {
 			fmt.Println("== ended what failed tests left:", what)
 		}
 	}
