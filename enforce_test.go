@@ -41,9 +41,9 @@ func TestLowerEnforcement(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsCopied checks that appending to a copy does not change the
+// TestEnforcementCopiesAreIndependent checks that appending to a copy does not change the
 // original.
-func TestEvidenceIsCopied(t *testing.T) {
+func TestEnforcementCopiesAreIndependent(t *testing.T) {
 	e := brig.Enforcement{Evidence: make([]string, 0, 4), Gaps: make([]string, 0, 4)}
 	a, b := e, e
 	a.Saw("a")
@@ -87,8 +87,8 @@ func TestRequirementWith(t *testing.T) {
 	}
 }
 
-// TestUnmetRequirement checks that the error lists all unmet areas in order, with their
-// help.
+// TestUnmetRequirement checks that the error lists all unmet areas in order, each with its help
+// text.
 func TestUnmetRequirement(t *testing.T) {
 	have := map[brig.Area]brig.Enforcement{
 		brig.AreaMemory: {Level: brig.LevelGaps, Gaps: []string{"it is measured"}, Help: "be root"},

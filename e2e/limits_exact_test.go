@@ -75,11 +75,11 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 	}
 }
 
-// TestCPULimitIsExact verifies that busy threads receive the CPU time that their sandbox's
+// TestCPULimitIsAccurate verifies that busy threads receive the CPU time that their sandbox's
 // limit allows, within five percent.
 //
 //suite:part core full alone
-func TestCPULimitIsExact(t *testing.T) {
+func TestCPULimitIsAccurate(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	for _, cpus := range []float64{0.5, 1, 1.5} {

@@ -10,12 +10,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestUpgradeRunning verifies that this version takes over the running sandboxes of an earlier
+// TestUpgradeKeepsRunningSandboxes verifies that this version takes over the running sandboxes of an earlier
 // release's server, with their files, logs, limits and contexts. Sandboxes keep their variables
 // if the earlier release paused them, or if this version pauses them.
 //
 //suite:part install full
-func TestUpgradeRunning(t *testing.T) {
+func TestUpgradeKeepsRunningSandboxes(t *testing.T) {
 	needRoot(t)
 	old := filepath.Join(filepath.Dir(bin(t, "brig")), "test", "brig-previous")
 	if _, err := os.Stat(old); err != nil {

@@ -70,8 +70,8 @@ func TestCompressedLengthIsNotRevealed(t *testing.T) {
 				t.Errorf("%s: %d bytes, %d for a wrong guess", name, one, two)
 			}
 			attack.RecordCase("SEC-03", "guesses, by compressed lengths: "+name, one != two)
-			// As a control, the lengths are visible without a secret for the host. (For a whole
-			// response, the client receives the uncompressed length.)
+			// Control: without a secret for the host, a right and a wrong guess differ in length.
+			// (For a whole response, the client receives the uncompressed length.)
 			l = newLab(t, true, handler) // the last request may still use the previous one
 			client = l.client(h2)
 			one, two = length(l, client, c.method, c.path, guessed, right), length(l, client, c.method, c.path, guessed, other)

@@ -15,8 +15,8 @@ const crashWait = 300 * time.Millisecond
 
 // explainEnd replaces the error of a call if its sandbox ended during the call. The connections of
 // an instance break before the engine detects the end of the instance. Any operation on a broken
-// connection may fail. This failure is not a server error, so the caller gets the state of the
-// sandbox.
+// connection may fail. Such a failure is not an error of the server, so the caller gets an
+// error that describes the state of the sandbox.
 func (v *call) explainEnd(ctx context.Context, err error) error {
 	if err == nil || v.rec == nil || v.op == brig.OpStop || v.op == brig.OpKill || v.op == brig.OpRemove {
 		return err

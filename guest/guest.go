@@ -152,7 +152,7 @@ func decodeAgentError(payload []byte) error {
 	case "not_found", "invalid":
 		field := ""
 		switch e.Field {
-		case "command", "cwd", "files":
+		case "command", "cwd", "files", "user":
 			field = e.Field
 		}
 		err := brig.InvalidField(field, "%s", e.Message)

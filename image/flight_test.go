@@ -142,8 +142,8 @@ func TestSlowPullsHoldAtMostHalfOfSlots(t *testing.T) {
 	}
 }
 
-// Tenants whose registries do not answer do not take the places in the queue of
-// other tenants and of operators.
+// A tenant whose registry does not respond does not starve other tenants and operators in the
+// queue.
 func TestPullQueueIsFair(t *testing.T) {
 	t.Parallel()
 	var fs flights

@@ -104,7 +104,7 @@ func TestImportKeepsImageIdentity(t *testing.T) {
 	}
 }
 
-func TestImportSelectsOneImage(t *testing.T) {
+func TestImportRejectsSeveralImages(t *testing.T) {
 	t.Parallel()
 	one, two := imageOf(t, smallArchive(t)), imageOf(t, tarOf(t, func(m *maker) { m.addFile("x", "") }))
 	a := newArena(t)

@@ -172,7 +172,7 @@ func TestPythonAllowlistExcludesOtherModules(t *testing.T) {
 }
 
 // The default rules find the constructs in RAGFlow's security vectors.
-func TestPythonDefaultsFindRAGFlowVectors(t *testing.T) {
+func TestDefaultPythonRulesFindRAGFlowVectors(t *testing.T) {
 	checkVectors(t, brig.Python, screen.PythonRules(), []vector{
 		{"what cannot be parsed", "def main(:\n    return 1", lines("Line 1: the code cannot be parsed")},
 		{"a newer Python", "match x:\n    case {'a': [1, *_]} if (y := 2): pass\ntype A[T] = list[T]\ndef f[T](x: T, /, *, y) -> T: ...\nawait x\nasync with a as b: pass\nx = f\"{x!r:>{y}}\"\ntry: pass\nexcept* ValueError: pass", nil},

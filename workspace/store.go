@@ -46,7 +46,7 @@ func New(o Objects, now func() time.Time) *Store {
 }
 
 // hold protects all objects of a tenant from sweeps until release is called.
-// It waits for a sweep in progress, until ctx ends.
+// It blocks until a sweep in progress has finished, or ctx is done.
 func (s *Store) hold(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = s.o.Hold(ctx, tenantKey(tenant), false)
 	return release, unavailableError(err)

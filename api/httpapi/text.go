@@ -10,7 +10,7 @@ import (
 // character until the rest of it arrives.
 type Text struct{ rest []byte }
 
-// Add returns the text that p completes.
+// Add appends p, and returns the text that is complete now.
 func (t *Text) Add(p []byte) string {
 	p = append(t.rest, p...)
 	whole := len(p) - IncompleteBytes(p)

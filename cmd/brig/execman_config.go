@@ -29,7 +29,7 @@ type execmanConfig struct {
 	Memory  size     `yaml:"memory"`
 	// Egress lists the hosts to which programs may connect.
 	Egress []string `yaml:"egress"`
-	// PythonImage and NodeImage are the images of the languages. The default is the image host.
+	// PythonImage and NodeImage are the images in which Python and JavaScript programs run. The default is the image host.
 	PythonImage string `yaml:"python_image"`
 	NodeImage   string `yaml:"node_image"`
 }

@@ -62,7 +62,7 @@ func (c hostCommands) healthcheck() *cobra.Command {
 }
 
 // checkReady returns an error unless the server with the given name can create
-// sandboxes. The route requires no key.
+// sandboxes. It requests /readyz, which requires no API key.
 func checkReady(ctx context.Context, name, url string, through http.RoundTripper) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

@@ -58,8 +58,7 @@ func TestClientOutlivesServer(t *testing.T) {
 		end()
 		ask(brig.ConnectionFailed)
 	}
-	// The server of a directory that has become writable for others is not
-	// trusted.
+	// The client does not trust a server whose directory has become writable by other users.
 	defer serve()()
 	if err := os.Chmod(dir, 0o770); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func TestLabelsAreLimited(t *testing.T) {
 }
 
 // One trim runs at a time, and additions during a trim cause exactly one more.
-func TestTrimsAreCombined(t *testing.T) {
+func TestTrimsAreCoalesced(t *testing.T) {
 	a := &Account{}
 	if !a.BeginTrim() {
 		t.Fatal("no trim begins on an idle account")

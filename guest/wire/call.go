@@ -92,7 +92,7 @@ type Exec struct {
 	OpenFiles uint64
 	// Keep is the number of bytes of each stream that the agent retains.
 	Keep int
-	// TimeoutMS is the agent's own timeout, which is later than the host's. It
+	// TimeoutMS is the agent's own timeout, which is longer than the host's. It
 	// applies when no host is connected. 0 means no timeout.
 	TimeoutMS int64
 	// Result means that the process has descriptor 3 for results.

@@ -77,9 +77,9 @@ func TestTamperedFile(t *testing.T) {
 	}
 }
 
-// TestChainContinues checks that a chain continues after the store is reopened,
+// TestChainContinuesAfterReopenAndPruning checks that a chain continues after the store is reopened,
 // and after lines were pruned.
-func TestChainContinues(t *testing.T) {
+func TestChainContinuesAfterReopenAndPruning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	for i := range 4 {
 		s := open(t, path)
