@@ -151,7 +151,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 			out = append(out, name+": imports "+imp+", which does not stand below it")
 		case dir == "" && (ours || foreign):
 			out = append(out, name+": the root may import only the standard library, not "+imp)
-		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || to == "internal/failpoint" || to == "internal/nofollow" || to == "internal/sparse" || to == "internal/supervise" || dir == "guest/supervisor" && to == "internal/journal")):
+		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || to == "internal/nofollow" || to == "internal/sparse" || to == "internal/supervise" || dir == "guest/supervisor" && to == "internal/journal")):
 			out = append(out, name+": inside the guest is only the standard library, not "+imp)
 		case strings.HasPrefix(dir, "internal/") && ours && !strings.HasPrefix(to, "internal/"):
 			out = append(out, name+": a tool imports "+imp)
@@ -162,7 +162,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 
 // inGuest reports whether a directory is part of the agent's program.
 func inGuest(dir string) bool {
-	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow" || dir == "internal/sparse" || dir == "internal/supervise" || dir == "internal/failpoint"
+	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow" || dir == "internal/sparse" || dir == "internal/supervise"
 }
 
 func TestImportsFollowLayers(t *testing.T) {

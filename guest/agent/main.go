@@ -5,17 +5,10 @@ import (
 	"slices"
 
 	"github.com/brig-run/brig/guest/wire"
-	"github.com/brig-run/brig/internal/failpoint"
 )
 
 // controlFD is the descriptor of the control socket that a host passes.
 const controlFD = 3
-
-// keepsCapabilities reports whether a test has disabled the removal of capabilities. Only builds for
-// tests support that.
-func keepsCapabilities(args []string) bool {
-	return failpoint.Enabled && slices.Contains(args, "keep-capabilities")
-}
 
 // Main is the main function of an agent. By default it takes over as init and
 // serves until the host closes the control socket. With the argument
@@ -35,7 +28,7 @@ func Main(args []string) int {
 	if len(args) > 0 && args[0] == wire.ServeWord {
 		return serveMain(args[1:])
 	}
-	a, err := New(Options{KeepCapabilities: keepsCapabilities(args), Plain: slices.Contains(args, wire.PlainWord)})
+	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities"), Plain: slices.Contains(args, wire.PlainWord)})
 	if err == nil {
 		err = a.ServeControl(controlFD)
 	}

@@ -27,7 +27,7 @@ func serveMain(args []string) int {
 	if err != nil {
 		return 2
 	}
-	a, err := New(Options{KeepCapabilities: keepsCapabilities(args)})
+	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities")})
 	if err == nil && slices.Contains(args, wire.UplinkWord) {
 		err = a.link.take()
 	}
