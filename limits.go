@@ -1,6 +1,7 @@
 package brig
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -159,4 +160,12 @@ func JSONDepth(doc []byte) (deepest int) {
 		}
 	}
 	return deepest
+}
+
+// Or returns l with the values of other for the limits that are zero.
+func (l Limits) Or(other Limits) Limits {
+	return Limits{
+		Memory: cmp.Or(l.Memory, other.Memory), CPUs: cmp.Or(l.CPUs, other.CPUs), Processes: cmp.Or(l.Processes, other.Processes),
+		OpenFiles: cmp.Or(l.OpenFiles, other.OpenFiles), Disk: cmp.Or(l.Disk, other.Disk), Output: cmp.Or(l.Output, other.Output),
+	}
 }

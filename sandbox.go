@@ -131,7 +131,7 @@ const MinPauseAfter = time.Second
 // MaxForks is the maximum number of copies that one Fork creates.
 const MaxForks = 32
 
-// ForkSpec describes the copies of a sandbox. All other properties are those of the original.
+// ForkSpec describes the copies of a sandbox. Properties that it lacks are those of the original.
 type ForkSpec struct {
 	// Name is the name of the copy, if Count is 1. Default: a generated name that
 	// begins with that of the original.
@@ -145,7 +145,23 @@ type ForkSpec struct {
 	Labels map[string]string
 	// TTL is the lease of each copy, from its start. Default: that of the original.
 	TTL time.Duration
+	// Env is added to the original's environment and overrides it. Programs that are copied keep
+	// the environment with which they started.
+	Env map[string]string
+	// Egress replaces the egress rules and the bandwidth. Default (nil): those of the original.
+	Egress *Egress
+	// User and Dir are the defaults of commands. Default: those of the original.
+	User, Dir string
+	// AtEnd is what happens at the end of the lease of each copy. Default (nil): as for the
+	// original.
+	AtEnd *AtEnd
+	// Limits replaces the limits that are not zero. Only copies of a sandbox that is paused without
+	// its memory can have other limits, because they boot.
+	Limits Limits
 }
+
+// AtEnd describes the end of a sandbox's lease; see Spec.PauseAtEnd and Spec.PauseFilesOnly.
+type AtEnd struct{ Pause, FilesOnly bool }
 
 // PauseOptions are the options of a pause.
 type PauseOptions struct {

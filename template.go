@@ -1,6 +1,7 @@
 package brig
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -127,28 +128,12 @@ func (t Template) Fill() Template {
 // set. It modifies neither.
 func (t Template) Apply(spec Spec) Spec {
 	spec.Image = t.Image
-	l, d := &spec.Limits, t.Limits
-	orElse(&l.Memory, d.Memory)
-	orElse(&l.CPUs, d.CPUs)
-	orElse(&l.Processes, d.Processes)
-	orElse(&l.OpenFiles, d.OpenFiles)
-	orElse(&l.Disk, d.Disk)
-	orElse(&l.Output, d.Output)
-	orElse(&spec.TTL, t.TTL)
-	orElse(&spec.User, t.User)
-	orElse(&spec.Dir, t.Dir)
+	spec.Limits = spec.Limits.Or(t.Limits)
+	spec.TTL, spec.User, spec.Dir = cmp.Or(spec.TTL, t.TTL), cmp.Or(spec.User, t.User), cmp.Or(spec.Dir, t.Dir)
 	if len(t.Env) > 0 {
 		env := maps.Clone(t.Env)
 		maps.Copy(env, spec.Env)
 		spec.Env = env
 	}
 	return spec
-}
-
-// orElse sets *v to other if it is zero.
-func orElse[T comparable](v *T, other T) {
-	var zero T
-	if *v == zero {
-		*v = other
-	}
 }

@@ -57,9 +57,8 @@ func (c sandboxCalls) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox
 
 // Fork implements brig.Service.
 func (c sandboxCalls) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
-	in := v1.ForkRequest{Name: o.Name, Paused: o.Paused, Count: o.Count, Labels: o.Labels, TTLMS: v1.FromDuration(o.TTL)}
 	var out v1.Copies
-	if err := c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "fork")}, in, &out); err != nil {
+	if err := c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "fork")}, v1.FromForkSpec(o), &out); err != nil {
 		return nil, err
 	}
 	var copies []*brig.Sandbox

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -294,6 +295,36 @@ func TestUnsavableSandboxIsNotForked(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
+// TestForkWithOtherLimits verifies that copies of a sandbox that is paused without its memory boot
+// with the limits, the user and the directory of their request.
+func TestForkWithOtherLimits(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	if _, err := e.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	shellOut(t, ctx, e, "one", "echo kept > /workspace/file")
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	limits := brig.Limits{Memory: 256 * brig.MiB}
+	if _, err := e.Fork(ctx, "one", brig.ForkSpec{Name: "two", Limits: limits, User: "root", Dir: "/etc"}); err != nil {
+		t.Fatal(err)
+	}
+	const look = "cat /workspace/file; id -u; pwd; awk '/MemTotal/ {print ($2 <= 262144)}' /proc/meminfo"
+	if got := strings.Fields(shellOut(t, ctx, e, "two", look)); !slices.Equal(got, []string{"kept", "0", "/etc", "1"}) {
+		t.Errorf("the copy has %q", got)
+	}
+	if got := strings.Fields(shellOut(t, ctx, e, "one", look)); !slices.Equal(got, []string{"kept", "1000", "/workspace", "0"}) {
+		t.Errorf("control: the original has %q", got)
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := e.Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestForkPausedCopy verifies that a paused copy keeps the state of the original at the time of
 // the fork, has no process on the host, and can be forked while it is paused. Its copies and,
 // once resumed, the copy itself return different random numbers.
@@ -317,11 +348,14 @@ func TestForkPausedCopy(t *testing.T) {
 	}
 	wantPausedOnHost(t, dir, kept[0].ID)
 	runCell(t, ctx, e, "one", cx.ID, "x = 0")
-	boxes, err := e.Fork(ctx, "base", brig.ForkSpec{Count: 2})
+	boxes, err := e.Fork(ctx, "base", brig.ForkSpec{Count: 2, Env: map[string]string{"ADDED": "yes"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantPausedOnHost(t, dir, kept[0].ID)
+	if got := shellOut(t, ctx, e, boxes[0].Spec.Name, "echo $ADDED"); got != "yes\n" && got != "yes" {
+		t.Errorf("the added variable is %q", got)
+	}
 	const look = "print(x + 1, file=open('/workspace/x', 'w'))\nprint(ssl.RAND_bytes(8).hex(), random.random())"
 	boxes = append(boxes, kept[0])
 	wantDistinct(t, "python", append(cellsOf(t, ctx, e, boxes, cx.ID, look), runCell(t, ctx, e, "one", cx.ID, look)))

@@ -67,6 +67,7 @@ func (f *forks) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig
 			f.machines.fillEnforcement(&c.rec.Sandbox)
 			out = append(out, &c.rec.Sandbox)
 		}
+		f.postponeEnd(ctx, v)
 		return out, nil
 	})
 }
@@ -86,24 +87,11 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 	if o.Name != "" && !brig.ValidName(o.Name) {
 		return spec, 0, nameError("name", o.Name)
 	}
-	spec = v.rec.Spec
-	spec.Name = o.Name
-	if o.Labels != nil {
-		spec.Labels = o.Labels
+	if o.Limits != (brig.Limits{}) && !isFilesOnly(v.rec) {
+		return spec, 0, brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", v.rec.Spec.Name).
+			WithHint("leave limits out, or pause the sandbox with files_only first")
 	}
-	if err := checkLabels(spec.Labels); err != nil {
-		return spec, 0, err
-	}
-	if o.TTL != 0 {
-		spec.TTL = o.TTL
-	}
-	if spec.TTL, err = v.limitRange.FillTTL("ttl_ms", spec.TTL); err != nil {
-		return spec, 0, err
-	}
-	if err := checkPauseAfter(spec); err != nil {
-		return spec, 0, err
-	}
-	if _, err := v.limitRange.Fill(spec.Limits); err != nil {
+	if spec, err = checkCopy(v.limitRange, specOfCopy(v.rec.Spec, o)); err != nil {
 		return spec, 0, err
 	}
 	if err := f.checkImage(ctx, v); err != nil {

@@ -165,26 +165,24 @@ func (c *copies) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// fromSnapshot creates a sandbox from a snapshot. The sandbox has the
-// environment, the network rules and the end of the sandbox that was copied.
+// fromSnapshot creates a sandbox from a snapshot. Without a request for other network rules, those
+// of the sandbox that was copied apply: some SDKs ask for internet access by default.
 func (sb *sandboxes) fromSnapshot(ctx context.Context, n *newSandbox, snapshot *brig.Sandbox, spec brig.Spec) (*brig.Sandbox, error) {
-	switch {
-	case len(n.EnvVars) > 0:
-		return nil, errUnsupported("envVars for a sandbox from a snapshot")
-	case n.Network != nil || isFalse(n.AllowInternetAccess) && mayConnect(snapshot.Spec.Egress):
-		return nil, errUnsupported("other network rules for a sandbox from a snapshot")
-	case n.AutoPause != snapshot.Spec.PauseAtEnd:
-		return nil, errUnsupported("another autoPause for a sandbox from a snapshot")
-	case n.AutoPause && isFalse(n.AutoPauseMemory) != snapshot.Spec.PauseFilesOnly:
-		return nil, errUnsupported("another autoPauseMemory for a sandbox from a snapshot")
+	o := brig.ForkSpec{
+		Labels: maps.Clone(spec.Labels), TTL: spec.TTL, Env: spec.Env,
+		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
 	}
-	labels := maps.Clone(spec.Labels)
-	for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // these labels belong to the network rules
-		if v, ok := snapshot.Spec.Labels[k]; ok {
-			labels[k] = v
+	if n.Network != nil || isFalse(n.AllowInternetAccess) && mayConnect(snapshot.Spec.Egress) {
+		o.Egress = &spec.Egress
+		o.Egress.Bandwidth = snapshot.Spec.Egress.Bandwidth
+	} else {
+		for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // these labels belong to the network rules
+			if v, ok := snapshot.Spec.Labels[k]; ok {
+				o.Labels[k] = v
+			}
 		}
 	}
-	made, err := sb.Service.Fork(ctx, string(snapshot.ID), brig.ForkSpec{Labels: labels, TTL: spec.TTL})
+	made, err := sb.Service.Fork(ctx, string(snapshot.ID), o)
 	if err != nil {
 		return nil, err
 	}

@@ -222,6 +222,15 @@ func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) (out []*b
 	if o.TTL != 0 {
 		spec.TTL = o.TTL
 	}
+	if len(o.Env) > 0 {
+		spec.Env = o.Env
+	}
+	if o.Egress != nil {
+		spec.Egress = *o.Egress
+	}
+	if o.AtEnd != nil {
+		spec.PauseAtEnd, spec.PauseFilesOnly = o.AtEnd.Pause, o.AtEnd.FilesOnly
+	}
 	for range max(o.Count, 1) {
 		c := s.add(b.Tenant, spec)
 		if o.Paused {

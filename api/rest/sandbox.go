@@ -165,7 +165,7 @@ func (a sandboxAPI) fork(w http.ResponseWriter, r *http.Request, _ url.Values) e
 	if err := v1.CheckDuration("ttl_ms", in.TTLMS); err != nil {
 		return err
 	}
-	copies, err := a.Service.Fork(r.Context(), param(r, "name"), brig.ForkSpec{Name: in.Name, Paused: in.Paused, Count: in.Count, Labels: in.Labels, TTL: v1.ToDuration(in.TTLMS)})
+	copies, err := a.Service.Fork(r.Context(), param(r, "name"), in.Domain())
 	if err != nil {
 		return err
 	}

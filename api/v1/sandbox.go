@@ -131,6 +131,14 @@ type ForkRequest struct {
 	Count  int               `json:"count,omitempty" doc:"number of copies; default 1" minimum:"0" maximum:"32"`
 	Labels map[string]string `json:"labels,omitempty" doc:"labels of each copy; default: those of the original" maxItems:"64" keys:"^[^\\x00\\n]{1,128}$" items:"^[^\\x00\\n]*$"`
 	TTLMS  int64             `json:"ttl_ms,omitempty" doc:"lease of each copy; default: that of the original" minimum:"0" maximum:"9223372036854"`
+	Env    map[string]string `json:"env,omitempty" doc:"environment variables in addition to those of the original; programs that are copied keep theirs" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
+	Egress *Egress           `json:"egress,omitempty" doc:"egress rules of each copy; default: those of the original"`
+	Limits *Limits           `json:"limits,omitempty" doc:"limits of each copy, if the original is paused with files_only; default: those of the original"`
+	// PauseAtEnd and PauseFiles are replaced together, if PauseAtEnd is present.
+	PauseAtEnd  *bool  `json:"pause_at_end,omitempty" doc:"each copy is paused at the end of its lease, instead of ended; default: as the original"`
+	PauseFiles  bool   `json:"pause_files_only,omitempty" doc:"with pause_at_end: the pause keeps only the files"`
+	DefaultUser string `json:"default_user,omitempty" doc:"default user of commands; default: that of the original"`
+	DefaultCwd  string `json:"default_cwd,omitempty" doc:"default working directory of commands; default: that of the original" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 }
 
 // Copies are the sandboxes that a fork created.
@@ -225,6 +233,39 @@ func (s Spec) Domain() brig.Spec {
 		out.Command = &brig.Command{
 			Argv: s.Command, Shell: s.Shell, Env: s.CommandEnv, Dir: s.Cwd, User: s.User, Timeout: ToDuration(s.TimeoutMS),
 		}
+	}
+	return out
+}
+
+// FromForkSpec converts o to its wire type.
+func FromForkSpec(o brig.ForkSpec) ForkRequest {
+	out := ForkRequest{
+		Name: o.Name, Paused: o.Paused, Count: o.Count, Labels: o.Labels, TTLMS: FromDuration(o.TTL), Env: o.Env,
+		Limits: FromLimits(o.Limits), DefaultUser: o.User, DefaultCwd: o.Dir,
+	}
+	if e := o.Egress; e != nil {
+		if out.Egress = FromEgress(*e); out.Egress == nil {
+			out.Egress = &Egress{Rules: []EgressRule{}}
+		}
+	}
+	if o.AtEnd != nil {
+		out.PauseAtEnd, out.PauseFiles = &o.AtEnd.Pause, o.AtEnd.FilesOnly
+	}
+	return out
+}
+
+// Domain converts f to its domain type.
+func (f ForkRequest) Domain() brig.ForkSpec {
+	out := brig.ForkSpec{
+		Name: f.Name, Paused: f.Paused, Count: f.Count, Labels: f.Labels, TTL: ToDuration(f.TTLMS), Env: f.Env,
+		Limits: f.Limits.Domain(), User: f.DefaultUser, Dir: f.DefaultCwd,
+	}
+	if f.Egress != nil {
+		rules := f.Egress.Domain()
+		out.Egress = &rules
+	}
+	if f.PauseAtEnd != nil || f.PauseFiles {
+		out.AtEnd = &brig.AtEnd{Pause: f.PauseAtEnd != nil && *f.PauseAtEnd, FilesOnly: f.PauseFiles}
 	}
 	return out
 }

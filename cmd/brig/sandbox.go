@@ -315,8 +315,8 @@ func (c sandboxCommands) extend() *cobra.Command {
 
 func (c sandboxCommands) fork() *cobra.Command {
 	var (
-		o      brig.ForkSpec
-		labels []string
+		o           brig.ForkSpec
+		labels, env []string
 	)
 	cmd := &cobra.Command{
 		Use:   "fork NAME",
@@ -333,6 +333,9 @@ none is created.`,
 				if o.Labels, err = parsePairs("--label", labels, false); err != nil {
 					return err
 				}
+			}
+			if o.Env, err = parsePairs("--env", env, true); err != nil {
+				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				copies, err := svc.Fork(ctx, args[0], o)
@@ -356,6 +359,7 @@ none is created.`,
 	cmd.Flags().BoolVar(&o.Paused, "paused", false, "create one paused copy, which can be forked any number of times")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", 0, "lease of each copy (default: that of the original)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of each copy, as `KEY=VALUE` (default: those of the original)")
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "set a variable of each copy, as `NAME=VALUE`; NAME alone copies it from this environment")
 	return cmd
 }
 

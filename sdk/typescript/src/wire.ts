@@ -457,10 +457,24 @@ export interface File {
 export interface ForkRequest {
   /** number of copies; default 1 */
   count?: number;
+  /** default working directory of commands; default: that of the original */
+  default_cwd?: string;
+  /** default user of commands; default: that of the original */
+  default_user?: string;
+  /** egress rules of each copy; default: those of the original */
+  egress?: EgressRequest;
+  /** environment variables in addition to those of the original; programs that are copied keep theirs */
+  env?: Record<string, string>;
   /** labels of each copy; default: those of the original */
   labels?: Record<string, string>;
+  /** limits of each copy, if the original is paused with files_only; default: those of the original */
+  limits?: LimitsRequest;
   /** name of the copy, if there is one; default: a generated name */
   name?: string;
+  /** each copy is paused at the end of its lease, instead of ended; default: as the original */
+  pause_at_end?: boolean;
+  /** with pause_at_end: the pause keeps only the files */
+  pause_files_only?: boolean;
   /** the copy is paused: it takes only disk space, and can be forked any number of times without being resumed */
   paused?: boolean;
   /** lease of each copy; default: that of the original */

@@ -326,8 +326,15 @@ class File(TypedDict):
 
 class ForkRequest(TypedDict):
     count: NotRequired[int]
+    default_cwd: NotRequired[str]
+    default_user: NotRequired[str]
+    egress: NotRequired[EgressRequest]
+    env: NotRequired[dict[str, str]]
     labels: NotRequired[dict[str, str]]
+    limits: NotRequired[LimitsRequest]
     name: NotRequired[str]
+    pause_at_end: NotRequired[bool]
+    pause_files_only: NotRequired[bool]
     paused: NotRequired[bool]
     ttl_ms: NotRequired[int]
 

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// specOfCopy returns the spec of the copies of a sandbox.
+func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
+	spec.Name = o.Name
+	if o.Labels != nil {
+		spec.Labels = o.Labels
+	}
+	spec.TTL = cmp.Or(o.TTL, spec.TTL)
+	if len(o.Env) > 0 {
+		env := maps.Clone(o.Env)
+		for k, v := range spec.Env {
+			if _, ok := env[k]; !ok {
+				env[k] = v
+			}
+		}
+		spec.Env = env
+	}
+	if o.Egress != nil {
+		spec.Egress = *o.Egress
+	}
+	spec.User, spec.Dir = cmp.Or(o.User, spec.User), cmp.Or(o.Dir, spec.Dir)
+	if o.AtEnd != nil {
+		spec.PauseAtEnd = o.AtEnd.Pause
+		spec.PauseFilesOnly = o.AtEnd.FilesOnly || !o.AtEnd.Pause && spec.PauseAfter != 0 && spec.PauseFilesOnly
+	}
+	spec.Limits = o.Limits.Or(spec.Limits)
+	return spec
+}
+
+// checkCopy checks the properties of copies that their request may have changed, and those that may
+// be out of the tenant's bounds since the original was created.
+func checkCopy(bounds brig.LimitRange, spec brig.Spec) (brig.Spec, error) {
+	if err := checkLabels(spec.Labels); err != nil {
+		return spec, err
+	}
+	var err error
+	if spec.TTL, err = bounds.FillTTL("ttl_ms", spec.TTL); err != nil {
+		return spec, err
+	}
+	if err := checkPauses(spec); err != nil {
+		return spec, err
+	}
+	if spec.Limits, err = bounds.Fill(spec.Limits); err != nil {
+		return spec, err
+	}
+	if err := brig.CheckEnv("env", spec.Env); err != nil {
+		return spec, err
+	}
+	if spec.Secrets, err = checkSecretMounts(spec.Secrets, spec.Env); err != nil {
+		return spec, err
+	}
+	if err := spec.Egress.Check(); err != nil {
+		return spec, err
+	}
+	if err := checkUser("default_user", spec.User); err != nil {
+		return spec, err
+	}
+	return spec, checkDir("default_cwd", spec.Dir)
+}
+
+// minPostponed is the minimum by which postponeEnd postpones an end, so that few copies write it.
+const minPostponed = time.Hour
+
+// postponeEnd postpones the end of a paused sandbox that was copied, as its use would: the tenant
+// may keep a paused sandbox for a time after its last use.
+func (f *forks) postponeEnd(ctx context.Context, v *call) {
+	end := f.Now().UTC().Add(v.limitRange.MaxPause)
+	if v.rec.State != brig.Paused || end.Sub(v.rec.Expires) < minPostponed {
+		return
+	}
+	_, err := f.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
+		if r.State == brig.Paused && r.Expires.Before(end) {
+			r.Expires = end
+		}
+		return nil
+	})
+	if err != nil {
+		f.Log.WarnContext(ctx, "failed to postpone the end of a paused sandbox", "sandbox", v.rec.ID, "err", err)
+	}
+}
