@@ -78,6 +78,7 @@ type Store interface {
 	SecretStore
 	ToolSetupStore
 	ToolVariableStore
+	TemplateStore
 	SettingStore
 
 	// Trim deletes the oldest executions and outcomes of a tenant that exceed
@@ -196,8 +197,8 @@ type TenantStore interface {
 	GetTenant(ctx context.Context, name string) (*Tenant, error)
 	// Tenants returns all tenants by name.
 	Tenants(ctx context.Context) ([]*Tenant, error)
-	// DeleteTenant deletes a tenant with its keys, sessions, secrets, tools,
-	// outcomes, usage and routing. Its audit log persists.
+	// DeleteTenant deletes a tenant with its keys, sessions, secrets, tools, built
+	// templates, outcomes, usage and routing. Its audit log persists.
 	DeleteTenant(ctx context.Context, name string) error
 }
 

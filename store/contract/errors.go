@@ -112,3 +112,46 @@ func ToolKeyTaken(key string) error {
 	return brig.Errorf(brig.AlreadyExists, "the setup has a variable %q", brig.Clip(key, 80)).
 		WithHint("change that one, or choose another key")
 }
+
+// NoTemplate returns the error for an unknown name or ID of a tenant's template.
+func NoTemplate(ref string) error {
+	return brig.Errorf(brig.NotFound, "no template %q", clip(ref)).
+		WithHint("list templates to see what exists")
+}
+
+// TemplateNameTaken returns the error for a name that another template of the tenant already has.
+func TemplateNameTaken(name string) error {
+	e := brig.Errorf(brig.AlreadyExists, "a template named %q exists", clip(name))
+	e.Field = "name"
+	return e.WithHint("choose another name, or delete that template first")
+}
+
+// TemplateIDTaken returns the error for an ID that another template of the tenant already has.
+func TemplateIDTaken(id string) error {
+	return brig.Errorf(brig.AlreadyExists, "the template id %q is taken", clip(id)).
+		WithHint("make a new id")
+}
+
+// TemplateConflict returns the error for a template that has changed since the caller read it.
+func TemplateConflict(t *brig.BuiltTemplate) error {
+	return brig.Errorf(brig.FailedPrecondition, "template %q was changed by someone else", clip(t.Name)).
+		WithHint("look at the template again and repeat the request if it still makes sense")
+}
+
+// NoBuild returns the error for an unknown build of a template.
+func NoBuild(id string) error {
+	return brig.Errorf(brig.NotFound, "no build %q", clip(id)).
+		WithHint("list the builds of the template to see what exists")
+}
+
+// BuildIDTaken returns the error for an ID that another build of the template already has.
+func BuildIDTaken(id string) error {
+	return brig.Errorf(brig.AlreadyExists, "the build id %q is taken", clip(id)).
+		WithHint("make a new id")
+}
+
+// BuildConflict returns the error for a build that has changed since the caller read it.
+func BuildConflict(b *brig.TemplateBuild) error {
+	return brig.Errorf(brig.FailedPrecondition, "build %q was changed by someone else", clip(b.ID)).
+		WithHint("look at the build again and repeat the request if it still makes sense")
+}

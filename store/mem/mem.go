@@ -21,6 +21,7 @@ type Store struct {
 	executions
 	directory
 	tooling
+	templates
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -31,6 +32,9 @@ type directory struct{ *db }
 
 // tooling stores secrets and the setups and variables of agents' tools.
 type tooling struct{ *db }
+
+// templates stores the templates that tenants build.
+type templates struct{ *db }
 
 // db holds the maps and their lock.
 type db struct {
@@ -55,6 +59,9 @@ type db struct {
 	variables map[string]*brig.SealedToolVariable
 	// sessions are keyed by their hashes.
 	sessions map[[32]byte]*brig.Session
+	// built holds the templates, keyed by tenant and ID.
+	built  map[name]*brig.BuiltTemplate
+	builds map[buildKey]*brig.TemplateBuild
 }
 
 // name identifies an object by its tenant and its name.
@@ -87,8 +94,10 @@ func New() *Store {
 		setups:    map[string]*brig.ToolSetup{},
 		variables: map[string]*brig.SealedToolVariable{},
 		sessions:  map[[32]byte]*brig.Session{},
+		built:     map[name]*brig.BuiltTemplate{},
+		builds:    map[buildKey]*brig.TemplateBuild{},
 	}
-	return &Store{s, executions{s}, directory{s}, tooling{s}}
+	return &Store{s, executions{s}, directory{s}, tooling{s}, templates{s}}
 }
 
 // Soon implements brig.Store. It returns s, because all writes have the same

@@ -52,3 +52,6 @@ func ListQuery(t *testing.T, tenant string, o brig.ListOptions) (string, []any) 
 	}
 	return q, args
 }
+
+// BuildsQuery returns the query of Builds.
+func BuildsQuery(f brig.BuildFilter) (string, []any) { return buildsQuery(f) }

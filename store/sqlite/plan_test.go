@@ -13,6 +13,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 	s := open(t, t.TempDir()+"/brig.db")
 	ended, endedArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Ended}})
 	running, runningArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Running, brig.Paused}})
+	builds, buildsArgs := sqlite.BuildsQuery(brig.BuildFilter{Tenant: "t", Template: "x"})
+	unfinished, unfinishedArgs := sqlite.BuildsQuery(brig.BuildFilter{Unfinished: true})
 	for _, c := range []struct {
 		name, query string
 		args        []any
@@ -21,6 +23,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 		{"ended sandboxes", ended, endedArgs, "sandboxes_ended"},
 		{"other sandboxes", running, runningArgs, "sandboxes_newest"},
 		{"delete old runs", sqlite.DeleteRunsQuery, []any{1}, "runs_oldest (tenant=? AND put_ns<?)"},
+		{"builds of a template", builds, buildsArgs, "template_builds_newest (tenant=? AND template=?)"},
+		{"unfinished builds", unfinished, unfinishedArgs, "template_builds_unfinished"},
 	} {
 		plan := sqlite.Plan(t, s, c.query, c.args...)
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN sandboxes") {

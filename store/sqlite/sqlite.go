@@ -27,6 +27,7 @@ type Store struct {
 	executions
 	tenants
 	tooling
+	templates
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -38,7 +39,10 @@ type tenants struct{ *db }
 // tooling stores secrets and the setups and variables of agents' tools.
 type tooling struct{ *db }
 
-func newStore(s *db) *Store { return &Store{s, executions{s}, tenants{s}, tooling{s}} }
+// templates stores the templates that tenants build.
+type templates struct{ *db }
+
+func newStore(s *db) *Store { return &Store{s, executions{s}, tenants{s}, tooling{s}, templates{s}} }
 
 // db is the database file with its connections.
 type db struct {

@@ -64,6 +64,7 @@ var statements = []string{
 	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
 	selectVersion, putSecret, deleteSecret, putSetting, deleteSetting,
 	selectToolSetup, putToolSetup, deleteToolSetup, deleteTenantTools, selectSetupExists, selectToolVariable, selectKeyTaken, putToolVariable, deleteToolVariable,
+	putTemplate, selectTemplateRev, selectTemplateNameTaken, deleteTemplate, deleteTenantTemplates, putBuild, selectBuildRev, deleteBuild,
 	putSession, deleteSession, deleteKeySessions, deleteTenantSessions, touchSession, pruneSessions,
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
@@ -79,7 +80,7 @@ const (
 	selectKeyByID = `select hash, used_ns, doc from keys where id = $1`
 )
 
-var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID, selectCounts}
+var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID, selectCounts, selectTemplate}
 
 // prepare prepares every statement once. Closing the database closes the prepared statements.
 func prepare(ctx context.Context, db *sql.DB, queries []string) (map[string]*sql.Stmt, error) {

@@ -73,7 +73,10 @@ func scanTenant(row scanner) (*brig.Tenant, error) {
 // DeleteTenant implements brig.Store.
 func (s *tenants) DeleteTenant(ctx context.Context, name string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		for _, q := range []string{deleteTenant, deleteTenantKeys, deleteTenantSessions, deleteTenantRuns, deleteTenantSecrets, deleteTenantTools, deleteTenantUsage} {
+		for _, q := range []string{
+			deleteTenant, deleteTenantKeys, deleteTenantSessions, deleteTenantRuns, deleteTenantSecrets,
+			deleteTenantTools, deleteTenantTemplates, deleteTenantUsage,
+		} {
 			if _, err := t.exec(q, name); err != nil {
 				return err
 			}
