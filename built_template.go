@@ -57,7 +57,9 @@ type TemplateBuild struct {
 	// sandboxes are copies of. They are the same unless there is a start command, because
 	// Sandbox then also contains the processes of that command.
 	Files, Sandbox ID
-	// Actor is the name of the caller who started the build.
+	// Tags refer to the build when it is ready.
+	Tags []string
+	// Actor is the name of the caller who requested the build.
 	Actor string
 	// Failure is set if the build failed.
 	Failure *BuildFailure

@@ -91,6 +91,9 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 		return spec, 0, brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", v.rec.Spec.Name).
 			WithHint("leave limits out, or pause the sandbox with files_only first")
 	}
+	if o.BuildRights && !isFilesOnly(v.rec) {
+		return spec, 0, brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
+	}
 	if spec, err = checkCopy(v.limitRange, specOfCopy(v.rec.Spec, o)); err != nil {
 		return spec, 0, err
 	}

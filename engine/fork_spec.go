@@ -33,7 +33,7 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 		spec.PauseAtEnd = o.AtEnd.Pause
 		spec.PauseFilesOnly = o.AtEnd.FilesOnly || !o.AtEnd.Pause && spec.PauseAfter != 0 && spec.PauseFilesOnly
 	}
-	spec.Limits = o.Limits.Or(spec.Limits)
+	spec.Limits, spec.BuildRights = o.Limits.Or(spec.Limits), o.BuildRights
 	return spec
 }
 

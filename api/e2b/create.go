@@ -1,13 +1,16 @@
 package e2b
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/builder"
 )
 
 // Lifetime in seconds of a sandbox whose request has no timeout.
@@ -103,7 +106,7 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 		if snapshot, findErr = sb.snapshots.find(r.Context(), n.TemplateID); findErr != nil {
 			return findErr
 		}
-		t.name = n.TemplateID
+		t.id, t.name = n.TemplateID, n.TemplateID
 	}
 	if err != nil && snapshot == nil {
 		return err
@@ -120,9 +123,12 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 		spec.Labels[labelOpen] = "true"
 	}
 	var s *brig.Sandbox
-	if snapshot != nil {
+	switch {
+	case snapshot != nil:
 		s, err = sb.fromSnapshot(r.Context(), &n, snapshot, spec)
-	} else {
+	case t.built != nil:
+		s, err = sb.fromBuild(r.Context(), n.TemplateID, t, spec)
+	default:
 		s, err = sb.Service.Create(r.Context(), spec)
 	}
 	if err != nil {
@@ -140,13 +146,16 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 	labels := map[string]string{}
 	maps.Copy(labels, n.Metadata)
-	labels[labelAPI], labels[labelTemplate] = "true", t.name
+	labels[labelAPI], labels[labelTemplate] = "true", t.id
+	if t.name != t.id {
+		labels[labelAlias] = t.name
+	}
 	if n.Network != nil {
 		n.Network.storeIn(labels)
 	}
 	env := map[string]string{}
 	maps.Copy(env, n.EnvVars)
-	env[envMark], env[envTemplate] = "true", t.name
+	env[envMark], env[envTemplate] = "true", t.id
 	if n.AutoResume != nil && n.AutoResume.Enabled {
 		labels[labelResume] = "true"
 	}
@@ -158,6 +167,18 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 		spec.Image, spec.Template = "", t.name
 	}
 	return spec
+}
+
+// fromBuild creates a sandbox from a template that the tenant has built.
+func (sb *sandboxes) fromBuild(ctx context.Context, ref string, t template, spec brig.Spec) (*brig.Sandbox, error) {
+	if t.build == nil || t.build.Status != brig.BuildReady {
+		_, tag, _ := strings.Cut(ref, ":")
+		return nil, builder.ErrNoTag(t.built, tag)
+	}
+	return sb.Builder.Create(ctx, t.build, brig.ForkSpec{
+		Labels: spec.Labels, TTL: spec.TTL, Env: spec.Env, Egress: &spec.Egress,
+		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
+	})
 }
 
 // newLease is like lease, but for a new sandbox, whose lease cannot have ended.

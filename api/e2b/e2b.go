@@ -19,6 +19,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/builder"
 )
 
 // Service is the part of brig.Service that the API uses.
@@ -66,6 +67,8 @@ type Options struct {
 	// Templates are the templates of the Service. Clients can also use an image
 	// by its own name as a template.
 	Templates []brig.Template
+	// Builder builds templates. Default: templates cannot be built.
+	Builder *builder.Builder
 	// Envd serves port 49983 of a running sandbox. The request's context
 	// contains the actor. Envd checks the sandbox's token itself.
 	Envd func(w http.ResponseWriter, r *http.Request, s SandboxAccess)
@@ -117,6 +120,7 @@ type parts struct {
 	finder       *finder
 	snapshots    *snapshots
 	templates    *templates
+	builds       *builds
 	sandboxes    *sandboxes
 	copies       *copies
 	leases       *sandboxHandlers
@@ -165,6 +169,7 @@ func newParts(e *env) *parts {
 		snapshots: &snapshots{env: e},
 	}
 	p.templates = newTemplates(e, p.snapshots)
+	p.builds = &builds{env: e, tokens: p.tokens}
 	p.sandboxes = &sandboxes{env: e, tokens: p.tokens, finder: p.finder, templates: p.templates, snapshots: p.snapshots}
 	p.copies = &copies{env: e, finder: p.finder, sandboxes: p.sandboxes}
 	p.leases = &sandboxHandlers{env: e, finder: p.finder, sandboxes: p.sandboxes}
@@ -180,7 +185,7 @@ func newParts(e *env) *parts {
 		signatureLimit: httpapi.NewLimit(2, 20), limitedSearches: httpapi.NewSecondChance(10 * time.Second), searching: make(chan struct{}, 1),
 	}
 	p.controlPlane = &controlPlane{
-		env: e, templates: p.templates, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
+		env: e, templates: p.templates, builds: p.builds, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
 		leases: p.leases, telemetry: p.telemetry,
 	}
 	p.controlPlane.handler = p.controlPlane.router()

@@ -39,12 +39,18 @@ func (n *network) egress(internet bool) (brig.Egress, error) {
 		out.Rules = append(out.Rules, r)
 	}
 	if internet {
-		out.Rules = append(out.Rules, brig.EgressRule{Host: "*"})
-		for _, network := range allNetworks() {
-			out.Rules = append(out.Rules, brig.EgressRule{CIDR: network})
-		}
+		out.Rules = append(out.Rules, OpenEgress().Rules...)
 	}
 	return out, nil
+}
+
+// OpenEgress returns rules that allow every address.
+func OpenEgress() brig.Egress {
+	rules := []brig.EgressRule{{Host: "*"}}
+	for _, network := range allNetworks() {
+		rules = append(rules, brig.EgressRule{CIDR: network})
+	}
+	return brig.Egress{Rules: rules}
 }
 
 // parseDestination parses a host, a network or an address.

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -14,6 +15,7 @@ const reservedPrefix = "brig.e2b/"
 const (
 	labelAPI      = reservedPrefix + "door" // set on sandboxes that this API created
 	labelTemplate = reservedPrefix + "template"
+	labelAlias    = reservedPrefix + "alias" // the template's name, if that is not its ID
 	labelPublic   = reservedPrefix + "allow-public-traffic"
 	labelMask     = reservedPrefix + "mask-request-host"
 	labelHTTPS    = reservedPrefix + "https-ports"
@@ -32,6 +34,11 @@ const (
 	envID       = "E2B_SANDBOX_ID"
 	envTemplate = "E2B_TEMPLATE_ID"
 )
+
+// aliasOf returns the name of a sandbox's template.
+func aliasOf(s *brig.Sandbox) string {
+	return cmp.Or(s.Spec.Labels[labelAlias], s.Spec.Labels[labelTemplate])
+}
 
 // createdByAPI reports whether this API created s.
 func createdByAPI(s *brig.Sandbox) bool { return s.Spec.Labels[labelAPI] != "" }

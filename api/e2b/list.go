@@ -147,7 +147,11 @@ func (sb *sandboxes) listAll(ctx context.Context, sel selection) ([]*brig.Sandbo
 		o.Labels[k] = v
 	}
 	if sel.template != "" {
-		o.Labels[labelTemplate] = sb.templates.name(sel.template)
+		id, err := sb.templates.findID(ctx, sel.template)
+		if err != nil {
+			return nil, err
+		}
+		o.Labels[labelTemplate] = id
 	}
 	after := sel.after.Truncate(time.Microsecond) // clients send times with microsecond resolution
 	all, err := sb.scan(ctx, o)

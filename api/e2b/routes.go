@@ -15,6 +15,7 @@ import (
 type controlPlane struct {
 	*env
 	templates *templates
+	builds    *builds
 	snapshots *snapshots
 	sandboxes *sandboxes
 	copies    *copies
@@ -61,18 +62,18 @@ func (c *controlPlane) routes() []route {
 		{post, "/sandboxes/{id}/fork", c.copies.fork},
 		{http.MethodPut, "/sandboxes/{id}/network", c.sandboxes.setNetwork},
 		{get, "/snapshots", httpapi.InTurn(c.snapshots.list)},
-		{post, "/v3/templates", unsupported("building templates")},
-		{post, "/v2/templates", unsupported("building templates")},
-		{post, "/templates", unsupported("building templates")},
-		{post, "/templates/{template}", unsupported("building templates")},
-		{get, "/templates/{template}/files/{hash}", unsupported("building templates")},
-		{post, "/templates/{template}/builds/{build}", unsupported("building templates")},
-		{post, "/v2/templates/{template}/builds/{build}", unsupported("building templates")},
-		{get, "/templates/{template}/builds/{build}/status", unsupported("building templates")},
-		{get, "/templates/{template}/builds/{build}/logs", unsupported("building templates")},
-		{post, "/templates/tags", unsupported("tagging templates")},
-		{del, "/templates/tags", unsupported("tagging templates")},
-		{get, "/templates/{template}/tags", unsupported("tagging templates")},
+		{post, "/v3/templates", c.builds.handle(brig.OpCreate, c.builds.request)},
+		{post, "/v2/templates", c.builds.handle(brig.OpCreate, c.builds.request)},
+		{post, "/templates", unsupported("the first version of building templates")},
+		{post, "/templates/{template}", unsupported("the first version of building templates")},
+		{get, "/templates/{template}/files/{hash}", c.builds.handle(brig.OpCreate, c.builds.fileLink)},
+		{post, "/templates/{template}/builds/{build}", unsupported("the first version of building templates")},
+		{post, "/v2/templates/{template}/builds/{build}", c.builds.handle(brig.OpCreate, c.builds.start)},
+		{get, "/templates/{template}/builds/{build}/status", c.builds.handle(brig.OpTemplates, c.builds.status)},
+		{get, "/templates/{template}/builds/{build}/logs", c.builds.handle(brig.OpTemplates, c.builds.logs)},
+		{post, "/templates/tags", c.builds.handle(brig.OpCreate, c.builds.assignTags)},
+		{del, "/templates/tags", c.builds.handle(brig.OpCreate, c.builds.removeTags)},
+		{get, "/templates/{template}/tags", c.builds.handle(brig.OpTemplates, c.builds.listTags)},
 		{del, "/templates/{template}", c.templates.remove},
 		{http.MethodPatch, "/templates/{template}", unsupported("publishing templates")},
 		{http.MethodPatch, "/v2/templates/{template}", unsupported("publishing templates")},
@@ -90,17 +91,22 @@ func (c *controlPlane) routes() []route {
 // bodies maps every route that reads a body to the operation that must be
 // allowed first.
 var bodies = map[string]brig.Op{
-	"POST /sandboxes":                 brig.OpCreate,
-	"POST /v2/sandboxes":              brig.OpCreate,
-	"POST /sandboxes/{id}/timeout":    brig.OpExtend,
-	"POST /sandboxes/{id}/refreshes":  brig.OpExtend,
-	"POST /sandboxes/{id}/pause":      brig.OpPause,
-	"POST /sandboxes/{id}/resume":     brig.OpResume,
-	"POST /sandboxes/{id}/snapshots":  brig.OpFork,
-	"POST /sandboxes/{id}/fork":       brig.OpFork,
-	"POST /sandboxes/{id}/connect":    brig.OpGet,
-	"POST /v2/sandboxes/{id}/connect": brig.OpGet,
-	"PUT /sandboxes/{id}/network":     brig.OpSetEgress,
+	"POST /v3/templates":                           brig.OpCreate,
+	"POST /v2/templates":                           brig.OpCreate,
+	"POST /v2/templates/{template}/builds/{build}": brig.OpCreate,
+	"POST /templates/tags":                         brig.OpCreate,
+	"DELETE /templates/tags":                       brig.OpCreate,
+	"POST /sandboxes":                              brig.OpCreate,
+	"POST /v2/sandboxes":                           brig.OpCreate,
+	"POST /sandboxes/{id}/timeout":                 brig.OpExtend,
+	"POST /sandboxes/{id}/refreshes":               brig.OpExtend,
+	"POST /sandboxes/{id}/pause":                   brig.OpPause,
+	"POST /sandboxes/{id}/resume":                  brig.OpResume,
+	"POST /sandboxes/{id}/snapshots":               brig.OpFork,
+	"POST /sandboxes/{id}/fork":                    brig.OpFork,
+	"POST /sandboxes/{id}/connect":                 brig.OpGet,
+	"POST /v2/sandboxes/{id}/connect":              brig.OpGet,
+	"PUT /sandboxes/{id}/network":                  brig.OpSetEgress,
 }
 
 // authorized authorizes a request before its handler reads the body.
@@ -141,6 +147,12 @@ func (c *controlPlane) router() http.Handler {
 		}
 		mux.Method(rt.method, rt.pattern, c.keyed(rt))
 	}
+	// Clients send the files of a build without a key, to the URL that they got with one.
+	upload := c.keyring.Keyed(c.builds.authenticateUpload, c.builds.handle(brig.OpCreate, c.builds.putFiles), c.fail)
+	mux.Put("/templates/{template}/files/{hash}", func(w http.ResponseWriter, r *http.Request) {
+		httpapi.RecordRoute(r, "e2b:/templates/{template}/files/{hash}")
+		upload(w, r)
+	})
 	mux.Get("/health", func(w http.ResponseWriter, r *http.Request) {
 		httpapi.RecordRoute(r, "e2b:/health")
 		c.write(w, r, http.StatusOK, map[string]string{"status": "ok"})

@@ -28,9 +28,8 @@ type connectedSandbox struct {
 }
 
 func (sb *sandboxes) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox {
-	template := s.Spec.Labels[labelTemplate]
 	c := connectedSandbox{
-		SandboxID: string(s.ID), TemplateID: template, Alias: template,
+		SandboxID: string(s.ID), TemplateID: s.Spec.Labels[labelTemplate], Alias: aliasOf(s),
 		ClientID: clientID, EnvdVersion: envdVersion,
 	}
 	source, ok := sb.tokens.source(brig.ActorFrom(ctx))
@@ -81,9 +80,8 @@ func listed(s *brig.Sandbox) listedSandbox {
 			end = s.Pause.At
 		}
 	}
-	template := s.Spec.Labels[labelTemplate]
 	return listedSandbox{
-		SandboxID: string(s.ID), TemplateID: template, Alias: template, ClientID: clientID, EnvdVersion: envdVersion,
+		SandboxID: string(s.ID), TemplateID: s.Spec.Labels[labelTemplate], Alias: aliasOf(s), ClientID: clientID, EnvdVersion: envdVersion,
 		StartedAt: s.Created.UTC(), EndAt: end.UTC(), CPUCount: cpus(s.Spec.Limits),
 		MemoryMB: s.Spec.Limits.Memory / brig.MiB, DiskSizeMB: s.Spec.Limits.Disk / brig.MiB,
 		State: state, Metadata: metadata(s.Spec.Labels), VolumeMounts: []struct{}{},

@@ -11,15 +11,21 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/builder"
 )
 
-// template is the origin of a sandbox: a template of the Service, or an image
-// that is used by its own name.
+// template is the origin of a sandbox: a template of the Service, a template that the tenant has
+// built, or an image that is used by its own name.
 type template struct {
-	name, image  string
-	created      time.Time
-	recipe       *brig.Template // nil for an image
-	imageMissing bool           // the image does not exist, or does not exist yet
+	id, name, image string
+	created         time.Time
+	recipe          *brig.Template // nil for an image
+	imageMissing    bool           // the image does not exist, or does not exist yet
+	// built is a template that the tenant has built. build is the one that the request refers to,
+	// or nil if a tag does not exist.
+	built *brig.BuiltTemplate
+	build *brig.TemplateBuild
 }
 
 // templates serves the templates and finds the template that a request names.
@@ -38,8 +44,8 @@ func newTemplates(e *env, sn *snapshots) *templates {
 	return ts
 }
 
-// defaultTag is the tag of a reference without a tag. No other tag exists.
-const defaultTag = "default"
+// defaultTag is the tag of a reference without a tag. Templates of the Service have no other tag.
+const defaultTag = builder.DefaultTag
 
 func errNoTemplate(ref string) *brig.Error {
 	return brig.Errorf(brig.NotFound, "template '%s' not found", ref)
@@ -53,8 +59,25 @@ func (ts *templates) name(ref string) string {
 	return strings.TrimSuffix(ref, ":"+defaultTag)
 }
 
-// find returns the template with the given name, or else the image with that
-// name.
+// findID returns the ID of the template that ref names. It returns ref without its tag if there is no
+// such template.
+func (ts *templates) findID(ctx context.Context, ref string) (string, error) {
+	name := ts.name(ref)
+	if _, ok := ts.recipes[name]; ok || ts.Builder == nil {
+		return name, nil
+	}
+	built, _, err := ts.Builder.Find(ctx, name)
+	if brig.KindOf(err) == brig.NotFound {
+		return name, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return built.ID, nil
+}
+
+// find returns the template of the Service with the given name, or else the template that the tenant
+// has built, or else the image with that name.
 func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 	name := ts.name(ref)
 	if recipe, ok := ts.recipes[name]; ok {
@@ -64,10 +87,19 @@ func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 	if _, ok := ts.recipes[base]; ok && tagged {
 		return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
 	}
+	if ts.Builder != nil {
+		built, build, err := ts.Builder.Find(ctx, ref)
+		if err == nil {
+			return template{id: built.ID, name: built.Name, created: built.Created, built: built, build: build}, nil
+		}
+		if brig.KindOf(err) != brig.NotFound {
+			return template{}, err
+		}
+	}
 	if !brig.ValidName(name) {
 		return template{}, errNoTemplate(ref)
 	}
-	t := template{name: name}
+	t := template{id: name, name: name}
 	found, err := ts.findImage(ctx, &t, name)
 	if err == nil && !found {
 		err = errNoTemplate(ref)
@@ -77,7 +109,7 @@ func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 
 // resolve returns a template of the Service with its current image.
 func (ts *templates) resolve(ctx context.Context, recipe brig.Template) (template, error) {
-	t := template{name: recipe.Name, recipe: &recipe}
+	t := template{id: recipe.Name, name: recipe.Name, recipe: &recipe}
 	for _, image := range []string{recipe.Image, recipe.StandIn} {
 		if image == "" {
 			continue
@@ -126,7 +158,7 @@ type listedTemplate struct {
 	UpdatedAt     time.Time  `json:"updatedAt"`
 	CreatedBy     *struct{}  `json:"createdBy"`
 	LastSpawnedAt *time.Time `json:"lastSpawnedAt"`
-	SpawnCount    int        `json:"spawnCount"`
+	SpawnCount    int64      `json:"spawnCount"`
 	EnvdVersion   string     `json:"envdVersion"`
 }
 
@@ -171,6 +203,19 @@ func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
 		}
 		out = append(out, ts.describe(t))
 	}
+	if ts.Builder != nil {
+		built, err := ts.Builder.List(r.Context())
+		if err != nil {
+			return err
+		}
+		for _, t := range built {
+			all, err := ts.Builder.Builds(r.Context(), t)
+			if err != nil {
+				return err
+			}
+			out = append(out, describeBuilt(t, all))
+		}
+	}
 	ts.write(w, r, http.StatusOK, out)
 	return nil
 }
@@ -184,21 +229,8 @@ func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
 	ts.write(w, r, http.StatusOK, struct {
 		TemplateID string `json:"templateID"`
 		Public     bool   `json:"public"`
-	}{t.name, true})
+	}{t.id, t.built == nil})
 	return nil
-}
-
-// templateBuild describes the build of a template.
-type templateBuild struct {
-	BuildID     string    `json:"buildID"`
-	Status      string    `json:"status"`
-	CreatedAt   time.Time `json:"createdAt"`
-	UpdatedAt   time.Time `json:"updatedAt"`
-	FinishedAt  time.Time `json:"finishedAt"`
-	CPUCount    int       `json:"cpuCount"`
-	MemoryMB    int64     `json:"memoryMB"`
-	DiskSizeMB  int64     `json:"diskSizeMB"`
-	EnvdVersion string    `json:"envdVersion"`
 }
 
 func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
@@ -206,30 +238,38 @@ func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if t.built != nil {
+		all, err := ts.Builder.Builds(r.Context(), t.built)
+		if err != nil {
+			return err
+		}
+		ts.write(w, r, http.StatusOK, withBuilds(describeBuilt(t.built, all), describeBuilds(all)))
+		return nil
+	}
 	l := ts.describe(t)
-	ts.write(w, r, http.StatusOK, struct {
-		TemplateID    string          `json:"templateID"`
-		Public        bool            `json:"public"`
-		Names         []string        `json:"names"`
-		Aliases       []string        `json:"aliases"`
-		CreatedAt     time.Time       `json:"createdAt"`
-		UpdatedAt     time.Time       `json:"updatedAt"`
-		LastSpawnedAt *time.Time      `json:"lastSpawnedAt"`
-		SpawnCount    int             `json:"spawnCount"`
-		Builds        []templateBuild `json:"builds"`
-	}{l.TemplateID, l.Public, l.Names, l.Aliases, l.CreatedAt, l.UpdatedAt, nil, 0, []templateBuild{{
-		BuildID: l.BuildID, Status: l.BuildStatus, CreatedAt: l.CreatedAt, UpdatedAt: l.UpdatedAt, FinishedAt: l.UpdatedAt,
+	ts.write(w, r, http.StatusOK, withBuilds(l, []templateBuild{{
+		BuildID: l.BuildID, Status: l.BuildStatus, CreatedAt: l.CreatedAt, UpdatedAt: l.UpdatedAt, FinishedAt: &l.UpdatedAt,
 		CPUCount: l.CPUCount, MemoryMB: l.MemoryMB, DiskSizeMB: l.DiskSizeMB, EnvdVersion: l.EnvdVersion,
-	}}})
+	}}))
 	return nil
 }
 
-// remove removes a snapshot. E2B has the same route for templates.
+// remove removes a template that the tenant has built, or a snapshot, which has the same route.
 func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	ref := param(r, "template")
-	_, err := ts.find(r.Context(), ref)
+	t, err := ts.find(r.Context(), ref)
+	if err == nil && t.built != nil {
+		if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpCreate); err != nil {
+			return err
+		}
+		if err := ts.Builder.Remove(r.Context(), ref); err != nil {
+			return err
+		}
+		writeEmpty(w)
+		return nil
+	}
 	if err == nil {
-		return errUnsupported("removing templates")
+		return errUnsupported("removing a template of the server's configuration")
 	}
 	if brig.KindOf(err) != brig.NotFound {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/brig-run/brig/api/letta"
 	"github.com/brig-run/brig/api/mcp"
 	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/builder"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/internal/version"
 	"github.com/brig-run/brig/signin"
@@ -91,6 +92,10 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	if err != nil {
 		return nil, err
 	}
+	builds, err := newBuilder(ctx, dir, cfg, e, store, templates, log)
+	if err != nil {
+		return nil, err
+	}
 	used, clock := &meter{engine: e}, in.clock
 	// All APIs share one keyring, so that failed attempts and blocked addresses count across all of
 	// them.
@@ -107,7 +112,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	notebooks.LimitRange, notebooks.Hosts = cfg.limitRange(), in.hosts
 	gateway := kernels.New(notebooks)
 	return &apis{
-		close: func() { tools.Close(); gateway.Close(); data.Close() }, registry: seen, link: link,
+		close: func() { builds.Close(); tools.Close(); gateway.Close(); data.Close() }, registry: seen, link: link,
 		others: []otherAPI{
 			{link.matches, link.handler(in.hosts, log)},
 			{admin.Matches, admin.New(admin.Options{Service: e, Keys: ring, Log: log, Hosts: in.hosts})},
@@ -124,13 +129,29 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 		e2b: e2b.New(e2b.Options{
 			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
 			Log: log, Hosts: in.hosts, LimitRange: cfg.limitRange(),
-			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.controlMetrics,
+			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Builder: builds, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.controlMetrics,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})
 			},
 		}),
 	}, nil
+}
+
+// uploadsDir is the directory of files for builds of templates, in the data folder.
+const uploadsDir = "uploads"
+
+// newBuilder returns the builder of the tenants' templates. The steps of builds reach the package
+// indexes that tools reach, or every address where E2B's clients do.
+func newBuilder(ctx context.Context, dir string, cfg *config, e *engine.Engine, store brig.Store, configured []brig.Template, log *slog.Logger) (*builder.Builder, error) {
+	rules := allowHosts(cfg.Tools.Packages.Hosts)
+	if cfg.E2B.Internet {
+		rules = e2b.OpenEgress()
+	}
+	return builder.New(ctx, builder.Options{
+		Service: e, Store: store, Dir: filepath.Join(dir, uploadsDir), Configured: configured, Egress: rules,
+		LimitRange: cfg.limitRange(), Actor: e.KeyByID, Log: log,
+	})
 }
 
 // e2bSecrets creates or reads the API key for E2B clients and the seed of tokens. The API key has

@@ -1,0 +1,126 @@
+package builder
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// copyScript copies the files of an unpacked archive. Its arguments are the directory of the step,
+// the source and the destination, both clean, the owner, the mode, and what the source is: "tree" if
+// its contents go into the destination, "into" if it goes there itself, and "file" otherwise.
+const copyScript = `set -e
+dir=$1 src=$2 dest=$3 owner=$4 mode=$5 kind=$6
+mkdir "$dir/x"
+tar -xf "$dir/archive" -C "$dir/x"
+rm -f "$dir/archive"
+cd "$dir/x"
+if [ ! -e "$src" ] && [ ! -L "$src" ]; then echo "COPY: no file matches" >&2; exit 1; fi
+case $owner in user:|user:user) if ! id -u user >/dev/null 2>&1; then owner=1000:1000; fi;; esac
+chown -R -h -- "$owner" "$src"
+if [ -n "$mode" ]; then chmod -R -- "$mode" "$src"; fi
+if [ "$kind" != tree ] && [ -d "$src" ] && [ ! -L "$src" ]; then kind=tree; fi
+if [ "$kind" = tree ]; then
+  [ -d "$dest" ] || { mkdir -p -- "$dest"; chown -- "$owner" "$dest"; }
+  cp -a -- "$src/." "$dest/"
+elif [ "$kind" = into ] || [ -d "$dest" ]; then
+  [ -d "$dest" ] || { mkdir -p -- "$dest"; chown -- "$owner" "$dest"; }
+  cp -a -- "$src" "$dest/"
+else
+  mkdir -p -- "$(dirname -- "$dest")"
+  cp -a -- "$src" "$dest"
+fi
+`
+
+// copyFiles runs a COPY step: it unpacks the uploaded archive in the sandbox, and copies its files.
+func (r *running) copyFiles(ctx context.Context, s Step) error {
+	src, kind := source(s.Args[0])
+	if src == "" {
+		return failf("COPY: %q is outside of the files of the build", brig.Clip(s.Args[0], 200))
+	}
+	dest := s.Args[1]
+	if kind == "file" && strings.HasSuffix(dest, "/") {
+		kind = "into"
+	}
+	if !path.IsAbs(dest) {
+		dest = path.Join(r.state.dir, dest)
+	}
+	archive, err := r.uploads.open(brig.ActorFrom(ctx), s.Files)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	content, err := decompress(archive)
+	if err != nil {
+		return failf("COPY: the uploaded files are not a tar archive")
+	}
+	dir := "/var/tmp/brig-copy-" + strings.ToLower(rand.Text())
+	defer r.removeDir(ctx, dir)
+	const mkdir = `mkdir -p /var/tmp && mkdir -m 700 -- "$1"`
+	if err := r.asRoot(ctx, "mkdir "+dir, mkdir, dir); err != nil {
+		return err
+	}
+	if _, err := r.Service.Files(r.box).Write(ctx, brig.Path{Name: dir + "/archive", User: "root"}, brig.FileWrite{}, content); err != nil {
+		return err
+	}
+	what := "COPY " + brig.Clip(s.Args[0], 200) + " " + brig.Clip(s.Args[1], 200)
+	return r.asRoot(ctx, what, copyScript, dir, src, path.Clean(dest), ownerOf(s.arg(2)), s.arg(3), kind)
+}
+
+// ownerOf returns the owner of copied files for chown. A name without a group stands for its own.
+func ownerOf(owner string) string {
+	switch {
+	case owner == "":
+		return "user:"
+	case strings.Contains(owner, ":"):
+		return owner
+	}
+	return owner + ":"
+}
+
+// source returns the path in the archive that a COPY copies, relative and clean, and its kind. The
+// archive has only the files that match the source's pattern, so for a pattern it is the directory
+// before the first wildcard. The path is empty if the source is outside of the archive.
+func source(src string) (clean, kind string) {
+	kind = "file"
+	if i := strings.IndexAny(src, "*?["); i >= 0 {
+		src, kind = src[:strings.LastIndex(src[:i], "/")+1], "tree"
+	}
+	if path.IsAbs(src) {
+		return "", ""
+	}
+	clean = path.Clean(src)
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", ""
+	}
+	if clean == "." {
+		kind = "tree"
+	}
+	return "./" + clean, kind
+}
+
+// decompress returns the content of an archive that may be compressed with gzip. The disk limit of
+// the sandbox bounds what the content can occupy.
+func decompress(archive io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(archive)
+	if magic, err := buffered.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return buffered, nil
+	}
+	return gzip.NewReader(buffered)
+}
+
+// removeDir removes a temporary directory of the sandbox.
+func (r *running) removeDir(ctx context.Context, dir string) {
+	if ctx.Err() != nil {
+		return // the sandbox is about to be removed
+	}
+	if err := r.Service.Files(r.box).Remove(ctx, brig.Path{Name: dir, User: "root"}); err != nil {
+		r.Log.WarnContext(ctx, "failed to remove a temporary directory of a build", "build", r.build.ID, "err", err)
+	}
+}
