@@ -41,9 +41,19 @@ type Capabilities struct {
 	// Saves is true if instances can be saved, with their memory and without: the
 	// provider is then a Saver.
 	Saves bool
+	// BuildRights is true if instances can have Spec.BuildRights. Otherwise Create returns
+	// NoBuildRights for such a Spec.
+	BuildRights bool
 	// RunsOnly is true if the provider has no instances and only runs programs:
 	// Create returns Unimplemented, and the provider is a Runner.
 	RunsOnly bool
+}
+
+// NoBuildRights returns the error of a provider that cannot create instances with
+// Spec.BuildRights.
+func NoBuildRights(provider string) *Error {
+	return Errorf(Unimplemented, "the provider %s cannot build templates: its sandboxes give root no rights of a build", provider).
+		WithHint("build templates with the provider gvisor")
 }
 
 // Runner is a Provider that runs whole programs: a remote service creates the
@@ -63,7 +73,8 @@ type SaveID string
 // disk, and creates instances from such a save.
 type Saver interface {
 	// CheckSave returns FailedPrecondition if an instance cannot currently be saved
-	// with its memory. The error names the program that prevents the save.
+	// with its memory. The error names the program that prevents the save. An instance with
+	// Spec.BuildRights can never be saved with its memory, because copies would have the rights.
 	// CheckSave has no side effects.
 	CheckSave(ctx context.Context, in Instance) error
 	// Save saves an instance, and replaces an older save with the same ID. Concurrent calls to

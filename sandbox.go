@@ -86,7 +86,8 @@ type Spec struct {
 	// The engine sets it if a workspace must be filled first.
 	Held bool `json:",omitempty"`
 	// BuildRights gives programs that run as root the capabilities of a container build
-	// (change owners, ignore file modes, change users). The engine sets it for sandboxes that build templates.
+	// (change owners, ignore file modes, change users). The engine sets it for sandboxes that
+	// build templates.
 	BuildRights bool `json:",omitempty"`
 	// Share names a group of instances that together receive one share of CPU time.
 	// If it is empty, the instance has its own share. The engine sets it to the

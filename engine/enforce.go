@@ -98,6 +98,9 @@ func (ps *providers) checkEnforced(ctx context.Context, backend *placement.Backe
 		}
 		return err
 	}
+	if spec.BuildRights && !backend.Provider.Capabilities().BuildRights {
+		return brig.NoBuildRights(backend.ID)
+	}
 	need := ps.requirementOf(spec)
 	if len(need)+len(spec.Egress.Rules)+len(spec.Secrets) == 0 {
 		return nil

@@ -117,6 +117,14 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
+	if m.rec.Spec.BuildRights { // the findings of other instances do not hold for it
+		found, err := ms.examine(ctx, m.backend, m.in, m.rec.Spec, false)
+		if err != nil {
+			return err
+		}
+		m.rec.Enforcement = found.Areas
+		return need.Unmet("require", "this sandbox", m.rec.Enforcement)
+	}
 	findings := attest.UnprobedFindings()
 	if found := ms.attestations.Get(ms.providers.attestationKey(m.backend, m.rec.Digest)); found != nil {
 		findings = found.Findings
@@ -126,9 +134,10 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 }
 
 // fillEnforcement fills in the enforcement that was observed in other instances
-// of a sandbox's image, if the sandbox's own instance was not examined.
+// of a sandbox's image, if the sandbox's own instance was not examined. A sandbox with the rights of
+// a build differs from these instances.
 func (ms *machines) fillEnforcement(s *brig.Sandbox) {
-	if s.Enforcement != nil || !s.State.Live() {
+	if s.Enforcement != nil || s.Spec.BuildRights || !s.State.Live() {
 		return
 	}
 	backend, err := ms.providers.backendOf(s)

@@ -50,8 +50,16 @@ func (e *Engine) rejectOverload(v *call) error {
 	return nil
 }
 
-// Create implements brig.Service.
+// Create implements brig.Service. It rejects BuildRights, which only the engine may set.
 func (e *Engine) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	if spec.BuildRights {
+		return nil, brig.InvalidField("build_rights", "only the server sets it, for the sandboxes in which it builds templates").WithHint("leave it out")
+	}
+	return e.create(ctx, spec)
+}
+
+// create creates a sandbox for a caller or, with BuildRights, for a build of the engine.
+func (e *Engine) create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	return do(ctx, e.gate, brig.OpCreate, "", func(v *call) (_ *brig.Sandbox, err error) {
 		spec, t, err := e.applyTemplate(spec)
 		if err != nil {

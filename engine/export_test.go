@@ -13,6 +13,12 @@ func (e *Engine) Brokered(rec *brig.Record) []egress.Secret {
 	return e.network.brokeredSecrets(rec, e.egressOf(rec.ID))
 }
 
+// CreateWithRights creates a sandbox as a build of the engine does.
+func (e *Engine) CreateWithRights(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	spec.BuildRights = true
+	return e.create(ctx, spec)
+}
+
 // ReturnToPool returns a claimed instance to the pool, which the pool itself must
 // never do.
 func (e *Engine) ReturnToPool(id brig.ID, in brig.Instance) {

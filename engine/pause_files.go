@@ -30,6 +30,8 @@ func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
 	switch {
 	case rec.State != brig.Running && rec.State != brig.Paused:
 		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).WithHint("only a running sandbox can be %s", done)
+	case rec.Spec.BuildRights && !filesOnly: // each copy would have the rights of the build
+		return refused("it builds a template").WithHint("pause it with files_only, and fork the paused sandbox")
 	case rec.Spec.Command != nil && !filesOnly:
 		return refused("it has a main program").WithHint("start the program as a process of a pausable sandbox instead, or pause it with files_only")
 	case isWrittenBack(rec.Spec) && (!filesOnly || done != "paused"):

@@ -52,7 +52,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		for f, field := range v.Fields() {
 			own := v.Type() == reflect.TypeFor[brig.Egress]() && f.Name == "Operator" ||
 				v.Type() == reflect.TypeFor[brig.Pause]() && f.Name == "Executions"
-			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "Share" && f.Name != "Draining" { // only the engine sets these fields
+			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "BuildRights" && f.Name != "Share" && f.Name != "Draining" { // only the engine sets these fields
 				fill(t, field, n)
 			}
 		}

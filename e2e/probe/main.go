@@ -29,11 +29,16 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("usage: probe posture|walk|euid|canary|processes|files|fill|inodes|flood")
+		return fmt.Errorf("usage: probe posture|caps|walk|euid|canary|processes|files|fill|inodes|flood")
 	}
 	switch args[0] {
 	case "posture":
 		return posture()
+	case "caps":
+		f := facts{}
+		identity(f)
+		capabilities(f)
+		return report(f)
 	case "walk":
 		return report(walk(args[1]))
 	case "euid":

@@ -28,12 +28,17 @@ type Finding struct {
 const rootThreads = 64
 
 // findingsOf returns the findings that follow from a posture, for an instance
-// with limits l that has a network interface if uplink is true.
-func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []Finding {
+// with limits l that has a network interface if uplink is true. If build is true, root has the
+// rights of a build.
+func findingsOf(p wire.Posture, l brig.Limits, uplink, build bool) []Finding {
 	who := "user"
+	rights, noMore := uint64(0), "programs have no capability"
 	processes := uint64(l.Processes)
 	if p.UID == 0 {
 		who, processes = "root", processes+rootThreads
+		if build {
+			rights, noMore = wire.BuildRights, "programs have no capability but those of a build"
+		}
 	}
 	var out []Finding
 	look := func(a brig.Area, bad bool, level brig.Level, gap, fine string) {
@@ -44,7 +49,7 @@ func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []Finding {
 		}
 	}
 	out = append(out, Finding{brig.AreaIsolation, "", "inside the kernel is " + clip(p.Kernel)})
-	look(brig.AreaIsolation, p.Capabilities != 0, brig.LevelGaps, "programs have capabilities", "programs have no capability")
+	look(brig.AreaIsolation, p.Capabilities&^rights != 0, brig.LevelGaps, "programs have capabilities", noMore)
 	look(brig.AreaIsolation, !p.NoNewPrivs, brig.LevelGaps, "programs may gain privileges", "programs cannot gain privileges")
 	look(brig.AreaIsolation, len(p.Writable) > 0, brig.LevelGaps, "the image's own files can be written to at "+clip(strings.Join(p.Writable, " ")), "the image's own files are read-only")
 	look(brig.AreaDisk, p.Disk <= 0 || p.Disk > l.Disk+brig.MiB, brig.LevelNone, "the root file system is not of the limit's size", "the root file system is of the limit's size")

@@ -2,6 +2,7 @@ package attest
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -53,7 +54,10 @@ func TestPostureFindingsLowerAreas(t *testing.T) {
 			for _, a := range brig.Areas {
 				host[a] = brig.Enforcement{Level: brig.LevelBoundary}
 			}
-			got := Apply(host, findingsOf(c.posture, limits, c.uplink), time.Unix(1, 0))
+			got := Apply(host, findingsOf(c.posture, limits, c.uplink, false), time.Unix(1, 0))
+			if built := Apply(host, findingsOf(c.posture, limits, c.uplink, true), time.Unix(1, 0)); !maps.EqualFunc(got, built, func(a, b brig.Enforcement) bool { return a.Level == b.Level }) && c.posture.UID != 0 {
+				t.Errorf("the rights of a build change what holds for a user: %+v", built)
+			}
 			for _, a := range brig.Areas {
 				want := brig.LevelBoundary
 				if a == c.area {
@@ -70,6 +74,31 @@ func TestPostureFindingsLowerAreas(t *testing.T) {
 	}
 }
 
+// In a sandbox that builds a template, root may have the rights of a build, and no others. The
+// other users may have none.
+func TestBuildRightsAreNoGap(t *testing.T) {
+	host := map[brig.Area]brig.Enforcement{brig.AreaIsolation: {Level: brig.LevelBoundary}}
+	for _, c := range []struct {
+		uid    int
+		rights uint64
+		build  bool
+		gap    bool
+	}{
+		{0, wire.BuildRights, true, false},
+		{0, 0, true, false},
+		{0, wire.BuildRights | 1<<21, true, true}, // CAP_SYS_ADMIN
+		{1000, wire.BuildRights, true, true},
+		{1000, 0, true, false},
+		{0, wire.BuildRights, false, true},
+	} {
+		p := cleanPosture(func(p *wire.Posture) { p.UID, p.Capabilities = c.uid, c.rights })
+		got := Apply(host, findingsOf(p, brig.DefaultLimitRange().Default, false, c.build), time.Unix(1, 0))[brig.AreaIsolation]
+		if gap := got.Level != brig.LevelBoundary; gap != c.gap {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
 // A report of the guest never raises the level that the host reports.
 func TestGuestCannotRaiseEnforcement(t *testing.T) {
 	for _, level := range brig.Levels {
@@ -78,7 +107,7 @@ func TestGuestCannotRaiseEnforcement(t *testing.T) {
 			host[a] = brig.Enforcement{Level: level}
 		}
 		for _, p := range []wire.Posture{cleanPosture(nil), {}, cleanPosture(func(p *wire.Posture) { p.Capabilities, p.Disk, p.Reached = 7, 1<<60, []string{"x"} })} {
-			for a, e := range Apply(host, findingsOf(p, brig.DefaultLimitRange().Default, false), time.Now()) {
+			for a, e := range Apply(host, findingsOf(p, brig.DefaultLimitRange().Default, false, false), time.Now()) {
 				if !level.Meets(e.Level) {
 					t.Errorf("%s was %s and is %s after %+v", a, level, e.Level, p)
 				}
@@ -136,11 +165,11 @@ func TestFindingsRedactHostAddresses(t *testing.T) {
 		Reached: []string{own.String()}, Resolved: []string{"example.com"},
 		Failed: map[string]string{own.String(): "dial tcp 203.0.113.9:4000: no route", "192.0.2.1:443": "no route"},
 	}
-	redacted := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultLimitRange().Default, true))
+	redacted := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultLimitRange().Default, true, false))
 	if strings.Contains(redacted, "203.0.113.9") || !strings.Contains(redacted, "192.0.2.1") || !strings.Contains(redacted, hostAddressText) {
 		t.Error(redacted)
 	}
-	if control := fmt.Sprint(findingsOf(p, brig.DefaultLimitRange().Default, true)); !strings.Contains(control, "203.0.113.9") {
+	if control := fmt.Sprint(findingsOf(p, brig.DefaultLimitRange().Default, true, false)); !strings.Contains(control, "203.0.113.9") {
 		t.Error("the control:", control)
 	}
 }

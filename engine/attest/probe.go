@@ -22,7 +22,7 @@ func Probe(ctx context.Context, in brig.Instance, spec brig.Spec, vacant bool, n
 		out, own = openSink(ctx)
 	}
 	defer out.close()
-	findings, err := runProbe(ctx, in, spec.Limits, len(spec.Egress.Rules) > 0, blockedTargets(&spec.Egress, own...), own, newID)
+	findings, err := runProbe(ctx, in, spec, blockedTargets(&spec.Egress, own...), own, newID)
 	if err == nil && out.wasReached() { // regardless of the guest's report
 		findings = append(findings, Finding{brig.AreaEgress, brig.LevelNone, "it connected to this host"})
 	}
@@ -35,7 +35,7 @@ const probeTimeout = 10 * time.Second
 // runProbe runs the agent's probe inside an instance, as the user and as root.
 // The findings contain none of the host's own addresses, because tenants read
 // them.
-func runProbe(ctx context.Context, in brig.Instance, l brig.Limits, uplink bool, look wire.Look, own []netip.AddrPort, newID func() string) ([]Finding, error) {
+func runProbe(ctx context.Context, in brig.Instance, spec brig.Spec, look wire.Look, own []netip.AddrPort, newID func() string) ([]Finding, error) {
 	request, err := json.Marshal(look)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func runProbe(ctx context.Context, in brig.Instance, l brig.Limits, uplink bool,
 		if err := json.Unmarshal(stdout.Output().Head, &p); err != nil || res.ExitCode != 0 {
 			return nil, fmt.Errorf("look around as %s: exit code %d: %w", user, res.ExitCode, err)
 		}
-		out = append(out, findingsOf(redactHost(p, own), l, uplink)...)
+		out = append(out, findingsOf(redactHost(p, own), spec.Limits, len(spec.Egress.Rules) > 0, spec.BuildRights)...)
 	}
 	return out, nil
 }

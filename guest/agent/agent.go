@@ -36,6 +36,7 @@ type Agent struct {
 	link            link
 	shell           string
 	plain           bool
+	build           bool // programs of root have wire.BuildRights
 	// making is locked for writing while the agent creates a file and changes its owner, and for
 	// reading while a watch reports a file. No event thus reports the agent as the owner.
 	making sync.RWMutex
@@ -59,6 +60,8 @@ type Options struct {
 	// KeepCapabilities leaves the bounding set unchanged, so that tests can run operations that are
 	// otherwise not permitted.
 	KeepCapabilities bool
+	// Build gives programs of root the capabilities of wire.BuildRights.
+	Build bool
 	// Plain means that the agent runs all processes and creates all files under
 	// its own account, because no other account is available.
 	Plain bool
@@ -74,7 +77,7 @@ func New(o Options) (*Agent, error) {
 	if err := dropCapabilities(o); err != nil {
 		return nil, err
 	}
-	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag, plain: o.Plain, rights: newRights(o.Plain)}
+	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag, plain: o.Plain, build: o.Build, rights: newRights(o.Plain)}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}

@@ -28,7 +28,11 @@ func Main(args []string) int {
 	if len(args) > 0 && args[0] == wire.ServeWord {
 		return serveMain(args[1:])
 	}
-	a, err := New(Options{KeepCapabilities: slices.Contains(args, "keep-capabilities"), Plain: slices.Contains(args, wire.PlainWord)})
+	a, err := New(Options{
+		KeepCapabilities: slices.Contains(args, "keep-capabilities"),
+		Plain:            slices.Contains(args, wire.PlainWord),
+		Build:            slices.Contains(args, wire.BuildWord),
+	})
 	if err == nil {
 		err = a.ServeControl(controlFD)
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -149,6 +150,9 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 		}
 		restore := setLimits(processLimit(x.call), x.call.OpenFiles)
 		defer restore()
+		if a.build && x.call.UID != 0 {
+			return forkBare(file, argv, attr)
+		}
 		return syscall.ForkExec(file, argv, attr)
 	})
 	if err != nil {
@@ -158,6 +162,21 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	x.leader = leader
 	x.mu.Unlock()
 	return ended, nil
+}
+
+// forkBare starts a program that does not inherit the bounding set of a build. It forks on a
+// thread of its own, because the bounding set belongs to the thread and a capability cannot be put
+// back. The thread exits with the goroutine that is locked to it.
+func forkBare(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+	var done sync.WaitGroup
+	done.Go(func() {
+		runtime.LockOSThread()
+		if err = reduceBoundingSet(0, syscall.RawSyscall); err == nil {
+			pid, err = syscall.ForkExec(file, argv, attr)
+		}
+	})
+	done.Wait()
+	return pid, err
 }
 
 // processLimit returns the process limit for a call. gVisor counts the processes of root together

@@ -108,9 +108,17 @@ const agentID = wire.AgentID
 // possible, a provider starts the agent as the agent's own user, with the needed capabilities as
 // ambient capabilities and an empty bounding set. Only one step then remains. This matters because
 // a call on all threads interrupts each thread, which is expensive in a sandbox.
+//
+// In a build, the bounding set keeps wire.BuildRights. A program of root has the capabilities of the
+// bounding set when it starts. It does not gain any compared with the agent, and therefore has them
+// despite no_new_privs.
 func dropCapabilities(o Options) error {
 	if !o.KeepCapabilities {
-		if err := emptyBoundingSet(); err != nil {
+		keep := uint64(0)
+		if o.Build {
+			keep = wire.BuildRights
+		}
+		if err := reduceBoundingSet(keep, threads.Syscall); err != nil {
 			return err
 		}
 	}
@@ -154,18 +162,21 @@ func switchUser() error {
 	return nil
 }
 
-// emptyBoundingSet drops every remaining capability from the bounding set.
-func emptyBoundingSet() error {
+// prctl calls the system call of that name, on one thread or on all.
+type prctl func(trap, option, arg2, arg3 uintptr) (r1, r2 uintptr, errno syscall.Errno)
+
+// reduceBoundingSet drops every capability from the bounding set that is not in keep.
+func reduceBoundingSet(keep uint64, call prctl) error {
 	for c := uintptr(0); ; c++ {
 		has, known := inBoundingSet(c)
 		if !known {
 			return nil // beyond the last capability
 		}
-		if !has {
+		if !has || keep>>c&1 == 1 {
 			continue
 		}
 		const capBSetDrop = 24 // PR_CAPBSET_DROP
-		if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, capBSetDrop, c, 0); errno != 0 {
+		if _, _, errno := call(syscall.SYS_PRCTL, capBSetDrop, c, 0); errno != 0 {
 			return fmt.Errorf("drop capability %d: %w", c, errno)
 		}
 	}

@@ -17,6 +17,14 @@ const (
 // own account.
 const PlainWord = "plain"
 
+// BuildWord makes the agent's program an init that gives programs of root BuildRights.
+const BuildWord = "build"
+
+// BuildRights are the capabilities of root's programs in a sandbox with brig.Spec.BuildRights, as a
+// set of bits: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID,
+// CAP_SYS_CHROOT and CAP_SETFCAP.
+const BuildRights uint64 = 1<<0 | 1<<1 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<18 | 1<<31
+
 // Reached is the line that a process with ConnectWord writes when it is connected to the
 // supervisor. After this line, the process's streams carry a Mux.
 const Reached = "brig-keeper\n"

@@ -224,6 +224,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if !brig.ValidName(string(id)) {
 		return nil, brig.InvalidField("id", "%q cannot name a sandbox", id)
 	}
+	if spec.BuildRights {
+		return nil, brig.NoBuildRights(Name)
+	}
 	if err := p.checkLimits(spec.Limits); err != nil {
 		return nil, err
 	}

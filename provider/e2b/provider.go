@@ -147,6 +147,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if !brig.ValidName(string(id)) {
 		return nil, brig.InvalidField("id", "%q cannot be a sandbox's id", brig.Clip(string(id), 63))
 	}
+	if spec.BuildRights {
+		return nil, brig.NoBuildRights(Name)
+	}
 	template, err := p.templateOf(spec.Image)
 	if err != nil {
 		return nil, err

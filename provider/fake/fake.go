@@ -28,6 +28,8 @@ const Name = "fake"
 type Provider struct {
 	// CreateError, if set, is the error that Create returns.
 	CreateError error
+	// BuildRights makes the provider accept Spec.BuildRights, without any effect on programs.
+	BuildRights bool
 	// OnCreate, if set, is called by Create before the instance exists.
 	OnCreate func(brig.ID)
 	// OnInstall, if set, is called during the installation of packages for
@@ -70,6 +72,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	if p.CreateError != nil {
 		return nil, p.CreateError
+	}
+	if spec.BuildRights && !p.BuildRights {
+		return nil, brig.NoBuildRights(Name)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

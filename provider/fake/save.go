@@ -53,6 +53,9 @@ func checkSave(in brig.Instance, filesOnly bool) error {
 	if m.exit != nil {
 		return brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
+	if m.spec.BuildRights && !filesOnly {
+		return brig.Errorf(brig.FailedPrecondition, "the memory of a machine that builds a template cannot be saved")
+	}
 	for id := range m.kept {
 		if filesOnly {
 			break

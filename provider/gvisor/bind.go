@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -13,6 +14,9 @@ import (
 // shim releases the tether, so that a server crash leaves the sandbox either
 // ephemeral or completely bound.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
+	if spec.BuildRights {
+		return errors.New("a started instance cannot get the rights of a build")
+	}
 	if spec.Name != "" && spec.Name != i.order.Hostname {
 		if err := i.Guest.Name(ctx, spec.Name); err != nil {
 			return err

@@ -28,6 +28,16 @@ func agentCaps() []string {
 	}
 }
 
+// buildCaps returns the capabilities of wire.BuildRights. The agent must have them all: with
+// no_new_privs, a program starts with no capability that the agent lacks. They are capabilities
+// over the sandbox's own files and processes. The sentry never has them on the host.
+func buildCaps() []string {
+	return []string{
+		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
+		"CAP_SETGID", "CAP_SETUID", "CAP_SYS_CHROOT", "CAP_SETFCAP",
+	}
+}
+
 // agentFD is the descriptor of the agent's control socket.
 const agentFD = 3
 
@@ -109,8 +119,12 @@ type bundleNamespace struct {
 func (o *order) bundle() bundle {
 	caps := agentCaps()
 	agent, bounding := []string{cmp.Or(o.AgentAt, "brig-agent")}, []string{}
-	if o.disabled("capabilities") {
+	if o.disabled("capabilities") && !o.Build {
 		agent, bounding = append(agent, "keep-capabilities"), caps
+	}
+	if o.Build {
+		agent, bounding = append(agent, wire.BuildWord), buildCaps()
+		caps = append(caps, "CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT")
 	}
 	b := bundle{
 		Version:  "1.2.0",

@@ -31,6 +31,7 @@ type order struct {
 	Ephemeral bool
 	Blank     bool   `json:",omitempty"`
 	Held      bool   `json:",omitempty"`
+	Build     bool   `json:",omitempty"` // see brig.Spec.BuildRights
 	Cgroup    string // empty if no cgroup can be created
 	Share     string `json:",omitempty"` // see brig.Spec.Share
 	Rootless  bool

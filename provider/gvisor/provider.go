@@ -168,6 +168,9 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 	if !brig.ValidName(string(id)) {
 		return nil, brig.InvalidField("id", "%q cannot name a folder", id)
 	}
+	if spec.BuildRights && spec.Blank {
+		return nil, errors.New("an instance with the rights of a build belongs to one sandbox from its start")
+	}
 	root, err := p.Root(spec.Image)
 	if err != nil {
 		return nil, err
@@ -178,7 +181,7 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 	}
 	o := &order{
 		Version: orderVersion, ID: string(id), Hostname: host, Image: spec.Image, Root: root, Limits: spec.Limits,
-		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held,
+		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held, Build: spec.BuildRights,
 		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Shim: p.Shim, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.disabled("counters"), Disabled: p.Disabled,
 	}
 	if p.canSave() {

@@ -110,7 +110,20 @@ func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
 	if err != nil {
 		return err
 	}
+	if err := i.order.checkMemorySave(); err != nil {
+		return err
+	}
 	return i.save(ctx, saveRequest{Check: true})
+}
+
+// checkMemorySave rejects a save with memory of a sandbox with the rights of a build. Each copy from
+// the save would have the rights, because they belong to the processes in the memory.
+func (o *order) checkMemorySave() error {
+	if !o.Build {
+		return nil
+	}
+	return brig.Errorf(brig.FailedPrecondition, "the memory of a sandbox that builds a template cannot be saved").
+		WithHint("save only its files (files_only)")
 }
 
 // saveTimeout is the maximum duration of a save. The disk's speed determines how
@@ -127,6 +140,8 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	m.ID = i.id
 	if o.FilesOnly { // any build can restore the files
 		m.Version, m.FilesOnly = filesVersion, true
+	} else if err := i.order.checkMemorySave(); err != nil {
+		return nil, err
 	} else if m.Build, err = i.savedBuild(ctx); err != nil {
 		return nil, err
 	}
@@ -265,6 +280,9 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 	}
 	of := p.programs()
 	if !m.FilesOnly {
+		if err := o.checkMemorySave(); err != nil { // no such save has the rights
+			return nil, err
+		}
 		if of, err = p.programsFor(m.Build); err != nil {
 			return nil, err
 		}

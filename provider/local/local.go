@@ -185,6 +185,9 @@ func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
 
 // Create implements brig.Provider.
 func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	if spec.BuildRights {
+		return nil, brig.NoBuildRights(Name)
+	}
 	o, err := p.options(id)
 	if err != nil {
 		return nil, err

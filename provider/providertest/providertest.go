@@ -143,6 +143,7 @@ func Run(t *testing.T, h Harness) {
 		{"SaveDiffers", false, testSaveDiffers},
 		{"SavePrograms", true, testSavePrograms},
 		{"SaveFiles", false, testSaveFiles},
+		{"BuildRights", false, testBuildRights},
 		{"Uplink", false, testUplink},
 		{"UplinkReplaced", false, testUplinkReplaced},
 		{"UplinkEnd", false, testUplinkEnd},

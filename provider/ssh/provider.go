@@ -219,6 +219,9 @@ func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
 
 // Create implements brig.Provider.
 func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	if spec.BuildRights {
+		return nil, brig.NoBuildRights(Name)
+	}
 	agent, err := p.copyAgent(ctx)
 	if err != nil {
 		return nil, err
