@@ -89,3 +89,19 @@ func TestBuildIsNotPooled(t *testing.T) {
 		}
 	})
 }
+
+// The requirements of a sandbox that builds a template are checked in the sandbox itself. The findings
+// in other instances of its image are not about its rights.
+func TestBuildMeetsRequirements(t *testing.T) {
+	h := newFixture(t, nil)
+	h.provider.BuildRights = true
+	ctx := withRole(t, brig.Admin)
+	s, err := h.CreateWithRights(ctx, brig.Spec{Require: brig.Requirement{brig.AreaEgress: brig.LevelBoundary}})
+	if err != nil || len(s.Enforcement) == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = h.CreateWithRights(ctx, brig.Spec{Require: brig.Requirement{brig.AreaIsolation: brig.LevelBoundary}})
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("control: a requirement that the provider does not meet: %v", err)
+	}
+}

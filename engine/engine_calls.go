@@ -53,7 +53,7 @@ func (e *Engine) rejectOverload(v *call) error {
 // Create implements brig.Service. It rejects BuildRights, which only the engine may set.
 func (e *Engine) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	if spec.BuildRights {
-		return nil, brig.InvalidField("build_rights", "only the server sets it, for the sandboxes in which it builds templates").WithHint("leave it out")
+		return nil, errBuildRights()
 	}
 	return e.create(ctx, spec)
 }
@@ -227,4 +227,22 @@ func (e *Engine) Pool(ctx context.Context) ([]brig.PoolClass, error) {
 	return do(ctx, e.gate, brig.OpPool, "", func(v *call) ([]brig.PoolClass, error) {
 		return e.pool.status(), nil
 	})
+}
+
+// BuildService is the Service for builds of templates. In contrast to the Engine, it creates sandboxes
+// with Spec.BuildRights. No API of the network may use it.
+type BuildService struct{ *Engine }
+
+// Create implements brig.Service.
+func (b BuildService) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	return b.create(ctx, spec)
+}
+
+// Fork implements brig.Service.
+func (b BuildService) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	return b.forks.forkSandbox(ctx, name, o)
+}
+
+func errBuildRights() error {
+	return brig.InvalidField("build_rights", "only the server sets it, for the sandboxes in which it builds templates").WithHint("leave it out")
 }

@@ -40,8 +40,16 @@ type forks struct {
 	machines     *machines
 }
 
-// Fork implements brig.Service.
+// Fork implements brig.Service. It rejects BuildRights, which only the engine may set.
 func (f *forks) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	if o.BuildRights {
+		return nil, errBuildRights()
+	}
+	return f.forkSandbox(ctx, name, o)
+}
+
+// forkSandbox copies a sandbox for a caller or, with BuildRights, for a build of the engine.
+func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
 	note := withDetail(brig.DetailCount, strconv.Itoa(max(o.Count, 1)))
 	return doWithDetails(ctx, f.gate, brig.OpFork, name, note, func(v *call) ([]*brig.Sandbox, error) {
 		if err := v.checkGrant(cmp.Or(o.Name, "-")); err != nil {

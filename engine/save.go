@@ -314,6 +314,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 		r.State = brig.Paused
 		r.Pause = &brig.Pause{At: now, Bytes: save.Bytes, Left: max(r.Expires.Sub(now), 0), Executions: executions, FilesOnly: save.FilesOnly}
 		r.SaveKey, r.Expires = nil, now.Add(limitRange.MaxPause)
+		r.Spec.BuildRights = false // the build has ended, and a resume is a use of its result
 		return nil
 	}, events.orNone())
 	failpoint.Hit("pause.recorded")

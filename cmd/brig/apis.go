@@ -149,7 +149,7 @@ func newBuilder(ctx context.Context, dir string, cfg *config, e *engine.Engine, 
 		rules = e2b.OpenEgress()
 	}
 	return builder.New(ctx, builder.Options{
-		Service: e, Store: store, Dir: filepath.Join(dir, uploadsDir), Configured: configured, Egress: rules,
+		Service: engine.BuildService{Engine: e}, Store: store, Dir: filepath.Join(dir, uploadsDir), Configured: configured, Egress: rules,
 		LimitRange: cfg.limitRange(), Actor: e.KeyByID, Log: log,
 	})
 }

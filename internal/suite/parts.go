@@ -141,6 +141,7 @@ func Areas() []Area {
 
 		{"egress", []string{"egress", "race"}},
 		{"remote", []string{"egress", "providers"}},
+		{"builder", []string{"clients", "race"}},
 		{"workspace", []string{"workspaces", "race"}},
 		{"image", []string{"core", "hostile"}},
 		{"interpreter", []string{"core", "clients"}},

@@ -44,7 +44,7 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 		return brig.ProcessSpec{}, brig.Errorf(brig.InvalidArgument, "there is no command")
 	}
 	cwd := config.GetCwd()
-	if cwd == "" && c.user == "" { // the request has no user
+	if cwd == "" { // as in E2B, the sandbox's directory applies to all users
 		cwd = c.box.Dir
 	}
 	dir, err := resolve(who.home, cwd)
