@@ -25,3 +25,12 @@ func TestE2BTemplatesPython(t *testing.T) {
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages}, s.env...)
 	report(t, cmd, 6)
 }
+
+// TestE2BTemplates builds templates with the newest and an older version of E2B's JavaScript SDK.
+//
+//suite:part clients full
+func TestE2BTemplates(t *testing.T) {
+	for _, module := range []string{"e2b", "e2b-older"} {
+		t.Run(module, func(t *testing.T) { startE2B(t).checks(t, 4, "template.mjs", "E2B_MODULE="+module) })
+	}
+}
