@@ -21,7 +21,7 @@ func tagsOf(t *brig.BuiltTemplate, build string) (tags []string) {
 // Tag makes tags refer to the build that ref refers to.
 func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (*brig.TemplateBuild, error) {
 	if len(tags) == 0 {
-		return nil, brig.InvalidField("tags", "there are none")
+		return nil, brig.InvalidField("tags", "the request names no tag")
 	}
 	tags, err := checkTags("", tags)
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *Builder) discard(ctx context.Context, x *brig.TemplateBuild) {
 // Untag removes tags of a template. Tags that do not exist are an error, and then none is removed.
 func (b *Builder) Untag(ctx context.Context, ref string, tags []string) error {
 	if len(tags) == 0 {
-		return brig.InvalidField("tags", "there are none")
+		return brig.InvalidField("tags", "the request names no tag")
 	}
 	defer b.changes.lock(brig.ActorFrom(ctx).Tenant)()
 	t, _, err := b.Find(ctx, ref)

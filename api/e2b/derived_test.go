@@ -19,6 +19,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b"
 	dataplane "github.com/brig-run/brig/api/e2b/envd"
+	"github.com/brig-run/brig/builder"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/mem"
@@ -86,12 +87,17 @@ func newEngineServer(t *testing.T) *engineServer {
 	}
 	templates := []brig.Template{{Name: "base", Image: "host"}}
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, LimitRange: brig.DefaultLimitRange(), GrantSeed: []byte("grants"), Templates: templates,
+		Store: store, Provider: &fake.Provider{BuildRights: true}, Images: hostOnly{}, LimitRange: brig.DefaultLimitRange(), GrantSeed: []byte("grants"), Templates: templates,
 	})
 	count := &watchCounter{Service: e}
 	data := dataplane.New(dataplane.Options{Service: count})
+	builds, err := builder.New(t.Context(), builder.Options{Service: engine.BuildService{Engine: e}, Store: store, Dir: t.TempDir(), Configured: templates, Actor: e.KeyByID})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		data.Close()
+		builds.Close()
 		ctx := brig.WithActor(context.WithoutCancel(t.Context()), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin})
 		for _, id := range e.Live() {
 			_ = e.Remove(ctx, id)
@@ -99,7 +105,7 @@ func newEngineServer(t *testing.T) *engineServer {
 		e.Close()
 	})
 	return &engineServer{Engine: e, watches: func() int { return int(count.n.Load()) }, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
-		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Live: e.Live,
+		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Builder: builds, Live: e.Live,
 		Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 		TenantKeys: func(ctx context.Context, tenant string) (ids []string, err error) {
 			list, err := store.ListKeys(ctx, tenant)
