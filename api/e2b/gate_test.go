@@ -8,6 +8,8 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi/transcript"
+	"github.com/brig-run/brig/builder"
+	"github.com/brig-run/brig/store/mem"
 )
 
 // oneSandbox is a Service with one sandbox.
@@ -20,7 +22,11 @@ func (oneSandbox) Get(_ context.Context, id string) (*brig.Sandbox, error) {
 // No route reads a body before the caller has been authorized. A route that is missing in the
 // map bodies does not read a body.
 func TestRoutesAuthorizeBeforeReading(t *testing.T) {
-	d := New(Options{Service: oneSandbox{}, Keys: transcript.RoleKeys{}, Seed: []byte("seed")})
+	builds, err := builder.New(t.Context(), builder.Options{Store: mem.New(), Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(Options{Service: oneSandbox{}, Keys: transcript.RoleKeys{}, Seed: []byte("seed"), Builder: builds})
 	var all []transcript.AuthorizedRequest
 	seen := 0
 	for _, rt := range d.controlPlane.routes() {
