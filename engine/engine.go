@@ -250,7 +250,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.pauses.machines = e.machines
 	e.forks = &forks{
 		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
-		pauses: e.pauses, machines: e.machines,
+		pauses: e.pauses, machines: e.machines, origins: map[brig.ID]*sharedOrigin{},
 	}
 	e.machines.pool = newPool(e.machines, o.Pool)
 	e.machines.boots = newBoots(e)

@@ -38,6 +38,9 @@ type forks struct {
 	interpreters *interpreters
 	pauses       *pauses
 	machines     *machines
+
+	originMu sync.Mutex                // guards the field below
+	origins  map[brig.ID]*sharedOrigin // by paused sandbox
 }
 
 // Fork implements brig.Service. It rejects BuildRights, which only the engine may set.
