@@ -21,7 +21,8 @@ type user struct {
 	name, home string
 }
 
-func lookUpUser(name string) user {
+// newUser returns the account that name selects: "root", the IDs of an account, or else "user".
+func newUser(name string) user {
 	if name == "root" {
 		return user{0, 0, "root", "/root"}
 	}
@@ -34,7 +35,7 @@ func lookUpUser(name string) user {
 
 // newExec converts a command to its form in the agent's protocol.
 func (g *Guest) newExec(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
-	u := lookUpUser(cmd.User)
+	u := newUser(cmd.User)
 	dir := cmd.Dir
 	if dir == "" {
 		dir = DefaultDir
