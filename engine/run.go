@@ -172,17 +172,18 @@ func (rs *runs) storeOutcome(ctx context.Context, v *call, rec *brig.Record, o *
 	v.addResult(&o.Result)
 	wctx, cancel := detachedContext(ctx)
 	defer cancel()
-	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
-		err = v.store().Delete(wctx, rec.ID)
-	} else {
+	stored := v.op == brig.OpRun // the outcome of an administrator's test is not stored
+	if stored {
 		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcome())
+	} else {
+		err = v.store().Delete(wctx, rec.ID)
 	}
 	if err != nil {
 		rs.deleteRecord(ctx, rec)
 		return err
 	}
 	failpoint.Hit("run.ended")
-	if v.op == brig.OpRun {
+	if stored {
 		rs.lifecycle.trimSoon(wctx, v.actor.Tenant)
 	}
 	return nil
