@@ -89,15 +89,15 @@ func (c *call) resolveUser(ctx context.Context) (account, error) {
 	case "root":
 		return account{user: name, home: "/root"}, nil
 	}
-	_, _, isDefault := wire.ParseAccount(name)
-	isDefault = isDefault && c.user == "" // only the sandbox's default user can consist of IDs
-	if c.files != nil && (isDefault || !strings.ContainsAny(name, ":\n\x00")) {
+	_, _, isIDs := wire.ParseAccount(name)
+	defaultIDs := isIDs && c.user == "" // only the sandbox's default user can consist of IDs
+	if c.files != nil && (defaultIDs || !strings.ContainsAny(name, ":\n\x00")) {
 		a, err := c.found.find(ctx, c.files, name)
 		if err != nil || a.user != "" {
 			return a, err
 		}
 	}
-	if isDefault {
+	if defaultIDs {
 		return account{user: name, home: "/"}, nil
 	}
 	return account{}, brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(name)).Because(errUnknownUser)
