@@ -69,3 +69,9 @@ func mergeEnv(u user, layers ...map[string]string) []string {
 	}
 	return out
 }
+
+// SentryThreads returns the maximum number of host threads for a sandbox of gVisor with the given
+// process limit. The maximum is far above RLIMIT_NPROC, because the sentry crashes when it reaches
+// the maximum: a guest's thread may need three host threads, RLIMIT_NPROC holds for each of up to
+// four users, and the sentry has its own threads.
+func SentryThreads(processes int) int64 { return int64(10*processes + 512) }
