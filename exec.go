@@ -17,9 +17,8 @@ type Command struct {
 	Env map[string]string
 	// Dir is the working directory. Default "/workspace".
 	Dir string
-	// User is "user" (uid 1000, the default) or "root" (uid 0). Neither has any
-	// capability. For an image's entrypoint the engine may set it to "UID:GID",
-	// an account of the image. No caller can set that.
+	// User is "user" (uid 1000, the default), "root" (uid 0), or the IDs of another user and its
+	// group, "UID:GID". None of them has any capability.
 	User string
 	// Timeout is the wall time after which the whole process tree is killed.
 	// Default 30 s. Only the lease limits a sandbox's main program.
@@ -29,6 +28,9 @@ type Command struct {
 	// process.
 	Survive bool
 }
+
+// IsDefaultUser reports whether the user of a command, a path or a program is the default one.
+func IsDefaultUser(user string) bool { return user == "" || user == "user" }
 
 // IO holds the streams of a Command. Writers apply back-pressure. A nil Stdin
 // is empty. If a writer is nil, the Result contains the stream, bounded by

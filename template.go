@@ -58,7 +58,8 @@ const (
 // StartTag is the tag of the process that runs a template's start command.
 const StartTag = "template"
 
-// Check returns an error that names the first invalid field of t.
+// Check returns an error that names the first invalid field of t. It does not check the user, whose
+// rules the engine has.
 func (t Template) Check() error {
 	switch {
 	case !ValidTemplate(t.Name):
@@ -77,8 +78,6 @@ func (t Template) Check() error {
 		return InvalidField("ready_timeout", "%v is out of bounds", t.ReadyTimeout).WithHint("give up to %v", MaxReadyTimeout)
 	case t.ReadyInterval < 0 || t.ReadyInterval > MaxReadyTimeout:
 		return InvalidField("ready_interval", "%v is out of bounds", t.ReadyInterval).WithHint("give up to %v", MaxReadyTimeout)
-	case t.User != "" && t.User != "user" && t.User != "root":
-		return InvalidField("user", "no user %q", t.User).WithHint(`use "user" (the default) or "root"; a sandbox's default_user can also be the IDs of another user`)
 	case len(t.Packages) > 0 && !ValidName(t.Fill().Image):
 		return InvalidField("packages", "an image %q cannot be built of packages", t.Image).WithHint("give image a name of a-z, 0-9 and -, or leave it out")
 	case t.Dir != "" && (!path.IsAbs(t.Dir) || strings.ContainsRune(t.Dir, 0)):

@@ -17,7 +17,6 @@ func TestTemplateCheck(t *testing.T) {
 		"ready":          {Name: "a", ReadyTimeout: time.Second},
 		"ready_timeout":  {Name: "a", Ready: cmd, ReadyTimeout: time.Hour},
 		"ready_interval": {Name: "a", Ready: cmd, ReadyInterval: -1},
-		"user":           {Name: "a", User: "nobody"},
 		"cwd":            {Name: "a", Dir: "srv"},
 		"imports":        {Name: "a", BootOnce: true, Imports: []string{"numpy", "os;x"}},
 		"packages":       {Name: "a", Image: "a/b:c", Packages: []string{"git"}},

@@ -223,7 +223,7 @@ func (b *table) add(t *testing.T, i int, row string) {
 // The times and lengths of responses do not distinguish partly right guesses from wrong ones on any
 // channel. The control of each channel delays right guesses by a millisecond or less (50 µs with
 // 100,000 guesses), or uses the previous hold-back algorithm. The control ends when the tests
-// detect the difference. Statistics are multiples of the one-in-a-million quantile: below 1 is
+// detect the difference. With few guesses, two longer delays follow if they do not. Statistics are multiples of the one-in-a-million quantile: below 1 is
 // noise.
 func TestPartialGuessesAreIndistinguishable(t *testing.T) {
 	many, slow := testenv.Size(100, 4_000), time.Millisecond
@@ -258,8 +258,20 @@ func TestPartialGuessesAreIndistinguishable(t *testing.T) {
 			}
 			summary := ""
 			for _, control := range controls {
-				k := c.measure(t, max(many, 10_000), control, slow, true)
-				t.Logf("control %s: %d guesses: %s", control, 2*k.pairs, k.text)
+				delays := []time.Duration{slow}
+				if control == "slow" && many < 20_000 {
+					// A loaded machine delays responses by more than a millisecond. A longer
+					// delay still fails if the measurement detects nothing.
+					delays = append(delays, 4*slow, 16*slow)
+				}
+				var k result
+				for _, d := range delays {
+					k = c.measure(t, max(many, 10_000)/len(delays), control, d, true)
+					t.Logf("control %s, %v: %d guesses: %s", control, d, 2*k.pairs, k.text)
+					if k.distinguishability() >= 1 {
+						break
+					}
+				}
 				if k.distinguishability() < 1 {
 					t.Errorf("control %s: right guesses are not told from wrong ones: %s", control, k.text)
 				}

@@ -3,11 +3,13 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,11 +187,13 @@ func (x *exchange) handleError(w http.ResponseWriter, _ *http.Request, err error
 
 // respondError sends the guest an error response instead of the host's.
 func respondError(w http.ResponseWriter, status int, text string) {
+	text = "brig: " + text + " (the sandbox's egress policy)\n"
 	clear(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // the guest has all of it before the request has ended
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, "brig: %s (the sandbox's egress policy)\n", text)
+	_, _ = io.WriteString(w, text)
 }
 
 // recordInserted records that a secret's value was inserted into the request.

@@ -56,22 +56,33 @@ const maxLine = maxHeader + 16<<10
 const invalidLine = "\x00\r\n\r\n"
 
 // stopChecking passes all further bytes unchecked. It is called when the connection no longer carries HTTP.
-func (g *gate) stopChecking() { g.state = opened }
+func (g *gate) stopChecking() {
+	g.state = opened
+	g.lingerOnce.Do(func() {}) // both sides end the connection as their protocol requires
+}
 
 // endAfterResponse ends the connection at the server's next read, which follows the response.
 func (g *gate) endAfterResponse() { g.ending.Store(true) }
 
-// restLinger is how long the rest of a body is received before the connection is
-// closed. A connection that is closed with unread data is reset, and the guest
-// may lose the response.
-const restLinger = 500 * time.Millisecond
+// A connection that is closed with unread data is reset, and the guest may lose the response, for
+// example a refusal of a request that it still sends. Therefore the rest is received first, for
+// restLinger and up to maxLinger bytes.
+const (
+	restLinger = 2 * time.Second
+	maxLinger  = 1 << 20
+)
 
-// receiveRest closes the direction to the guest, and discards the bytes that the
-// guest sends within restLinger.
+// receiveRest closes the direction to the guest, and discards what the guest still sends.
 func (g *gate) receiveRest() {
 	_ = g.CloseWrite()
 	_ = g.SetReadDeadline(time.Now().Add(restLinger))
-	_, _ = io.Copy(io.Discard, g.Conn)
+	_, _ = io.CopyN(io.Discard, g.Conn, maxLinger)
+}
+
+// Close implements net.Conn.
+func (g *gate) Close() error {
+	g.lingerOnce.Do(g.receiveRest)
+	return g.Conn.Close()
 }
 
 // CloseWrite closes the direction to the guest.
@@ -79,7 +90,7 @@ func (g *gate) CloseWrite() error {
 	if c, ok := g.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
-	return g.Close()
+	return g.Conn.Close()
 }
 
 func (g *gate) Read(p []byte) (int, error) {

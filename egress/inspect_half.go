@@ -72,7 +72,12 @@ func (g *gate) SetReadDeadline(t time.Time) error {
 
 // onStateChange is called when the state of the server's connection changes.
 func (n *inspection) onStateChange(_ net.Conn, state http.ConnState) {
-	if n.gate != nil {
-		n.gate.half.set(func() { n.gate.half.serving = state == http.StateActive })
+	if n.gate == nil {
+		return
+	}
+	n.gate.half.set(func() { n.gate.half.serving = state == http.StateActive })
+	if state == http.StateIdle && n.gate.ending.Load() {
+		// The server has read the beginning of the rest, and would respond to it as to a request.
+		n.gate.lingerOnce.Do(n.gate.receiveRest)
 	}
 }

@@ -415,6 +415,9 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 // handleLoss handles the end of an interpreter that was running the code. The context starts a new
 // interpreter on its next use.
 func (r *codeRun) handleLoss(ctx context.Context, err error) error {
+	if errors.As(err, new(*interpreter.RequestError)) {
+		return err // the interpreter has received nothing
+	}
 	if hasEnded(r.in) {
 		return r.handleSandboxEnd(ctx, err)
 	}

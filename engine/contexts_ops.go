@@ -227,6 +227,22 @@ func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*br
 // stopInterpreter ends a context's interpreter. The code that runs in it fails.
 // Queued runs fail too, because they depend on variables that are lost.
 func (i *interpreters) stopInterpreter(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
+	s, err := i.dropInterpreter(ctx, in, c)
+	if s == nil || err != nil {
+		return err
+	}
+	failpoint.Hit("context.dropped")
+	err = s.Kill(ctx)
+	s.Close()
+	if err != nil { // no context refers to the interpreter anymore, but its code may still run
+		i.lifecycle.endProgramLater(rec, in, s)
+	}
+	return err
+}
+
+// dropInterpreter removes a context's interpreter from the context, and returns it, or nil if the
+// context has none. The caller ends it.
+func (i *interpreters) dropInterpreter(ctx context.Context, in brig.Instance, c *codeContext) (*interpreter.Session, error) {
 	c.queue.failAll(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
 		WithHint("its variables are lost; run the code again if that is useful"))
 	c.mu.Lock()
@@ -234,18 +250,9 @@ func (i *interpreters) stopInterpreter(ctx context.Context, rec *brig.Record, in
 	c.session = nil
 	c.mu.Unlock()
 	if s == nil {
-		return nil
+		return nil, nil
 	}
-	if err := in.Keep(ctx, s.Process, nil); err != nil {
-		return err
-	}
-	failpoint.Hit("context.dropped")
-	err := s.Kill(ctx)
-	s.Close()
-	if err != nil { // no context refers to the interpreter anymore, but its code may still run
-		i.lifecycle.endProgramLater(rec, in, s)
-	}
-	return err
+	return s, in.Keep(ctx, s.Process, nil)
 }
 
 // RemoveContext implements brig.Service.

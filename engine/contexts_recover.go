@@ -92,25 +92,43 @@ func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in 
 	if !how.continued {
 		_ = s.Signal(ctx, "SIGINT")
 	}
-	if err := i.awaitRecovered(rec, in, s, how); err != nil && c.isCurrent(s) {
-		if err := i.stopInterpreter(ctx, rec, in, c); err != nil {
-			i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
-		}
+	killed, err := i.awaitRecovered(rec, in, s, how)
+	if err == nil || !c.isCurrent(s) {
+		return
+	}
+	if killed {
+		s.Close()
+		_, err = i.dropInterpreter(ctx, in, c)
+	} else {
+		err = i.stopInterpreter(ctx, rec, in, c)
+	}
+	if err != nil {
+		i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
 	}
 }
 
+// errUnresponsive is the error of an interpreter that was killed because it did not respond.
+var errUnresponsive = errors.New("the interpreter did not respond in time")
+
 // awaitRecovered waits until a recovered interpreter responds, and in a copy of a sandbox
-// until it has reseeded its random generators.
-func (i *interpreters) awaitRecovered(rec *brig.Record, in brig.Instance, s *interpreter.Session, how attachment) error {
+// until it has reseeded its random generators. killed reports whether awaitRecovered has killed it,
+// because it did not respond in time.
+func (i *interpreters) awaitRecovered(rec *brig.Record, in brig.Instance, s *interpreter.Session, how attachment) (killed bool, err error) {
 	respond, timeout := s.Sync, recoverContextTimeout
 	if how.copied {
 		respond, timeout = s.Renew, copyContextTimeout
 	}
+	ended := make(chan struct{})
 	watchdog := time.AfterFunc(timeout, func() {
+		defer close(ended)
 		i.lifecycle.endProgram(rec, in, s) // respond then fails
 	})
-	defer watchdog.Stop()
-	return respond(rand.Text(), interpreter.Sink{})
+	err = respond(rand.Text(), interpreter.Sink{})
+	if watchdog.Stop() {
+		return false, err
+	}
+	<-ended // a second attempt would race with this one
+	return true, errors.Join(errUnresponsive, err)
 }
 
 // recoverIdle takes over an interpreter that waits for a context.
@@ -121,9 +139,15 @@ func (i *interpreters) recoverIdle(ctx context.Context, rec *brig.Record, in bri
 		return
 	}
 	defer releaseUse()
-	if err := i.awaitRecovered(rec, in, s, how); err != nil {
+	if killed, err := i.awaitRecovered(rec, in, s, how); err != nil {
 		i.Log.WarnContext(ctx, "ended an idle interpreter that does not respond", "sandbox", rec.ID, "err", err)
-		if err := errors.Join(endUnused(ctx, s), in.Keep(ctx, s.Process, nil)); err != nil && !hasEnded(in) {
+		var killErr error
+		if killed {
+			s.Close()
+		} else {
+			killErr = endUnused(ctx, s)
+		}
+		if err := errors.Join(killErr, in.Keep(ctx, s.Process, nil)); err != nil && !hasEnded(in) {
 			i.Log.WarnContext(ctx, "failed to end an idle interpreter", "sandbox", rec.ID, "err", err)
 		}
 		return

@@ -57,6 +57,7 @@ type egressSession struct {
 
 	mu             sync.Mutex // guards the fields below; never held during a request to an agent
 	session        *egress.Session
+	rec            *brig.Record // of the sandbox of the session
 	closed         bool
 	dropping       bool        // the session is being closed for a change of rules
 	rules          brig.Egress // the configured rules
@@ -214,7 +215,7 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 	w.mu.Lock()
 	closed := w.closed // it may have been closed during the request
 	if !closed {
-		w.session = session
+		w.session, w.rec = session, rec
 		w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, exhausted
 	}
 	w.mu.Unlock()
@@ -248,7 +249,8 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	}
 	session.Close() // before the last count, see endEgress
 	nw.countEgress(rec.ID, w)
-	nw.endNotes(rec, session.Suppressed())
+	nw.countSuppressed(rec, w, session)
+	nw.endNotes(rec.ID)
 	w.mu.Lock()
 	lost := w.session == session && !w.closed && !w.dropping
 	if lost {

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/brig-run/brig"
+import (
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
+)
 
 // countAllEgress counts the bytes that sandboxes have sent and received since the
 // last count.
@@ -16,12 +19,35 @@ func (nw *network) countAllEgress() {
 	}
 }
 
-// endEgress closes the session of a sandbox for good, and then counts its remaining bytes. The
-// close comes first because it ends pending writes, whose bytes must be counted.
+// endEgress closes the session of a sandbox for good, and then counts its remaining bytes and events.
+// The close comes first because it ends pending writes, whose bytes must be counted. The tenant may
+// be removed as soon as the reservation of the sandbox has been released, so the caller releases it
+// afterwards.
 func (nw *network) endEgress(id brig.ID) {
 	if w := nw.sandboxes.get(id).egress; w != nil {
 		w.close()
-		nw.countEgress(id, w)
+		nw.countLast(id, w)
+	}
+}
+
+// countLast counts the remaining bytes and events of a closed session.
+func (nw *network) countLast(id brig.ID, w *egressSession) {
+	nw.countEgress(id, w)
+	w.mu.Lock()
+	rec, session := w.rec, w.session
+	w.mu.Unlock()
+	if session != nil {
+		nw.countSuppressed(rec, w, session)
+	}
+}
+
+// countSuppressed counts the events that a session could not report. It holds w.mu, so that a
+// concurrent call returns only when they are counted.
+func (nw *network) countSuppressed(rec *brig.Record, w *egressSession, session *egress.Session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := session.Suppressed(); n > 0 {
+		nw.noteSuppressed(rec, n)
 	}
 }
 

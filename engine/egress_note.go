@@ -105,19 +105,26 @@ func kindOf(ev egress.Event) noteKind {
 	return noteKind{ev.Kind, ev.Host, ev.Addr, ev.Port, ev.Rule, ev.Allowed, ev.Why, strings.Join(ev.Secrets, ",")}
 }
 
-// endNotes writes the remaining counts of a session that has ended. lost is the number of events
-// that the session could not report. The caller must be one of the engine's background goroutines,
-// so that pending lines are also written when the engine ends.
-func (nw *network) endNotes(rec *brig.Record, lost int64) {
+// noteSuppressed adds events that a session could not report to the counts of its sandbox.
+func (nw *network) noteSuppressed(rec *brig.Record, lost int64) {
 	n := &nw.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b := n.sandboxes[rec.ID]
-	if lost > 0 {
-		b = n.box(rec, nw.Now())
-		b.count(noteKind{what: egress.Drop, rule: -1}, nw.Now()).counted += int(lost)
+	now := nw.Now()
+	n.box(rec, now).count(noteKind{what: egress.Drop, rule: -1}, now).counted += int(lost)
+	if nw.ctx.Err() == nil {
+		nw.startNotes()
 	}
-	if b != nil {
+}
+
+// endNotes writes the remaining counts of a sandbox whose session has ended. The caller must be one
+// of the engine's background goroutines, so that pending lines are also written when the engine
+// ends.
+func (nw *network) endNotes(id brig.ID) {
+	n := &nw.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if b := n.sandboxes[id]; b != nil {
 		b.sessionEnded = true
 		nw.startNotes()
 	}

@@ -94,7 +94,7 @@ func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	if err := checkUser("user", p.User); err != nil {
 		return err
 	}
-	if p.User == "" || p.User == "user" || v.canExec() {
+	if brig.IsDefaultUser(p.User) || v.canExec() {
 		return nil
 	}
 	err := brig.Errorf(brig.PermissionDenied, "file operations as root or another user need the right to run commands")

@@ -310,7 +310,7 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 				return errors.Join(err, l.restoreRules(ctx, v.rec, had))
 			}
 		case open && len(rules.Rules) == 0:
-			w.drop(func() { l.network.countEgress(v.rec.ID, w) })
+			w.drop(func() { l.network.countLast(v.rec.ID, w) })
 		case open:
 			w.setRules(rules)
 		}

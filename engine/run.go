@@ -172,17 +172,18 @@ func (rs *runs) storeOutcome(ctx context.Context, v *call, rec *brig.Record, o *
 	v.addResult(&o.Result)
 	wctx, cancel := detachedContext(ctx)
 	defer cancel()
-	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
-		err = v.store().Delete(wctx, rec.ID)
-	} else {
+	stored := v.op == brig.OpRun // the outcome of an administrator's test is not stored
+	if stored {
 		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcome())
+	} else {
+		err = v.store().Delete(wctx, rec.ID)
 	}
 	if err != nil {
 		rs.deleteRecord(ctx, rec)
 		return err
 	}
 	failpoint.Hit("run.ended")
-	if v.op == brig.OpRun {
+	if stored {
 		rs.lifecycle.trimSoon(wctx, v.actor.Tenant)
 	}
 	return nil
@@ -239,13 +240,13 @@ type job struct {
 
 // requirements returns the requirements for a job's instance. An idle interpreter runs as the
 // default user and with the default environment, so a program needs a new interpreter if it runs as
-// root or sets variables that are read at the start.
+// another user or sets variables that are read at the start.
 func (j *job) requirements() requirements {
 	if j.lang == nil {
 		return requirements{prefix: "sh-", languages: []brig.Language{""}}
 	}
 	w := requirements{prefix: j.lang.Prefix, languages: []brig.Language{j.lang.Name}}
-	if j.cmd.User != "" && j.cmd.User != "user" || interpreter.NeedsAtStart(j.lang.Name, j.variables()) {
+	if !brig.IsDefaultUser(j.cmd.User) || interpreter.NeedsAtStart(j.lang.Name, j.variables()) {
 		w.languages = []brig.Language{""}
 	}
 	return w

@@ -9,12 +9,20 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// CheckTemplate returns an error that names the first invalid field of a template.
+func CheckTemplate(t brig.Template) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	return checkUser("user", t.User)
+}
+
 // fillTemplates checks templates and fills in their defaults. It omits invalid
 // templates, which the server's configuration should already have rejected.
 func (i *images) fillTemplates(all []brig.Template) {
 	i.templates = map[string]brig.Template{}
 	for _, t := range all {
-		if err := t.Check(); err != nil {
+		if err := CheckTemplate(t); err != nil {
 			i.Log.Error("ignored an invalid template", "template", t.Name, "err", err)
 			continue
 		}

@@ -69,6 +69,23 @@ func TestCreateAppliesTemplateDefaults(t *testing.T) {
 	}
 }
 
+// The commands of a template whose user consists of IDs run as that user.
+func TestTemplateUserCanBeIDs(t *testing.T) {
+	h := newTemplateFixture(t, nil, brig.Template{Name: "web", Image: brig.HostImage, User: "1001:1002"})
+	ctx := withRole(t, brig.Member)
+	s, err := h.Create(ctx, brig.Spec{Template: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.Exec(ctx, s.Spec.Name, *argv("echo"), brig.IO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := h.GetExec(ctx, s.Spec.Name, res.ExecID); err != nil || x.Command.User != "1001:1002" {
+		t.Errorf("%+v, %v", x.Command, err)
+	}
+}
+
 // A sandbox that does not become ready is removed, and the error contains the
 // reason.
 func TestTemplateIsNotReady(t *testing.T) {

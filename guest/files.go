@@ -14,7 +14,7 @@ const chunk = 512 << 10
 
 // Put implements the Put of brig.Instance. The files are owned by "user".
 func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
-	u := lookUpUser("")
+	u := newUser("")
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPut, Put: &wire.Put{Dir: dir, UID: u.uid, GID: u.gid}})
 	if err != nil {
 		return err

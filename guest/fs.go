@@ -27,7 +27,7 @@ func (g *Guest) Files() brig.Files { return files{g} }
 
 // wirePath converts a path to its form in the agent's protocol.
 func wirePath(p brig.Path) wire.Path {
-	u := lookUpUser(p.User)
+	u := newUser(p.User)
 	return wire.Path{Name: p.Name, Home: u.home, UID: u.uid, GID: u.gid}
 }
 

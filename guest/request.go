@@ -21,7 +21,8 @@ type user struct {
 	name, home string
 }
 
-func lookUpUser(name string) user {
+// newUser returns the account that name selects: "root", the IDs of an account, or else "user".
+func newUser(name string) user {
 	if name == "root" {
 		return user{0, 0, "root", "/root"}
 	}
@@ -34,7 +35,7 @@ func lookUpUser(name string) user {
 
 // newExec converts a command to its form in the agent's protocol.
 func (g *Guest) newExec(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
-	u := lookUpUser(cmd.User)
+	u := newUser(cmd.User)
 	dir := cmd.Dir
 	if dir == "" {
 		dir = DefaultDir
@@ -68,3 +69,9 @@ func mergeEnv(u user, layers ...map[string]string) []string {
 	}
 	return out
 }
+
+// SentryThreads returns the maximum number of host threads for a sandbox of gVisor with the given
+// process limit. The maximum is far above RLIMIT_NPROC, because the sentry crashes when it reaches
+// the maximum: a guest's thread may need three host threads, RLIMIT_NPROC holds for each of up to
+// four users, and the sentry has its own threads.
+func SentryThreads(processes int) int64 { return int64(10*processes + 512) }

@@ -17,7 +17,7 @@ import (
 
 // Unpack implements the Unpack of brig.Trees.
 func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, source func(put func(brig.Node, io.Reader) error) error) error {
-	u := lookUpUser(o.User)
+	u := newUser(o.User)
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpUnpack, Tree: &wire.Tree{Dir: dir, UID: u.uid, GID: u.gid, Sealed: o.Sealed}})
 	if err != nil {
 		return err

@@ -11,11 +11,6 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxUser is the highest user ID that a configuration may select (65534, the
-// conventional overflow user). It prevents a program of an image from running
-// as the agent's user.
-const maxUser = 65534
-
 // resolveConfig checks a configuration against the image's files and returns notes on
 // the ignored values. The caller calls finish first.
 func (f *finisher) resolveConfig(c *brig.ImageConfig, user string) (notes []string, err error) {
@@ -65,7 +60,7 @@ func (f *finisher) resolveUser(user string) (uid, gid int, err error) {
 		}
 		gid, _ = findAccount(groups, group)
 	}
-	if uid < 0 || uid > maxUser || uid == wire.AgentID || gid < 0 || gid > maxUser || gid == wire.AgentID {
+	if !wire.IsAccountID(uid) || !wire.IsAccountID(gid) {
 		return -1, 0, nil
 	}
 	return uid, gid, nil

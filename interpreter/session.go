@@ -30,6 +30,16 @@ func (e *StartError) Error() string { return fmt.Sprintf("start interpreter: %v:
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
+// RequestError is returned if a request cannot be encoded. Nothing was sent, and the session can still
+// be used.
+type RequestError struct{ Err error }
+
+// Error implements error.
+func (e *RequestError) Error() string { return fmt.Sprintf("encode request: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *RequestError) Unwrap() error { return e.Err }
+
 // Sink receives the output and the messages of a run, in order. The slice passed to Output is
 // valid only during the call.
 type Sink struct {
@@ -75,13 +85,13 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 }
 
 // Do sends a request and returns its end message. It returns ErrGone if the interpreter exits
-// instead, and a ViolationError if other code used the driver's channel. After an error, the
-// session is unusable. Canceling ctx does not end the request.
+// instead, and a ViolationError if other code used the driver's channel. After an error other than a
+// RequestError, the session is unusable. Canceling ctx does not end the request.
 func (s *Session) Do(ctx context.Context, o Request, sink Sink) (*Message, error) {
 	o.Nonce, o.Acks = rand.Text(), o.Op == "cell" || o.Op == "step"
 	s.request = o.Nonce
-	if err := s.send(o); err != nil {
-		return nil, errors.Join(ErrGone, err)
+	if err := s.sendNext(o); err != nil {
+		return nil, err
 	}
 	w := &requestWatch{s: s}
 	if s.Nonces && o.Op == "cell" { // before other requests, no code has run that could read them
@@ -150,8 +160,8 @@ func (s *Session) ReceiveRest(deadline time.Time, size int64, output func(brig.F
 // Warm makes the driver load modules that programs are likely to use, and waits until they are
 // loaded.
 func (s *Session) Warm() error {
-	if err := s.send(Request{Op: "warm"}); err != nil {
-		return errors.Join(ErrGone, err)
+	if err := s.sendNext(Request{Op: "warm"}); err != nil {
+		return err
 	}
 	return s.Sync("warm", Sink{})
 }
@@ -159,12 +169,12 @@ func (s *Session) Warm() error {
 // Import makes a Python driver load the modules that cells use, and then import the given
 // modules. It returns the error of the first import that fails.
 func (s *Session) Import(modules []string) error {
-	err := s.send(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
+	err := s.sendNext(Request{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
 	if err == nil {
-		err = s.send(Request{Op: "ping", Nonce: "import"})
+		err = s.sendNext(Request{Op: "ping", Nonce: "import"})
 	}
 	if err != nil {
-		return errors.Join(ErrGone, err)
+		return err
 	}
 	var failed error
 	for {
@@ -208,8 +218,8 @@ func (s *Session) Wake() {
 // the driver responds. The nonce must be unknown to the code in the sandbox. Output that arrives
 // in the meantime is passed to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {
-	if err := s.send(Request{Op: "ping", Nonce: nonce}); err != nil {
-		return errors.Join(ErrGone, err)
+	if err := s.sendNext(Request{Op: "ping", Nonce: nonce}); err != nil {
+		return err
 	}
 	_, err := s.await("pong", nonce, Sink{Output: sink.Output})
 	s.mu.Lock()
@@ -222,8 +232,8 @@ func (s *Session) Sync(nonce string, sink Sink) error {
 // its sandbox. It waits for the driver, and discards the remaining messages of earlier requests.
 // A driver without such generators ignores the request.
 func (s *Session) Renew(nonce string, sink Sink) error {
-	if err := s.send(Request{Op: "renew"}); err != nil {
-		return errors.Join(ErrGone, err)
+	if err := s.sendNext(Request{Op: "renew"}); err != nil {
+		return err
 	}
 	return s.Sync(nonce, sink)
 }
@@ -231,9 +241,19 @@ func (s *Session) Renew(nonce string, sink Sink) error {
 func (s *Session) send(o Request) error {
 	b, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return &RequestError{err}
 	}
 	return s.Send(b)
+}
+
+// sendNext sends a request whose response is awaited. It returns ErrGone if the interpreter cannot
+// receive it.
+func (s *Session) sendNext(o Request) error {
+	err := s.send(o)
+	if err != nil && !errors.As(err, new(*RequestError)) {
+		err = errors.Join(ErrGone, err)
+	}
+	return err
 }
 
 // await passes output to sink until a message of the given kind and nonce arrives, and returns

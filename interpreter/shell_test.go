@@ -28,6 +28,13 @@ func startBash(t *testing.T, agent string) *driver {
 	if m := d.awaitReady(); m.Flavor != "bash" {
 		t.Fatalf("flavor %q", m.Flavor)
 	}
+	t.Cleanup(func() { // a driver that is killed leaves its directory in /tmp
+		d.stdin.Close()
+		d.socket.Close()
+		stuck := time.AfterFunc(patience, func() { d.cmd.Process.Kill() })
+		defer stuck.Stop()
+		d.cmd.Wait()
+	})
 	return d
 }
 

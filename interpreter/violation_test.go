@@ -253,3 +253,27 @@ func FuzzDo(f *testing.F) {
 		}
 	})
 }
+
+// A request that cannot be encoded is not reported as the end of the interpreter, which has received
+// nothing and executes the next request. The control is an interpreter that has ended.
+func TestRequestThatCannotBeEncoded(t *testing.T) {
+	s := &Session{Process: newScripted(func(Request) []string { return []string{startedLine, endLine} }), Nonces: true}
+	invalid := Request{Op: "program", Arguments: json.RawMessage("{")}
+	for range 2 {
+		if _, err := s.Do(t.Context(), invalid, Sink{}); errors.Is(err, ErrGone) || !errors.As(err, new(*RequestError)) {
+			t.Errorf("%v", err)
+		}
+		if m, err := s.Do(t.Context(), Request{Op: "cell"}, Sink{}); err != nil || m.Type != "end" {
+			t.Errorf("the next request: %+v, %v", m, err)
+		}
+	}
+	ended := &Session{Process: endedDriver{}}
+	if _, err := ended.Do(t.Context(), Request{Op: "cell"}, Sink{}); !errors.Is(err, ErrGone) {
+		t.Errorf("control: %v", err)
+	}
+}
+
+// endedDriver is a process whose channel is closed.
+type endedDriver struct{ brig.Process }
+
+func (endedDriver) Send([]byte) error { return io.ErrClosedPipe }

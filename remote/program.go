@@ -39,7 +39,7 @@ func CheckSupported(p brig.Program, sio brig.IO, who string, languages ...brig.L
 		return refuse("secrets", "is told no secrets", "leave them out")
 	case p.Workspace.Name != "" || p.Workspace.ID != "":
 		return refuse("workspace", "has no workspaces", "leave it out")
-	case p.User != "" && p.User != "user":
+	case !brig.IsDefaultUser(p.User):
 		return refuse("user", "runs programs as one user of its own", "leave it out")
 	case sio.Stdin != nil || sio.Result != nil:
 		return refuse("stdin", "gives programs no input", "give arguments")

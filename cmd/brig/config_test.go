@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -106,5 +107,15 @@ func TestUploadsAreStagedInDataFolder(t *testing.T) {
 	var c workspacesConfig
 	if got := c.s3Options("/data").Staging; filepath.Dir(got) != "/data" {
 		t.Errorf("uploads are staged in %q", got)
+	}
+}
+
+// A template's user is one of the standard users, or consists of the IDs of another user.
+func TestTemplateUserIsChecked(t *testing.T) {
+	for user, ok := range map[string]bool{"user": true, "root": true, "1001:1001": true, "nobody": false, "1001": false, "0:0": false, "64999:1": false} {
+		_, err := readConfig(t, fmt.Sprintf("templates: {own: {image: host, user: %q}}", user))
+		if e := brig.AsError(err); (err == nil) != ok || !ok && (e.Kind != brig.InvalidConfig || !strings.HasPrefix(e.Message, "templates.own: user: ") || e.Hint == "") {
+			t.Errorf("%s: %+v", user, err)
+		}
 	}
 }

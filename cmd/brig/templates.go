@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
 )
 
 // templateConfig is a template in the configuration file.
@@ -111,7 +112,7 @@ func bootEach(all []brig.Template) []brig.Template {
 }
 
 func (c *config) checkTemplate(t brig.Template) error {
-	if err := t.Check(); err != nil {
+	if err := engine.CheckTemplate(t); err != nil {
 		return err
 	}
 	b := c.limitRange()

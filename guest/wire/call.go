@@ -250,11 +250,14 @@ func ParseAccount(s string) (uid, gid uint32, ok bool) {
 	user, group, ok := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(user, 10, 16)
 	m, err2 := strconv.ParseUint(group, 10, 16)
-	if !ok || err != nil || err2 != nil || n == 0 || n == AgentID || m == AgentID {
+	if !ok || err != nil || err2 != nil || n == 0 || !IsAccountID(int(n)) || !IsAccountID(int(m)) {
 		return 0, 0, false
 	}
 	return uint32(n), uint32(m), true
 }
+
+// IsAccountID reports whether a program may have the user ID or group ID.
+func IsAccountID(id int) bool { return id >= 0 && id < 1<<16 && id != AgentID }
 
 // SessionSocket is the abstract socket on which an agent accepts sessions. Each
 // session is a Mux with a process of the agent's own user.

@@ -283,13 +283,20 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // program does not catch leaves this function, or raise, so that Node.js handles it.
 function program(request) {
   process.removeListener('SIGINT', interrupt);
-  const { File, MainTracker, bindFile } = require('./javascript_program.js');
+  const { File, MainTracker, bindFile, typeScriptHint } = require('./javascript_program.js');
   let returned, failure, uncaught, warning, artifactsDir, tracker, file;
   let unsettled; // the pending promise of the module or of main
 
   const note = (err) => {
     failure = describe(err);
     uncaught = failure.traceback + '\n';
+    let hint = '';
+    try {
+      hint = typeScriptHint(err, file);
+    } catch {} // any value can be thrown
+    if (!hint) return;
+    failure.message += '; ' + hint;
+    uncaught += 'brig: ' + hint + '\n';
   };
   process.on('uncaughtExceptionMonitor', (err) => {
     note(err);

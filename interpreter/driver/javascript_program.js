@@ -8,7 +8,7 @@ const { Session } = require('inspector');
 const diagnostics = require('diagnostics_channel');
 
 // References of the driver, as in javascript.js.
-const { openSync, closeSync, writeFileSync, readFileSync, rmSync, mkdirSync, readdirSync, symlinkSync } = fs;
+const { openSync, closeSync, writeFileSync, readFileSync, rmSync, mkdirSync, readdirSync, symlinkSync, existsSync } = fs;
 const { setFlagsFromString } = v8;
 const { apply } = Reflect;
 const { toString } = Function.prototype;
@@ -157,6 +157,30 @@ function bindFile(file, module) {
   Object.defineProperties(module, { filename, id: { value: '.', writable: true, enumerable: true, configurable: true } });
 }
 
+// --- TypeScript ---
+
+// typeScriptHint explains an error that arose because the program imports a TypeScript file. Brig
+// compiles only the program itself. It returns '' for other errors.
+function typeScriptHint(err, { source, folder }) {
+  const message = String(err.message);
+  let found;
+  if (err.code === 'ERR_UNKNOWN_FILE_EXTENSION') {
+    found = /^Unknown file extension "\.[cm]?tsx?" for (\/.*)$/.exec(message);
+  } else if (err.code === 'ERR_MODULE_NOT_FOUND' || err.code === 'MODULE_NOT_FOUND' || err.code === 'ERR_UNSUPPORTED_DIR_IMPORT') {
+    const [, name] = /^(?:Cannot find module|Directory import) '([./][^']*)'/.exec(message) || [];
+    const from = err.requireStack && err.requireStack[0] ? path.dirname(err.requireStack[0]) : folder;
+    const stem = name && path.resolve(from, name).replace(/\.[cm]?jsx?$/, '');
+    for (const end of stem ? ['.ts', '.tsx', '.mts', '.cts', '/index.ts'] : []) {
+      if (existsSync(stem + end)) found = found || ['', stem + end];
+    }
+  } else if (err.name === 'SyntaxError') {
+    const [, name] = /\brequire\(\s*['"`](\.[^'"`]*\.[cm]?tsx?)['"`]/.exec(source) || [];
+    if (name && existsSync(path.resolve(folder, name))) found = ['', path.resolve(folder, name)];
+  }
+  return found ? `${path.relative(folder, found[1])} is TypeScript, and only the program itself is compiled; upload JavaScript, ` +
+    'put the code into the program, or import the file with its extension in an image with Node.js 22.18 or later' : '';
+}
+
 // --- The call of main ---
 
 // MainTracker observes whether a program has entered its main function.
@@ -303,4 +327,4 @@ function childrenEnded() {
   }
 }
 
-module.exports = { File, MainTracker, bindFile };
+module.exports = { File, MainTracker, bindFile, typeScriptHint };

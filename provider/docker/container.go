@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/failpoint"
 )
@@ -110,10 +111,8 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	files := int64(l.OpenFiles)
 	if p.gvisor {
 		files = 16 << 10
-		// The sentry crashes when it reaches the host's limit. The host's limit
-		// is therefore larger, and gVisor's kernel enforces the requested
-		// limit.
-		pids = int64(10*l.Processes + 512)
+		// gVisor's kernel enforces the requested limit.
+		pids = guest.SentryThreads(l.Processes)
 	}
 	h := &container.HostConfig{
 		Runtime: p.Runtime, NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private",

@@ -314,6 +314,7 @@ func TestAccountOf(t *testing.T) {
 	for user, want := range map[string][2]string{
 		"": {"", ""}, "root": {"root", ""}, "0:0": {"root", ""}, "1000": {"user", ""}, "101:102": {"user", "101:102"},
 		"101": {"user", "101:101"}, "64999": {"user", ""}, "101:64999": {"user", ""}, "www-data": {"user", ""}, "99999999": {"user", ""}, "-1": {"user", ""},
+		"00": {"user", ""}, "00:5": {"user", ""}, "101:": {"user", "101:101"}, "007": {"user", "7:7"}, "101:x": {"user", ""}, "1:2:3": {"user", ""},
 	} {
 		if name, account := accountOf(user); name != want[0] || account != want[1] {
 			t.Errorf("%q: %q, %q", user, name, account)

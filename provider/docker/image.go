@@ -1,11 +1,11 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -153,12 +153,8 @@ func accountOf(user string) (name, account string) {
 	case "0", "root":
 		return "root", ""
 	}
-	n, err := strconv.ParseUint(uid, 10, 16)
-	if gid == "" {
-		gid = uid
-	}
-	m, err2 := strconv.ParseUint(gid, 10, 16)
-	if err != nil || err2 != nil || n == 1000 || n == wire.AgentID || m == wire.AgentID {
+	n, m, ok := wire.ParseAccount(uid + ":" + cmp.Or(gid, uid))
+	if !ok || n == 1000 {
 		return "user", ""
 	}
 	return "user", fmt.Sprintf("%d:%d", n, m)

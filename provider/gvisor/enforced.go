@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 )
 
 // inspectedAreas lists the areas that the host can inspect in the sentry.
@@ -155,7 +156,7 @@ func (s *sentryInspection) limits() error {
 	}
 	bound(memory, brig.LevelNone, "memory", float64(has.Memory), float64(want.Memory))
 	bound(cpus, brig.LevelNone, "processors", has.CPUs, max(want.CPUs, 0.01)*1.001)
-	bound(processes, brig.LevelGaps, "threads on the host", float64(has.PIDs), float64(threads(want.Processes)))
+	bound(processes, brig.LevelGaps, "threads on the host", float64(has.PIDs), float64(guest.SentryThreads(want.Processes)))
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/journal"
@@ -159,7 +160,7 @@ func (s *shim) limit() (notes []string, err error) {
 	}
 	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
 		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,
-		PIDs: threads(s.Limits.Processes),
+		PIDs: guest.SentryThreads(s.Limits.Processes),
 	})
 	if err == nil && s.Blank {
 		// No caller waits for a sandbox of the warm pool, so it is created with
@@ -168,13 +169,6 @@ func (s *shim) limit() (notes []string, err error) {
 	}
 	return nil, err
 }
-
-// threads returns the maximum number of host threads for a sandbox with the
-// given process limit. The maximum is far above RLIMIT_NPROC, because the
-// sentry crashes when it reaches the maximum: a guest's thread may need three
-// host threads, RLIMIT_NPROC holds for each of up to four users, and the sentry
-// has its own threads.
-func threads(processes int) int64 { return int64(10*processes + 512) }
 
 // run supervises the sandbox until it ends, and records how it ended.
 func (s *shim) run(ctx context.Context) error {

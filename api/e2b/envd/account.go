@@ -31,31 +31,35 @@ const maxPasswd = brig.MiB
 // foundAccounts keeps the result of the last lookup during a request, which may name thousands of
 // files.
 type foundAccounts struct {
+	files brig.Files // of the sandbox
+	// causedByEnd reports whether the end of the sandbox caused an error.
+	causedByEnd func(context.Context, error) bool
+
 	mu   sync.Mutex // guards the fields below, and is held during a lookup
 	done bool
 	name string
 	last account
 }
 
-// find is like findAccount, but reads the file once for one name.
-func (f *foundAccounts) find(ctx context.Context, files brig.Files, name string) (account, error) {
+// find looks up an account of the sandbox. The result is empty if the sandbox has no such account,
+// or if nothing can run with it. find reads the file once for one name.
+func (f *foundAccounts) find(ctx context.Context, name string) (account, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done && f.name == name {
 		return f.last, nil
 	}
-	a, err := findAccount(ctx, files, name)
+	a, err := findAccount(ctx, f.files, name)
+	if brig.KindOf(err) == brig.NotFound && !f.causedByEnd(ctx, err) {
+		err = nil // the sandbox has no such file
+	}
 	f.done, f.name, f.last = err == nil, name, a
 	return a, err
 }
 
-// findAccount looks up an account of a sandbox. The result is empty if the sandbox has no such
-// account, or if nothing can run with it.
+// findAccount looks up an account in a sandbox's file, which may not exist.
 func findAccount(ctx context.Context, files brig.Files, name string) (account, error) {
 	_, r, err := files.Read(ctx, brig.Path{Name: passwdFile}, 0, int64(maxPasswd))
-	if brig.KindOf(err) == brig.NotFound {
-		return account{}, nil
-	}
 	if err != nil {
 		return account{}, err
 	}

@@ -26,7 +26,6 @@ type call struct {
 	every time.Duration
 	out   *writer
 	body  *countedBody // nil if the body is not counted
-	files brig.Files   // of the sandbox
 	found *foundAccounts
 }
 
@@ -40,8 +39,8 @@ var streams = [...]string{"/process.Process/Start", "/process.Process/Connect", 
 const timeoutHeader = "Connect-Timeout-Ms"
 
 // withCall returns a copy of r whose context carries its call.
-func withCall(r *http.Request, s Sandbox, files brig.Files, out *writer) *http.Request {
-	c := &call{box: s, files: files, found: &foundAccounts{}, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
+func withCall(r *http.Request, s Sandbox, found *foundAccounts, out *writer) *http.Request {
+	c := &call{box: s, found: found, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
 	if c.user, _, _ = r.BasicAuth(); s.Token != "" && r.Header.Get("X-Access-Token") == "" {
 		c.user = "" // a signature is valid only for the user in the signed URL
 	}
@@ -89,15 +88,15 @@ func (c *call) resolveUser(ctx context.Context) (account, error) {
 	case "root":
 		return account{user: name, home: "/root"}, nil
 	}
-	_, _, isDefault := wire.ParseAccount(name)
-	isDefault = isDefault && c.user == "" // only the sandbox's default user can consist of IDs
-	if c.files != nil && (isDefault || !strings.ContainsAny(name, ":\n\x00")) {
-		a, err := c.found.find(ctx, c.files, name)
+	_, _, isIDs := wire.ParseAccount(name)
+	defaultIDs := isIDs && c.user == "" // only the sandbox's default user can consist of IDs
+	if c.found != nil && (defaultIDs || !strings.ContainsAny(name, ":\n\x00")) {
+		a, err := c.found.find(ctx, name)
 		if err != nil || a.user != "" {
 			return a, err
 		}
 	}
-	if isDefault {
+	if defaultIDs {
 		return account{user: name, home: "/"}, nil
 	}
 	return account{}, brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(name)).Because(errUnknownUser)

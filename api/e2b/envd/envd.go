@@ -110,7 +110,7 @@ func (e *Envd) Serve(w http.ResponseWriter, r *http.Request, s Sandbox) {
 		return
 	}
 	out := newWriter(w)
-	r = withCall(r, s, e.service.Files(s.ID), out)
+	r = withCall(r, s, &foundAccounts{files: e.service.Files(s.ID), causedByEnd: e.causedByEnd}, out)
 	if err := e.admit(r); err != nil {
 		e.deny(out, r, err)
 	} else {

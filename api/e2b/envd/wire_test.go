@@ -354,3 +354,35 @@ func TestSandboxEndAbortsStreams(t *testing.T) {
 	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`),
 		`!{"error":{"code":"unavailable","message":"The sandbox was not found"}}`)
 }
+
+// A sandbox that is removed during the lookup of an account is answered like any removed sandbox,
+// and not with an unknown user.
+func TestRemovalDuringLookupOfAccount(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	get := func() (int, string) {
+		res, body := request{method: "GET", path: "/files?path=x&username=alice"}.do(t, srv.URL)
+		return res.StatusCode, body
+	}
+	stat := func() (int, string) {
+		return unary(t, srv.URL, "/filesystem.Filesystem/Stat", `{"path":"x"}`, "Authorization", "Basic YWxpY2U6")
+	}
+	if code, body := get(); code != 401 {
+		t.Errorf("without accounts: %d %s", code, body)
+	}
+	if code, body := stat(); code != 401 {
+		t.Errorf("without accounts: %d %s", code, body)
+	}
+	s.endSandbox()
+	s.failWith(brig.Errorf(brig.NotFound, "no sandbox %q", "box"))
+	if code, body := get(); code != 502 || body != `{"sandboxId":"box","code":502,"message":"The sandbox was not found"}` {
+		t.Errorf("removed: %d %s", code, body)
+	}
+	s.failWith(brig.Errorf(brig.NotFound, "no sandbox %q", "box"))
+	if code, body := stat(); code != 503 || body != `{"code":"unavailable","message":"The sandbox was not found"}` {
+		t.Errorf("removed: %d %s", code, body)
+	}
+	s.failWith(brig.Errorf(brig.NotFound, "no sandbox %q", "box"))
+	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`, "Authorization", "Basic YWxpY2U6"),
+		`!{"error":{"code":"unavailable","message":"The sandbox was not found"}}`)
+}

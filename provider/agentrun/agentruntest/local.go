@@ -3,12 +3,15 @@ package agentruntest
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +32,32 @@ func NewLocal(dir string) (*Local, error) {
 	return &Local{dir: dir}, err
 }
 
+// ordered finds the encoded order in a wrapped program.
+var ordered = regexp.MustCompile(`[A-Za-z0-9+/]{64,}={0,2}`)
+
+// noteFiles remembers the files of a wrapped program, which are outside the directory. A program that
+// is killed leaves them.
+func (l *Local) noteFiles(code string) {
+	for _, encoded := range ordered.FindAllString(code, -1) {
+		var order struct{ Kept string }
+		b, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || json.Unmarshal(b, &order) != nil || !isReport(order.Kept) {
+			continue
+		}
+		l.mu.Lock()
+		l.files = append(l.files, order.Kept+"-out", order.Kept+"-err", order.Kept+"-end")
+		l.mu.Unlock()
+	}
+}
+
+// isReport reports whether a path is the beginning of the names of a program's report files.
+func isReport(path string) bool {
+	return filepath.Dir(path) == "/tmp" && strings.HasPrefix(filepath.Base(path), "brig-")
+}
+
 // Execute implements Machine.
 func (l *Local) Execute(ctx context.Context, language, code string) (string, string, error) {
+	l.noteFiles(code)
 	argv, file := []string{"python3", "-I", "-B"}, filepath.Join(l.dir, ".cell.py")
 	if language == "javascript" {
 		argv, file = []string{"node"}, filepath.Join(l.dir, ".cell.cjs")
@@ -52,11 +79,7 @@ func (l *Local) Execute(ctx context.Context, language, code string) (string, str
 // Read implements Machine.
 func (l *Local) Read(path string) ([]byte, error) {
 	path = filepath.Clean(path)
-	if temporary := filepath.Dir(path) == "/tmp" && strings.HasPrefix(filepath.Base(path), "brig-"); temporary {
-		l.mu.Lock()
-		l.files = append(l.files, path)
-		l.mu.Unlock()
-	} else if !strings.HasPrefix(path, l.dir+"/") {
+	if !isReport(path) && !strings.HasPrefix(path, l.dir+"/") {
 		return nil, fmt.Errorf("%s is not in the sandbox", path)
 	}
 	return os.ReadFile(path)
