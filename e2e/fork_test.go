@@ -297,6 +297,8 @@ func TestUnsavableSandboxIsNotForked(t *testing.T) {
 
 // TestForkWithOtherLimits verifies that copies of a sandbox that is paused without its memory boot
 // with the limits, the user and the directory of their request.
+//
+//suite:part core
 func TestForkWithOtherLimits(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)

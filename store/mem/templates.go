@@ -178,7 +178,7 @@ func cloneTemplate(t *brig.BuiltTemplate) *brig.BuiltTemplate {
 func cloneBuild(b *brig.TemplateBuild) *brig.TemplateBuild {
 	c := *b
 	c.Created, c.Started, c.Finished = b.Created.UTC(), b.Started.UTC(), b.Finished.UTC()
-	c.Env, c.Failure, c.Log = maps.Clone(b.Env), clonePointer(b.Failure), slices.Clone(b.Log)
+	c.Env, c.Tags, c.Failure, c.Log = maps.Clone(b.Env), slices.Clone(b.Tags), clonePointer(b.Failure), slices.Clone(b.Log)
 	for i, line := range c.Log {
 		c.Log[i].Time = line.Time.UTC()
 	}
