@@ -185,7 +185,7 @@ func (r *EgressRule) matchRequest(q Request, lower func() string) bool {
 // case. It lowers the rule's path byte by byte, because most rules differ from the
 // path in the first bytes.
 func matchLower(rule, path string) bool {
-	prefix, open := strings.CutSuffix(rule, "*")
+	prefix, isPrefix := strings.CutSuffix(rule, "*")
 	for i := range len(prefix) {
 		c := prefix[i]
 		switch {
@@ -193,13 +193,13 @@ func matchLower(rule, path string) bool {
 			c += 'a' - 'A'
 		case c >= utf8.RuneSelf:
 			prefix = strings.ToLower(prefix)
-			return path == prefix || open && strings.HasPrefix(path, prefix)
+			return path == prefix || isPrefix && strings.HasPrefix(path, prefix)
 		}
 		if i >= len(path) || path[i] != c {
 			return false
 		}
 	}
-	return open || len(path) == len(prefix)
+	return isPrefix || len(path) == len(prefix)
 }
 
 // MatchHost reports whether a rule's host matches a name. Only whole labels

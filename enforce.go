@@ -65,8 +65,8 @@ type Enforcement struct {
 	At       time.Time `json:",omitzero"`
 }
 
-// Saw adds an observation.
-func (e *Enforcement) Saw(format string, args ...any) {
+// AddEvidence adds an observation.
+func (e *Enforcement) AddEvidence(format string, args ...any) {
 	e.Evidence = append(slices.Clone(e.Evidence), fmt.Sprintf(format, args...))
 }
 

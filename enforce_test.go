@@ -46,8 +46,8 @@ func TestLowerEnforcement(t *testing.T) {
 func TestEnforcementCopiesAreIndependent(t *testing.T) {
 	e := brig.Enforcement{Evidence: make([]string, 0, 4), Gaps: make([]string, 0, 4)}
 	a, b := e, e
-	a.Saw("a")
-	b.Saw("b")
+	a.AddEvidence("a")
+	b.AddEvidence("b")
 	a.Lower(brig.LevelNone, "a")
 	b.Lower(brig.LevelNone, "b")
 	if a.Evidence[0] != "a" || a.Gaps[0] != "a" || b.Evidence[0] != "b" || b.Gaps[0] != "b" {

@@ -14,7 +14,7 @@ type Observer interface {
 	// InstanceCreated reports the creation of an instance, or its failure.
 	InstanceCreated(m CreationReport)
 	// SandboxEnded reports the end of a sandbox.
-	SandboxEnded(provider string, why ExitReason)
+	SandboxEnded(provider string, reason ExitReason)
 	// Restarted reports a component that ended unexpectedly and was restarted.
 	Restarted(provider, what string)
 	// ProviderTested reports the result of a test program on a provider.

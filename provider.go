@@ -117,10 +117,10 @@ type SaveOptions struct {
 // LogFollower is implemented by an Instance whose log can be followed while it
 // grows.
 type LogFollower interface {
-	// FollowLog opens the log like Logs, or like TimedLogs if times is set. After io.EOF, the
+	// FollowLog opens the log like Logs, or like TimedLogs if timed is set. After io.EOF, the
 	// reader can be read again and returns the data that was added in the meantime. It remains
 	// usable across a save of the instance and after its end.
-	FollowLog(ctx context.Context, times bool) (io.ReadCloser, error)
+	FollowLog(ctx context.Context, timed bool) (io.ReadCloser, error)
 }
 
 // Save is a saved instance.
@@ -212,7 +212,7 @@ type InstanceLifecycle interface {
 	// Stop sends SIGTERM to the instance's programs, waits for grace and ends the
 	// instance. If grace is 0, it kills immediately. It returns when the instance
 	// has ended.
-	Stop(ctx context.Context, grace time.Duration, why ExitReason) error
+	Stop(ctx context.Context, grace time.Duration, reason ExitReason) error
 	// Destroy ends the instance and removes all its resources on the host.
 	Destroy(ctx context.Context) error
 }

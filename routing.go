@@ -357,9 +357,9 @@ func removeString(list []string, s string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == s })
 }
 
-// Elsewhere reports whether another provider may succeed after this error: the
+// CanRetryElsewhere reports whether another provider may succeed after this error: the
 // provider was unreachable, out of capacity, or failed to create an instance.
-func Elsewhere(err error) bool {
+func CanRetryElsewhere(err error) bool {
 	switch KindOf(err) {
 	case Unavailable, ConnectionFailed, CreationFailed, RateLimited, NotInitialized:
 		return true

@@ -270,7 +270,7 @@ func TestAttackTerminalInjection(t *testing.T) {
 	h, _ := listen(ctx, ps, p.PID, 0)
 	say := func(s string) {
 		t.Helper()
-		if err := ps.Input(ctx, p.PID, []byte(s)); err != nil {
+		if err := ps.WriteInput(ctx, p.PID, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}

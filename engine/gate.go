@@ -108,7 +108,7 @@ func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	if v.actor.Role == brig.Nobody {
 		return v.actor.May(v.op)
 	}
-	if g.Clock.Ended(v.actor.Expires) {
+	if g.Clock.HasPassed(v.actor.Expires) {
 		// The API server checked the expiry when the caller authenticated. A connection, or a token
 		// derived from the caller's credential, may have outlived the credential.
 		return brig.Errorf(brig.Unauthenticated, "the caller's credential has expired").WithHint("ask its issuer for a new one")

@@ -47,7 +47,7 @@ func (d *identity) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 		return brig.Actor{}, err
 	}
 	a, err := d.actorOfKey(ctx, k)
-	return a, brig.Genuine(err)
+	return a, brig.MarkGenuine(err)
 }
 
 // KeyByID is like KeyActor, for a caller that has only the key's ID and has
@@ -65,7 +65,7 @@ func (d *identity) KeyByID(ctx context.Context, id string) (brig.Actor, error) {
 
 // actorOfKey returns the actor of a stored key, if the key is valid now.
 func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, error) {
-	if d.Clock.Ended(k.Actor.Expires) {
+	if d.Clock.HasPassed(k.Actor.Expires) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
 	founded, err := d.tenantCreationTime(ctx, k.Actor.Tenant)

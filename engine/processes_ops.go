@@ -88,7 +88,7 @@ func (d processService) withProcess(ctx context.Context, op brig.Op, pid int, f 
 	})
 }
 
-func (d processService) Input(ctx context.Context, pid int, b []byte) error {
+func (d processService) WriteInput(ctx context.Context, pid int, b []byte) error {
 	return d.withProcess(ctx, brig.OpInput, pid, func(_ brig.Instance, p *process) error { return p.write(ctx, b) })
 }
 

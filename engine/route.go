@@ -147,7 +147,7 @@ func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []ca
 		if lost == nil {
 			return nil
 		}
-		if brig.RetryOf(lost) == brig.RetryNever || !brig.Elsewhere(lost) || ctx.Err() != nil {
+		if brig.RetryOf(lost) == brig.RetryNever || !brig.CanRetryElsewhere(lost) || ctx.Err() != nil {
 			return lost
 		}
 		err := brig.AsError(lost)

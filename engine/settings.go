@@ -311,7 +311,7 @@ func (ps *providers) ping(ctx context.Context, m *placement.Backend, c brig.Chec
 	if !ps.isBuiltin(m) || ps.HealthCheckInterval <= 0 {
 		ps.Observer.ProviderChecked(m.ID, err)
 	}
-	if err != nil && !brig.Elsewhere(err) {
+	if err != nil && !brig.CanRetryElsewhere(err) {
 		err = brig.Errorf(brig.Unavailable, "%s", brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint).Because(err)
 	}
 	broke, _ := m.Health.LastFailure()

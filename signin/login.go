@@ -107,7 +107,7 @@ func (p *Provider) open(cookie string) (*login, error) {
 	end, err := strconv.ParseInt(parts[1], 10, 64)
 	next, err2 := base64.RawURLEncoding.DecodeString(parts[2])
 	l := &login{secret: parts[0], next: string(next), expires: time.Unix(end, 0)}
-	if errors.Join(err, err2) != nil || p.Clock.Ended(l.expires) || checkNext(l.next) != nil {
+	if errors.Join(err, err2) != nil || p.Clock.HasPassed(l.expires) || checkNext(l.next) != nil {
 		return nil, bad
 	}
 	return l, nil

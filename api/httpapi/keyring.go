@@ -118,7 +118,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
+	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.HasPassed(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}

@@ -57,7 +57,7 @@ func (l *signInLink) redeem(token string) bool {
 	hash := sha256.Sum256([]byte(token))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.expires.IsZero() || l.clock.Ended(l.expires) || subtle.ConstantTimeCompare(hash[:], l.hash[:]) == 0 {
+	if l.expires.IsZero() || l.clock.HasPassed(l.expires) || subtle.ConstantTimeCompare(hash[:], l.hash[:]) == 0 {
 		return false
 	}
 	l.expires = time.Time{}

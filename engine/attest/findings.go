@@ -88,7 +88,7 @@ func Apply(host map[brig.Area]brig.Enforcement, findings []Finding, now time.Tim
 			continue
 		}
 		if r.level == "" {
-			e.Saw("%s", r.text)
+			e.AddEvidence("%s", r.text)
 		} else {
 			e.Lower(r.level, "%s", r.text)
 		}

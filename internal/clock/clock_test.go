@@ -54,7 +54,7 @@ func TestTimeNeverMovesBack(t *testing.T) {
 	wantTime(time.Hour)
 	m.pass(time.Minute)
 	wantTime(time.Hour + time.Minute)
-	if c.Ended(begin.Add(time.Hour+time.Minute+1)) || !c.Ended(begin.Add(time.Hour+time.Minute)) || c.Ended(time.Time{}) {
+	if c.HasPassed(begin.Add(time.Hour+time.Minute+1)) || !c.HasPassed(begin.Add(time.Hour+time.Minute)) || c.HasPassed(time.Time{}) {
 		t.Error("an end is compared with another time")
 	}
 	if n := strings.Count(log.String(), "behind the highest time"); n != 1 {
@@ -75,13 +75,13 @@ func TestExpiryPersistsAcrossRestart(t *testing.T) {
 	c, _ := open(t, file, m)
 	end := begin.Add(time.Hour)
 	m.pass(time.Hour)
-	if !c.Ended(end) {
+	if !c.HasPassed(end) {
 		t.Fatal("it has not ended")
 	}
 	// The process ends without calling Save.
 	m = &clocks{wall: begin.Add(-24 * time.Hour)}
 	c, log := open(t, file, m)
-	if !c.Ended(end) || c.Now().Before(end) {
+	if !c.HasPassed(end) || c.Now().Before(end) {
 		t.Errorf("after a restart with an earlier clock it is %v", c.Now())
 	}
 	if !strings.Contains(log.String(), "behind the highest time") || !strings.Contains(log.String(), file) {
@@ -99,7 +99,7 @@ func TestExpiryPersistsAcrossRestart(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ = open(t, file, &clocks{wall: begin}); c.Ended(end) {
+	if c, _ = open(t, file, &clocks{wall: begin}); c.HasPassed(end) {
 		t.Error("the control: without the file it is still over")
 	}
 }
@@ -116,11 +116,11 @@ func TestWriteDoesNotBlockReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	met := make(chan bool)
-	go func() { met <- c.Ended(begin.Add(time.Hour)) }()
+	go func() { met <- c.HasPassed(begin.Add(time.Hour)) }()
 	done := make(chan bool)
 	go func() {
 		for range 1000 {
-			done <- c.Now().Equal(begin.Add(time.Hour)) && !c.Ended(begin.Add(2*time.Hour)) && c.Ended(begin)
+			done <- c.Now().Equal(begin.Add(time.Hour)) && !c.HasPassed(begin.Add(2*time.Hour)) && c.HasPassed(begin)
 		}
 		close(done)
 	}()
@@ -162,7 +162,7 @@ func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	for n := range 3 {
 		m.pass(time.Hour)
 		m.wall = begin
-		if end := begin.Add(time.Duration(n+1) * time.Hour); !c.Ended(end) || c.Now().Before(end) {
+		if end := begin.Add(time.Duration(n+1) * time.Hour); !c.HasPassed(end) || c.Now().Before(end) {
 			t.Errorf("after %d hours it is %v", n+1, c.Now())
 		}
 	}
@@ -175,7 +175,7 @@ func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	if err := c.Save(); err != nil || !strings.Contains(log.String(), "stored again") {
 		t.Errorf("%v, %s", err, log)
 	}
-	if c, _ = open(t, file, &clocks{wall: begin}); !c.Ended(begin.Add(3 * time.Hour)) {
+	if c, _ = open(t, file, &clocks{wall: begin}); !c.HasPassed(begin.Add(3 * time.Hour)) {
 		t.Errorf("the next process begins at %v", c.Now())
 	}
 }

@@ -130,7 +130,7 @@ func (p *Provider) inspectEnforcement(c container.InspectResponse, o order) map[
 	look := func(a brig.Area, ok bool, level brig.Level, gap, saw string, args ...any) {
 		e := out[a]
 		if ok {
-			e.Saw(saw, args...)
+			e.AddEvidence(saw, args...)
 		} else {
 			e.Lower(level, "%s", gap)
 		}

@@ -174,8 +174,8 @@ func TestServiceErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			srv, calls := service(t, c.answer)
 			_, err := open(t, srv.URL, func(c *execman.Config) { c.MaxRetries = 1 }, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
-			if brig.KindOf(err) != c.kind || brig.Elsewhere(err) != c.elsewhere || (brig.RetryOf(err) == brig.RetryContained) != c.began || brig.AsError(err).Hint == "" {
-				t.Errorf("%v: %s, elsewhere %v, retry %v, hint %q", err, brig.KindOf(err), brig.Elsewhere(err), brig.RetryOf(err), brig.AsError(err).Hint)
+			if brig.KindOf(err) != c.kind || brig.CanRetryElsewhere(err) != c.elsewhere || (brig.RetryOf(err) == brig.RetryContained) != c.began || brig.AsError(err).Hint == "" {
+				t.Errorf("%v: %s, elsewhere %v, retry %v, hint %q", err, brig.KindOf(err), brig.CanRetryElsewhere(err), brig.RetryOf(err), brig.AsError(err).Hint)
 			}
 			if calls.Load() != c.calls {
 				t.Errorf("there were %d calls, want %d", calls.Load(), c.calls)

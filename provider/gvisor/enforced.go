@@ -81,7 +81,7 @@ func (s *sentryInspection) posture() error {
 		return err
 	}
 	e := s.areas[brig.AreaIsolation]
-	e.Saw("the sentry has seccomp mode %s, no-new-privileges %s, capabilities %s", status["Seccomp"], status["NoNewPrivs"], status["CapEff"])
+	e.AddEvidence("the sentry has seccomp mode %s, no-new-privileges %s, capabilities %s", status["Seccomp"], status["NoNewPrivs"], status["CapEff"])
 	if status["Seccomp"] != "2" {
 		e.Lower(brig.LevelGaps, "the sentry has no seccomp filter")
 	}
@@ -101,7 +101,7 @@ func (s *sentryInspection) posture() error {
 	if len(shared) > 0 {
 		e.Lower(brig.LevelGaps, "the sentry is in the host's namespaces: %s", strings.Join(shared, ", "))
 	} else {
-		e.Saw("the sentry is in none of the host's mount, network, process, ipc and uts namespaces")
+		e.AddEvidence("the sentry is in none of the host's mount, network, process, ipc and uts namespaces")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (s *sentryInspection) limits() error {
 		case has > want:
 			e.Lower(l, "the cgroup allows %s of %g, and the limit is %g", what, has, want)
 		default:
-			e.Saw("the sentry is in a cgroup that is held to %s of %g", what, has)
+			e.AddEvidence("the sentry is in a cgroup that is held to %s of %g", what, has)
 		}
 	}
 	bound(memory, brig.LevelNone, "memory", float64(has.Memory), float64(want.Memory))
@@ -170,7 +170,7 @@ func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error 
 		cpus.Lower(brig.LevelNone, "the sentry may use %d processors, and the limit is %g", n, want)
 		return nil
 	}
-	cpus.Saw("the sentry is bound to %d of %d processors", n, runtime.NumCPU())
+	cpus.AddEvidence("the sentry is bound to %d of %d processors", n, runtime.NumCPU())
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (s *sentryInspection) disk(args []string) error {
 	case used > s.i.order.Limits.Disk+brig.MiB:
 		e.Lower(brig.LevelNone, "the writable layer takes %d bytes, and the limit is %d", used, s.i.order.Limits.Disk)
 	default:
-		e.Saw("the writable layer takes %d of %d bytes", used, s.i.order.Limits.Disk)
+		e.AddEvidence("the writable layer takes %d of %d bytes", used, s.i.order.Limits.Disk)
 	}
 	return nil
 }
@@ -214,12 +214,12 @@ func (s *sentryInspection) network(args []string) error {
 	if others := slices.DeleteFunc(names, func(n string) bool { return n == "lo" }); len(others) > 0 {
 		e.Lower(brig.LevelNone, "the sentry's network has interfaces: %s", strings.Join(others, ", "))
 	} else {
-		e.Saw("the sentry is in a network without an interface")
+		e.AddEvidence("the sentry is in a network without an interface")
 	}
 	if !slices.Contains(args, "--network=none") {
 		e.Lower(brig.LevelGaps, "the guest's sockets are those of the host's kernel, in a network without an interface")
 	} else {
-		e.Saw("the sentry was started without a network")
+		e.AddEvidence("the sentry was started without a network")
 	}
 	return nil
 }
