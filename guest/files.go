@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// chunk is the size of a frame of file content, in bytes.
-const chunk = 512 << 10
+// chunkSize is the size of a frame of file content, in bytes.
+const chunkSize = 512 << 10
 
 // Put implements the Put of brig.Instance. The files are owned by "user".
 func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
@@ -34,7 +34,7 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 				return
 			}
 			for data := f.Data; len(data) > 0; {
-				n := min(len(data), chunk)
+				n := min(len(data), chunkSize)
 				if wire.Write(conn, wire.TypeFileData, data[:n]) != nil {
 					return
 				}

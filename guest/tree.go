@@ -29,8 +29,8 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	sent := make(chan error, 1)
 	go func() {
 		to := &failedWriter{w: conn}
-		w := bufio.NewWriterSize(to, chunk)
-		buf := make([]byte, chunk)
+		w := bufio.NewWriterSize(to, chunkSize)
+		buf := make([]byte, chunkSize)
 		err := source(func(n brig.Node, r io.Reader) error { return sendNode(w, buf, n, r) })
 		if err == nil {
 			err = wire.Write(w, wire.TypeFilesEnd, nil)

@@ -40,7 +40,7 @@ func (h *hostCalls) add(c net.Conn) {
 func (h *hostCalls) closeWith(c net.Conn, there io.Closer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if more, open := h.open[c]; open {
+	if more, isOpen := h.open[c]; isOpen {
 		h.open[c] = append(more, there)
 	}
 }

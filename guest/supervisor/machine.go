@@ -47,7 +47,7 @@ type machine struct {
 	agent   *net.UnixConn
 
 	mu     sync.Mutex // guards the fields below
-	why    *wire.Ending
+	reason *wire.Ending
 	ending *wire.Ending
 }
 
@@ -159,8 +159,8 @@ func (m *machine) boot(o wire.Make) error {
 	}
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
-	why, _ := io.ReadAll(io.NewSectionReader(output, 0, 4096))
-	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(why)))
+	text, _ := io.ReadAll(io.NewSectionReader(output, 0, 4096))
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
 }
 
 // connect opens a connection to the agent and returns the host's end.
@@ -249,8 +249,8 @@ func (m *machine) wait() {
 	}
 	m.mu.Lock()
 	e := wire.Ending{Code: code, Reason: "crashed"}
-	if m.why != nil {
-		e = *m.why
+	if m.reason != nil {
+		e = *m.reason
 	}
 	e.AtMS = time.Now().UnixMilli()
 	m.ending = &e
@@ -263,14 +263,14 @@ func (m *machine) wait() {
 
 // end kills the machine, unless it has ended. If end is called several times, the first reason is
 // recorded.
-func (m *machine) end(why wire.Ending) {
+func (m *machine) end(reason wire.Ending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ending != nil {
 		return
 	}
-	if m.why == nil {
-		m.why = &why
+	if m.reason == nil {
+		m.reason = &reason
 	}
 	// The agent is the init of a PID namespace, so the kernel kills all
 	// processes in that namespace.

@@ -107,13 +107,13 @@ func (m *Mux) Close() error {
 	return nil
 }
 
-func (m *Mux) end(why error) {
+func (m *Mux) end(cause error) {
 	m.mu.Lock()
 	if m.err != nil {
 		m.mu.Unlock()
 		return
 	}
-	if m.err = why; why == nil {
+	if m.err = cause; cause == nil {
 		m.err = io.EOF
 	}
 	streams := m.streams

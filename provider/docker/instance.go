@@ -252,7 +252,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		return res, engineError(err)
 	}
 	if why == nil && err != nil {
-		return res, guest.ConnectionBroken(err)
+		return res, guest.BrokenConnectionError(err)
 	}
 	return res, err
 }
@@ -286,7 +286,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	o.Env, o.Limits, o.Lease, o.Ephemeral = spec.Env, spec.Limits, lease, spec.Ephemeral
 	if spec.Name != "" && spec.Name != o.Hostname {
 		if i.p.gvisor {
-			if err := i.Guest.Name(ctx, spec.Name); err != nil {
+			if err := i.Guest.SetHostname(ctx, spec.Name); err != nil {
 				return err
 			}
 			o.Hostname = spec.Name
@@ -300,7 +300,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		return err
 	}
 	i.Guest.Env, i.Guest.Limits = o.Env, i.p.agentLimits(o.Limits)
-	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, !spec.Ephemeral)
+	return i.Guest.SetLease(ctx, time.Until(lease)+leaseSlack, !spec.Ephemeral)
 }
 
 // Pause implements brig.Instance.
@@ -374,7 +374,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	if err := i.setConfig(o); err != nil {
 		return err
 	}
-	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, false)
+	return i.Guest.SetLease(ctx, time.Until(lease)+leaseSlack, false)
 }
 
 // stopTimeout is the maximum time for the engine to end a container.

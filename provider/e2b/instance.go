@@ -111,7 +111,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(enforces()), nil
+	return guest.MarkObserved(enforces()), nil
 }
 
 // enforces returns the enforcement levels of a remote cloud. They are based on

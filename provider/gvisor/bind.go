@@ -14,7 +14,7 @@ import (
 // ephemeral or completely bound.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
 	if spec.Name != "" && spec.Name != i.order.Hostname {
-		if err := i.Guest.Name(ctx, spec.Name); err != nil {
+		if err := i.Guest.SetHostname(ctx, spec.Name); err != nil {
 			return err
 		}
 	}

@@ -201,7 +201,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		return res, verdict
 	}
 	if why == nil {
-		return res, guest.ConnectionBroken(err)
+		return res, guest.BrokenConnectionError(err)
 	}
 	return res, err
 }

@@ -119,7 +119,7 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.Plain(), Note: note}); err != nil {
 		return err
 	}
-	return gp.Descriptors(func(fds []int) error {
+	return gp.WithDescriptors(func(fds []int) error {
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
 	})
 }

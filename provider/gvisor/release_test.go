@@ -24,13 +24,13 @@ func TestReleaseSkipsLateResponses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m := &machine{control: ends[0], lastQuestion: 6}
+	m := &machine{control: ends[0], lastRequest: 6}
 	answer(5)
 	answer(6)
 	go func() {
 		b := make([]byte, 2*wire.MaxControl)
 		n, err := ends[1].Read(b)
-		if op, number, ok := wire.ParseControlQuestion(b[:n]); err != nil || !ok || op != wire.ControlRelease || number != 7 {
+		if op, number, ok := wire.ParseControlRequest(b[:n]); err != nil || !ok || op != wire.ControlRelease || number != 7 {
 			t.Errorf("the agent is asked %x, %v", b[:n], err)
 		}
 		answer(7, wire.Holder{PID: 12, Name: "sleep"})

@@ -232,7 +232,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(guest.ProcessEnforcement("the server's own machine")), nil
+	return guest.MarkObserved(guest.ProcessEnforcement("the server's own machine")), nil
 }
 
 // Capabilities implements brig.Provider.

@@ -311,7 +311,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(i.p.enforces()), nil
+	return guest.MarkObserved(i.p.enforces()), nil
 }
 
 func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
