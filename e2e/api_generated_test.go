@@ -156,7 +156,7 @@ func TestAPIGenerated(t *testing.T) {
 		t.Skip("thousands of requests")
 	}
 	url, d, empty := serveDocument(t)
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	client := &http.Client{Timeout: promptTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	before := runtime.NumGoroutine()
 	total := 0
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
@@ -198,7 +198,7 @@ func TestAPIGenerated(t *testing.T) {
 	if total < 3000 {
 		t.Errorf("%d requests are too few to mean anything", total)
 	}
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}

@@ -110,7 +110,7 @@ func raceOnHost(t *testing.T, dir, secret string) {
 		}
 	})
 	leaked := false
-	for end := time.Now().Add(2 * patience); !leaked && time.Now().Before(end); {
+	for end := time.Now().Add(2 * promptTimeout); !leaked && time.Now().Before(end); {
 		name := filepath.Join(here, "canary")
 		if real, err := filepath.EvalSymlinks(name); err != nil || !strings.HasPrefix(real, root) {
 			continue

@@ -77,7 +77,7 @@ func removeSandboxes(t testing.TB, dir string) {
 	}
 	p, _ := newProvider(t, dir)
 	// The first sweep may miss a shim that was started just before its server was killed.
-	for end := time.Now().Add(patience); hasFolders() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); hasFolders() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
@@ -134,7 +134,7 @@ func filesIn(dir string) []string {
 
 // tracesTimeout is the time within which all traces of a sandbox must disappear from the host,
 // even if the host is busy.
-var tracesTimeout = patience
+var tracesTimeout = promptTimeout
 
 // checkNoHostTraces fails the test if traces of sandboxes in a data folder remain on the host
 // after tracesTimeout.
@@ -158,7 +158,7 @@ func checkOnlyPool(t *testing.T, srv *server) {
 	svc, why := srv.client(), ""
 	// Filling a large pool takes a long time on a busy host, so wait as long as the pool changes.
 	begin, moved, before := time.Now(), time.Now(), ""
-	for ; time.Since(moved) < patience && time.Since(begin) < 8*patience; time.Sleep(20 * time.Millisecond) {
+	for ; time.Since(moved) < promptTimeout && time.Since(begin) < 8*promptTimeout; time.Sleep(20 * time.Millisecond) {
 		if why != before {
 			moved, before = time.Now(), why
 		}

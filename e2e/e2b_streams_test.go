@@ -135,7 +135,7 @@ func TestE2BManyStreams(t *testing.T) {
 	}
 	select {
 	case <-ticked:
-	case <-time.After(4 * patience):
+	case <-time.After(4 * promptTimeout):
 		t.Fatalf("%d of %d streams hear the process", ticking.Load(), many)
 	}
 	s.call(t, http.MethodDelete, "/sandboxes/"+box.SandboxID, nil, nil)
@@ -143,7 +143,7 @@ func TestE2BManyStreams(t *testing.T) {
 	go func() { streams.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
+	case <-time.After(2 * promptTimeout):
 		t.Fatal("streams are left hanging when their sandbox is killed")
 	}
 	if n := broken.Load(); n != many {

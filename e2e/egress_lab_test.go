@@ -349,7 +349,7 @@ func (l *lab) newArrivals() []string {
 
 // awaitArrivals waits until forbidden traffic arrives. It is for controls that send such traffic.
 func (l *lab) awaitArrivals() []string {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		if got := l.newArrivals(); len(got) > 0 || time.Now().After(end) {
 			return got
 		}

@@ -76,7 +76,7 @@ func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausabl
 
 // restart waits until a process has crashed at a failpoint, and starts the next server.
 func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
-	if !c.hasReached(point, 2*patience) {
+	if !c.hasReached(point, 2*promptTimeout) {
 		t.Errorf("no process reached %s: %s", point, c.srv.errs)
 	}
 	c.arm("")
@@ -111,7 +111,7 @@ func TestSandboxIsPausedAfterLateSave(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\n")
 	for point, action := range map[string]string{"save.written": "sleep(10s)", "save.sealed": "crash"} {
 		t.Run(point, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*promptTimeout)
 			defer cancel()
 			svc, box, cx := c.withVariable(t, ctx, true)
 			c.arm(point + "=" + action)

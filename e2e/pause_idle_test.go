@@ -55,7 +55,7 @@ func TestPauseAfter(t *testing.T) {
 		}
 	}
 	why := ""
-	for end := time.Now().Add(2 * patience); why == "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); why == "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		page, err := svc.Audit(ctx, brig.AuditQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

@@ -212,7 +212,7 @@ func TestPauseRefused(t *testing.T) {
 // awaitNoProcess waits until no background process runs in a sandbox.
 func awaitNoProcess(t *testing.T, ctx context.Context, svc brig.Service, name string) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		list, err := svc.Processes(name).List(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func (h *processEvents) printed() string {
 // until waits until the output contains a text.
 func (h *processEvents) until(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(2 * patience)
+	timeout := time.After(2 * promptTimeout)
 	for {
 		h.mu.Lock()
 		out := h.stdout.String()

@@ -198,7 +198,7 @@ func TestRootlessServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(p.home, ".local/share/brig/server.json")
-		for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 			b, _ := os.ReadFile(file)
 			if strings.Contains(string(b), fmt.Sprintf(`"pid":%d}`, cmd.Process.Pid)) {
 				break

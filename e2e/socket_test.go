@@ -160,7 +160,7 @@ func persistentClients(t *testing.T, dir string) map[string]func() bool {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(promptTimeout))
 			_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 			b, _ := io.ReadAll(c)
 			return strings.Contains(string(b), " 200 OK")

@@ -214,7 +214,7 @@ func (x *exchange) checkCleartext() (why string) {
 	return "the secret " + x.exposed + " is for https only"
 }
 
-// report reports the outcome of the request. why is empty if the request is
+// report reports the outcome of the request. reason is empty if the request is
 // sent.
 func (x *exchange) report(why string) {
 	x.mu.Lock()

@@ -228,7 +228,7 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 		n, _ := c.Read(p)
 		return string(p[:n])
 	}
-	l := real(hostaddr.Has)
+	l := real(hostaddr.IsHost)
 	control := real(func(netip.Addr) bool { return false })
 	for _, name := range names {
 		if got := answers(l, name); got != beyond {

@@ -108,7 +108,7 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 		o.Resolver = net.DefaultResolver
 	}
 	if o.CheckOwnAddress == nil {
-		o.CheckOwnAddress = hostaddr.Has
+		o.CheckOwnAddress = hostaddr.IsHost
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext

@@ -161,7 +161,7 @@ func (nw *network) checkEgress(a brig.Actor, rules *brig.Egress) error {
 	if err := egress.CheckPrivateNetworks(rules, nw.Options.Egress.Networks); err != nil {
 		return err
 	}
-	return egress.CheckOwnAddress(rules, hostaddr.Has, nw.Options.Egress.Networks)
+	return egress.CheckOwnAddress(rules, hostaddr.IsHost, nw.Options.Egress.Networks)
 }
 
 // openEgress opens the network session of a sandbox if the sandbox has rules.

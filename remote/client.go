@@ -90,7 +90,7 @@ func CheckAddress(e *brig.Endpoint, addr netip.Addr) error {
 	if err := e.Judge(addr); err != nil {
 		return err
 	}
-	if !e.Private && hostaddr.Has(addr) {
+	if !e.Private && hostaddr.IsHost(addr) {
 		return brig.InvalidField(e.Field, "%s is an address of this machine", addr).
 			WithHint("set allow_private if the service is meant to be there")
 	}

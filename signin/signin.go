@@ -119,7 +119,7 @@ func (o Options) newTransport() http.RoundTripper {
 		if o.AllowPrivate || host == issuer {
 			return brig.CheckConfiguredAddr(host, addr)
 		}
-		if hostaddr.Has(addr) {
+		if hostaddr.IsHost(addr) {
 			return brig.Errorf(brig.PolicyBlocked, "the identity provider names a host at %s, which is this machine", addr).
 				WithHint("set oidc.allow_private if that is meant")
 		}

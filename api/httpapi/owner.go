@@ -23,7 +23,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	uid, err := peersock.UID(u)
-	return context.WithValue(ctx, peerKey{}, err == nil && peersock.Trusted(uid, os.Geteuid()))
+	return context.WithValue(ctx, peerKey{}, err == nil && peersock.IsTrusted(uid, os.Geteuid()))
 }
 
 // rejectPeers rejects connections over a Unix socket from other users, whatever

@@ -156,7 +156,7 @@ func (t *term) endSession() {
 func (t *term) endUntethered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lease.Tethered() && t.sessions == 0 {
+	if t.lease.IsTethered() && t.sessions == 0 {
 		os.Exit(wire.ExitTether)
 	}
 }
@@ -241,7 +241,7 @@ func (a *Agent) recordMainEnd(code int, lingers bool) {
 	if !lingers {
 		os.Exit(code)
 	}
-	a.main.Ended(code, lingers)
+	a.main.RecordExit(code, lingers)
 }
 
 // reportMainExit waits until a lingering main program has ended, and sends its
@@ -253,7 +253,7 @@ func (a *Agent) reportMainExit(r *wire.Reader, w *writer) {
 		r.Read() // waits for the end of the connection
 	}()
 	select {
-	case <-a.main.Over():
+	case <-a.main.Done():
 		w.writeJSON(wire.TypeExit, wire.Exit{Code: a.main.Code()})
 	case <-closed:
 	}

@@ -105,7 +105,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		m.begin(false)
 	}
 	m.reportEnd(c, disconnected)
-	if m.lease.Tethered() {
+	if m.lease.IsTethered() {
 		m.end(wire.Ending{Code: killedCode, Reason: "hung_up"})
 	}
 }
@@ -281,7 +281,7 @@ func (m *machine) end(reason wire.Ending) {
 func (m *machine) stop(grace time.Duration, reason string) {
 	killed := killedCode
 	select {
-	case <-m.main.Over():
+	case <-m.main.Done():
 		if reason == "exited" {
 			killed = m.main.Code()
 		}
@@ -338,7 +338,7 @@ func (m *machine) begin(linger bool) {
 
 // recordMainEnd handles the exit of the main program.
 func (m *machine) recordMainEnd(code int, linger bool) {
-	m.main.Ended(code, linger)
+	m.main.RecordExit(code, linger)
 	if !linger {
 		m.end(wire.Ending{Code: code, Reason: "exited"})
 	}
@@ -387,7 +387,7 @@ func (m *machine) state() wire.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return wire.State{
-		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.Tethered(), Ended: m.ending,
+		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.IsTethered(), Ended: m.ending,
 		LeaseMS: m.lease.Remaining().Milliseconds(), NowMS: time.Now().UnixMilli(),
 	}
 }

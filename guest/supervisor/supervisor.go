@@ -279,7 +279,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 		}
 	case wire.SupervisorWaitMain:
 		select {
-		case <-m.main.Over():
+		case <-m.main.Done():
 			wire.Write(c, wire.TypeOK, nil)
 		case <-m.done:
 			refuse(c, "gone", "the machine has ended")

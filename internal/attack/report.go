@@ -24,7 +24,7 @@ func NewLedger() *Ledger {
 // not end.
 func Read(r io.Reader) (*Ledger, error) {
 	b := NewLedger()
-	open := map[Entry]int{} // cases that began and have no result yet
+	unfinished := map[Entry]int{} // cases that began and have no result yet
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -33,10 +33,10 @@ func Read(r io.Reader) (*Ledger, error) {
 			return nil, fmt.Errorf("read the book of attacks: %w", err)
 		}
 		if begun := (Entry{ID: e.ID, What: e.What}); e.Begun {
-			open[begun]++
+			unfinished[begun]++
 			continue
-		} else if e.Off == "" && open[begun] > 0 {
-			open[begun]--
+		} else if e.Off == "" && unfinished[begun] > 0 {
+			unfinished[begun]--
 		}
 		if e.Skipped {
 			continue
@@ -50,7 +50,7 @@ func Read(r io.Reader) (*Ledger, error) {
 		}
 		to[e.ID][what] = to[e.ID][what] || e.Bad
 	}
-	for e, n := range open {
+	for e, n := range unfinished {
 		if n > 0 {
 			if b.cases[e.ID] == nil {
 				b.cases[e.ID] = map[string]bool{}

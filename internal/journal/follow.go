@@ -40,15 +40,15 @@ type followedFile struct {
 // begins with a time stamp. The journal need not exist yet.
 func Follow(name string, stamp func(time.Time) string) (*Follower, error) {
 	f := &Follower{name: name, stamp: stamp}
-	if err := f.open(); err != nil {
+	if err := f.refresh(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// open opens the files that are not open yet, and closes the files that are no longer part of
+// refresh opens the files that are not open yet, and closes the files that are no longer part of
 // the journal. Those have been read to their end.
-func (f *Follower) open() error {
+func (f *Follower) refresh() error {
 	var now []*followedFile
 	for _, name := range []string{f.name + oldSuffix, f.name} {
 		st, err := os.Stat(name)
@@ -105,7 +105,7 @@ func (f *Follower) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if len(f.rest) == 0 { // check for a new file
-		if err := f.open(); err != nil {
+		if err := f.refresh(); err != nil {
 			return 0, err
 		}
 		if err := f.fill(); err != nil {

@@ -58,8 +58,8 @@ func (r *Runner) RerunFailures(ctx context.Context) {
 		return
 	}
 	for _, s := range suspects {
-		if why := s.whyNoRerun(s.job.book, s.first); why != "" {
-			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), why))
+		if reason := s.whyNoRerun(s.job.book, s.first); reason != "" {
+			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), reason))
 			continue
 		}
 		r.rerun(ctx, s)
@@ -133,8 +133,8 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 			f.Job, f.rerun = j.Name, s
 			r.results.add(f)
 		}
-		if why := s.whyNoRerun(j.book, of.failures); why != "" {
-			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), why))
+		if reason := s.whyNoRerun(j.book, of.failures); reason != "" {
+			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), reason))
 			return
 		}
 	}

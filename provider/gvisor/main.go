@@ -55,7 +55,7 @@ func prepareProcess(args []string) []string {
 		return args
 	}
 	delayGC()
-	prefilter.Use()
+	prefilter.Install()
 	switch p.command {
 	case "gofer":
 		dropCapabilities(&o, caps.Of(goferCaps()...))

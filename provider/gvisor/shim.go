@@ -224,7 +224,7 @@ func (s *shim) run(ctx context.Context) error {
 // the sandbox is no longer ephemeral.
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
-	tethered := s.lease.Tethered()
+	tethered := s.lease.IsTethered()
 	s.mu.Lock()
 	s.orphaned = tethered
 	s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, requested bool) 
 	s.main.AwaitOutput()
 	s.mu.Lock()
 	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: why, At: time.Now().UTC()}}
-	over, tethered := s.memoryExceeded, s.lease.Tethered()
+	over, tethered := s.memoryExceeded, s.lease.IsTethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {

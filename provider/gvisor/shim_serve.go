@@ -80,7 +80,7 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.begin(ctx, r.Linger)
 		_ = send(c, answer{})
 	case "over":
-		<-s.main.Over() // if the program does not linger, this process exits and the connection closes
+		<-s.main.Done() // if the program does not linger, this process exits and the connection closes
 		_ = send(c, answer{})
 	case "refused":
 		_ = send(c, answer{Refused: s.machine.refused.read()})
@@ -191,7 +191,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
 	switch {
 	case err == nil:
-		s.main.Ended(res.ExitCode, linger)
+		s.main.RecordExit(res.ExitCode, linger)
 	case errors.Is(err, guest.ErrViolation):
 		fmt.Fprintln(s.log, "brig: the sandbox ends:", err)
 		s.end <- brig.AgentLost
@@ -207,7 +207,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		return
 	default:
 		fmt.Fprintln(s.log, "brig: the main program did not run:", brig.AsError(err).Message)
-		s.main.Ended(127, linger)
+		s.main.RecordExit(127, linger)
 	}
 	if linger {
 		return

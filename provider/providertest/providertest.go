@@ -181,8 +181,8 @@ func Run(t *testing.T, h Harness) {
 // prompt is the maximum duration of operations that must not block, even on a
 // busy host.
 var (
-	wait   = race.Patience(30 * time.Second)
-	prompt = race.Patience(15 * time.Second)
+	wait   = race.ScaleTimeout(30 * time.Second)
+	prompt = race.ScaleTimeout(15 * time.Second)
 )
 
 var ids atomic.Int64

@@ -176,7 +176,7 @@ func (l *dialer) dial(ctx context.Context) (*ssh.Client, error) {
 
 // dial connects to the host. Private addresses are allowed, because the host
 // key is verified, but addresses of cloud metadata services are not.
-var dial = outbound.Dial(net.Dialer{}, brig.CheckConfiguredAddr)
+var dial = outbound.NewDialFunc(net.Dialer{}, brig.CheckConfiguredAddr)
 
 // settings returns the configuration with which the host and this server
 // authenticate each other.
