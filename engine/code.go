@@ -173,7 +173,7 @@ func (v *call) holdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) er
 		return func(brig.CodeEvent) error { return nil }
 	}
 	return func(ev brig.CodeEvent) error {
-		if err := v.recorded(); err != nil {
+		if err := v.awaitIntent(); err != nil {
 			return err
 		}
 		return on(ev)

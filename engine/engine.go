@@ -159,7 +159,7 @@ type Engine struct {
 	*lifecycle
 	*programs
 	*interpreters
-	*pauses
+	*pauser
 	*machines
 	*forks
 	*tools
@@ -236,21 +236,21 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.lifecycle = &lifecycle{gate: g, network: e.network, providers: e.providers, workspaces: e.workspaces, streams: open}
 	e.programs = &programs{gate: g, vault: e.vault, lifecycle: e.lifecycle, streams: open}
 	e.interpreters = &interpreters{gate: g, vault: e.vault, lifecycle: e.lifecycle, programs: e.programs}
-	e.pauses = &pauses{
+	e.pauser = &pauser{
 		gate: g, network: e.network, providers: e.providers, lifecycle: e.lifecycle, programs: e.programs,
 		interpreters: e.interpreters,
 		packs:        &packs{gate: g, vault: e.vault, providers: e.providers, waiting: map[brig.ID]packJob{}},
 	}
-	e.lifecycle.resumePaused, e.lifecycle.pauseExpired, e.lifecycle.recordLateSave = e.pauses.resumePaused, e.pauses.pauseExpired, e.pauses.recordLateSave
-	e.lifecycle.pauseIdle = e.pauses.pauseIdle
+	e.lifecycle.resumePaused, e.lifecycle.pauseExpired, e.lifecycle.recordLateSave = e.pauser.resumePaused, e.pauser.pauseExpired, e.pauser.recordLateSave
+	e.lifecycle.pauseIdle = e.pauser.pauseIdle
 	e.machines = &machines{
 		gate: g, vault: e.vault, images: e.images, network: e.network, providers: e.providers, workspaces: e.workspaces,
 		lifecycle: e.lifecycle, programs: e.programs,
 	}
-	e.pauses.machines = e.machines
+	e.pauser.machines = e.machines
 	e.forks = &forks{
 		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
-		pauses: e.pauses, machines: e.machines,
+		pauser: e.pauser, machines: e.machines,
 	}
 	e.machines.pool = newPool(e.machines, o.Pool)
 	e.machines.boots = newBoots(e)

@@ -57,7 +57,7 @@ type followedLog struct {
 // followLog returns the log of a sandbox and its later output, until the sandbox ends or the reader
 // is closed. If o.Tail is not zero, the reader starts with the last o.Tail lines.
 func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o brig.LogOptions) (_ io.ReadCloser, err error) {
-	release, err := l.streams.open(v)
+	release, err := l.streams.reserve(v)
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +106,15 @@ func skipToTail(ctx context.Context, in brig.Instance, source logSource, o brig.
 }
 
 // openLogSource returns the log of an instance.
-func openLogSource(ctx context.Context, in brig.Instance, times bool) (logSource, error) {
+func openLogSource(ctx context.Context, in brig.Instance, timed bool) (logSource, error) {
 	if follower, ok := in.(brig.LogFollower); ok {
-		r, err := follower.FollowLog(ctx, times)
+		r, err := follower.FollowLog(ctx, timed)
 		if err != nil {
 			return nil, err
 		}
 		return growingLog{r}, nil
 	}
-	return &rereadLog{ctx: ctx, in: in, times: times}, nil
+	return &rereadLog{ctx: ctx, in: in, timed: timed}, nil
 }
 
 // Read implements io.Reader. It waits for output.
@@ -202,7 +202,7 @@ func (growingLog) move(brig.Instance) {}
 type rereadLog struct {
 	ctx   context.Context
 	in    brig.Instance
-	times bool
+	timed bool
 	whole bool // the log is final, so its last line is complete
 	next  time.Time
 	rest  bytes.Buffer // output that was read but not returned yet
@@ -317,7 +317,7 @@ func (r *rereadLog) beginLine(text []byte) (skip int) {
 		r.last, r.count, r.pass.seen = at, 1, 1
 	}
 	r.part = 0
-	if r.times {
+	if r.timed {
 		return 0
 	}
 	return len(head) - len(after)

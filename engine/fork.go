@@ -36,7 +36,7 @@ type forks struct {
 	providers    *providers
 	lifecycle    *lifecycle
 	interpreters *interpreters
-	pauses       *pauses
+	pauser       *pauser
 	machines     *machines
 }
 
@@ -206,7 +206,7 @@ type forkOrigin struct {
 // which release removes.
 func (f *forks) prepareOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record) (_ *forkOrigin, err error) {
 	if rec.State == brig.Paused {
-		endMove, err := f.pauses.beginSave(ctx, rec)
+		endMove, err := f.pauser.beginSave(ctx, rec)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (f *forks) prepareOrigin(ctx context.Context, saver brig.Saver, backend *pl
 		}
 		if err == nil && o.save != nil {
 			o.release = func() {
-				f.pauses.packs.removeUnpacked(ctx, saver, now)
+				f.pauser.packs.removeUnpacked(ctx, saver, now)
 				endMove()
 			}
 			return o, nil
@@ -233,7 +233,7 @@ func (f *forks) prepareOrigin(ctx context.Context, saver brig.Saver, backend *pl
 		// The sandbox was resumed before beginMove.
 	}
 	id := brig.SaveID(newID())
-	o := &forkOrigin{id: id, release: func() { f.pauses.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
+	o := &forkOrigin{id: id, release: func() { f.pauser.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
 	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, skipSlot); err != nil {
 		o.release()
 		return nil, err
@@ -252,12 +252,12 @@ func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Re
 		return err
 	}
 	defer release()
-	return f.pauses.packs.unpack(ctx, saver, rec)
+	return f.pauser.packs.unpack(ctx, saver, rec)
 }
 
 // discardSave removes a save that no copy needs anymore. The log attributes in origin name the
 // origin of the save.
-func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
+func (p *pauser) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := saver.RemoveSave(ctx, id); err != nil { // the next start of the server removes it
@@ -295,7 +295,7 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 // reserveExecutions reserves the quota for the processes of all copies.
 func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy) (err error) {
 	for _, c := range copies {
-		if c.taken.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
+		if c.taken.executions, err = f.pauser.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
 			return err // discard releases the reservations of the other copies
 		}
 	}
@@ -329,7 +329,7 @@ func skipSlot(context.Context, string, time.Time) (func(), error) { return func(
 // because the guest determines how long its interpreters take to park. saveOrigin also returns the
 // number of processes in the save.
 func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
-	endMove, err := f.pauses.beginSave(ctx, rec)
+	endMove, err := f.pauser.beginSave(ctx, rec)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -343,7 +343,7 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *place
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
+	if err := f.pauser.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, 0, err
 	}
 	// No call can use the sandbox during this wait.
@@ -356,15 +356,15 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *place
 	defer release()
 	defer f.keepRefusals(rec.ID, in)()
 	putBack := f.keepReservation(rec.ID)
-	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
+	save, err := f.pauser.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
 	putBack()
 	release() // the rest waits for the guest's interpreters
 	if err != nil {
-		_, err = f.pauses.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
+		_, err = f.pauser.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
 		return nil, 0, err
 	}
 	executions = f.sandboxes.get(rec.ID).carried.number()
-	return save, executions, f.pauses.continueInstance(ctx, rec, backend, in, attachment{continued: true})
+	return save, executions, f.pauser.continueInstance(ctx, rec, backend, in, attachment{continued: true})
 }
 
 // keepRefusals keeps the counts of a sandbox's refusals while its instance is detached.
@@ -445,8 +445,8 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	spec.Image, spec.Env, spec.Share = c.rec.Digest, withCA(spec), c.rec.Tenant
 	allowance := saveAllowance(spec)
 	if o.save.FilesOnly {
-		allowance += f.pauses.bootAllowance(c.rec)
-		if spec, err = f.pauses.bootSpec(ctx, c.rec, spec); err != nil {
+		allowance += f.pauser.bootAllowance(c.rec)
+		if spec, err = f.pauser.bootSpec(ctx, c.rec, spec); err != nil {
 			return err
 		}
 	}
@@ -461,7 +461,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	f.track(c.rec.ID, c.taken.reservation) // before the network, whose traffic is charged
 	release()                              // the guest determines how long the rest takes
 	if o.save.FilesOnly {
-		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
+		if c.notes, err = f.pauser.bootPrograms(ctx, c.machine); err == nil {
 			err = runRestored(ctx, c.rec, c.in)
 		}
 		return err

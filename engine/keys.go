@@ -85,7 +85,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 // tenantCreationTime returns the time at which a tenant was created, or an error if the
 // tenant does not exist.
 func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (founded time.Time, err error) {
-	a, err := d.account(ctx, tenant)
+	a, err := d.getAccount(ctx, tenant)
 	if err == nil {
 		return a.Tenant().Created, nil
 	}

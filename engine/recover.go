@@ -179,7 +179,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		}
 	}
 	err = e.recoverExecs(ctx, r, list)
-	a, lost := e.account(ctx, r.Tenant)
+	a, lost := e.getAccount(ctx, r.Tenant)
 	for _, x := range list {
 		if lost == nil && !x.Done {
 			e.holdReservation(r, in, x.ExecID, a.ResumeExec(r.Spec.Labels))

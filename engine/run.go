@@ -134,7 +134,7 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	} else if ctx.Err() != nil {
 		rs.workspaces.writeBackCanceled(ctx, v, m)
 	}
-	switch lost := v.recorded(); {
+	switch lost := v.awaitIntent(); {
 	case err == nil:
 		err = lost
 	case ctx.Err() == nil:
@@ -145,7 +145,7 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	if err != nil {
 		rs.machines.rollback(ctx, m)
 		defer rs.releaseBackend(m.backend)
-		return nil, rs.asProviderError(ctx, m, err, canRunAgain(job, &written, sio))
+		return nil, rs.mapProviderError(ctx, m, err, canRunAgain(job, &written, sio))
 	}
 	o.Pool, o.Route = m.rec.Pool, m.rec.Route
 	if m.img != nil && m.img.Alias != "" {
@@ -175,7 +175,7 @@ func (rs *runs) storeOutcome(ctx context.Context, v *call, rec *brig.Record, o *
 	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
 		err = v.store().Delete(wctx, rec.ID)
 	} else {
-		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcome())
+		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcomeEvent())
 	}
 	if err != nil {
 		rs.deleteRecord(ctx, rec)

@@ -294,8 +294,8 @@ func (ps *providers) pingProviders() {
 				ps.background.Go(func() { ps.ping(ps.ctx, m, c) })
 			}
 		}
-		for id, why := range now.Broken {
-			ps.Observer.ProviderChecked(id, why)
+		for id, cause := range now.Broken {
+			ps.Observer.ProviderChecked(id, cause)
 		}
 	})
 }

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 			*slots = 4
 		}
 	}
-	s, err := open(*count)
+	s, err := newSession(*count)
 	if err != nil {
 		return false, err
 	}
@@ -147,8 +147,8 @@ func (s *session) must(what string, err error) {
 	}
 }
 
-// open opens the checkout in the working directory.
-func open(count int) (*session, error) {
+// newSession opens the checkout in the working directory.
+func newSession(count int) (*session, error) {
 	tree, err := suite.OpenTree(".")
 	if err != nil {
 		return nil, err
@@ -408,7 +408,7 @@ func (s *session) record(parts []string) error {
 
 // changed runs the parts affected by the changes since they last passed.
 func (s *session) changed(ctx context.Context) error {
-	names, why := s.green.PartsToRun(s.tests, changedSince)
+	names, reasons := s.green.PartsToRun(s.tests, changedSince)
 	if len(names) == 0 {
 		s.notes = append(s.notes, "No part runs: nothing that belongs to one changed since it passed.")
 		return nil
@@ -419,7 +419,7 @@ func (s *session) changed(ctx context.Context) error {
 			s.notes = append(s.notes, "Left out after the first failure: "+strings.Join(names[i:], ", ")+".")
 			break
 		}
-		fmt.Printf("== %s runs for %s\n", name, why[name])
+		fmt.Printf("== %s runs for %s\n", name, reasons[name])
 		if err := s.part(ctx, name, ""); err != nil {
 			return err
 		}

@@ -161,8 +161,8 @@ func redactHost(p wire.Posture, own []netip.AddrPort) wire.Posture {
 		}
 	}
 	failed := map[string]string{}
-	for what, why := range p.Failed {
-		failed[hide.Replace(what)] = hide.Replace(why)
+	for what, reason := range p.Failed {
+		failed[hide.Replace(what)] = hide.Replace(reason)
 	}
 	p.Failed = failed
 	return p

@@ -206,7 +206,7 @@ func (c *Limiter) checkQueue(l *queue, limit time.Duration, now time.Time) error
 
 // abandon removes the waiter from its queue, unless it got a slot at the same
 // moment.
-func (c *Limiter) abandon(tenant string, w *waiter, why error) (release func(), err error) {
+func (c *Limiter) abandon(tenant string, w *waiter, cause error) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.slot != nil {
@@ -223,10 +223,10 @@ func (c *Limiter) abandon(tenant string, w *waiter, why error) (release func(), 
 	if len(l.waiters) == 0 {
 		c.removeQueue(l)
 	}
-	if apiErr := brig.AsError(why); apiErr.Kind == brig.RateLimited {
+	if apiErr := brig.AsError(cause); apiErr.Kind == brig.RateLimited {
 		return nil, c.reject(l, time.Now(), apiErr)
 	}
-	return nil, why
+	return nil, cause
 }
 
 // removeQueue removes a queue without waiters from the rotation.

@@ -108,12 +108,12 @@ func (a *Account) addPaused(bytes int64) *Reservation {
 func (a *Account) ReservePause() (*Reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	most := a.tenant.Quota.MaxPaused()
+	maxPaused := a.tenant.Quota.MaxPaused()
 	switch {
 	case a.closed:
 		return nil, errRemoved(a.tenant.Name)
-	case a.paused >= most:
-		return nil, brig.OverQuota("paused", fmt.Sprintf("%d paused sandboxes", most), time.Second)
+	case a.paused >= maxPaused:
+		return nil, brig.OverQuota("paused", fmt.Sprintf("%d paused sandboxes", maxPaused), time.Second)
 	}
 	return a.addPaused(0), nil
 }

@@ -23,7 +23,7 @@ type Reservation struct {
 	idle bool
 	// stop ends an execution early. It is nil until SetStopFunc sets it. stopReason is the reason
 	// for the stop.
-	stop       func(why error)
+	stop       func(cause error)
 	stopReason error
 }
 
@@ -65,7 +65,7 @@ func (p *Reservation) Start() {
 
 // SetStopFunc sets the function that ends an execution early. The reservation is
 // nil if the execution is not counted.
-func (p *Reservation) SetStopFunc(stop func(why error)) {
+func (p *Reservation) SetStopFunc(stop func(cause error)) {
 	if p == nil {
 		return
 	}

@@ -58,7 +58,7 @@ func (r *Runner) RerunFailures(ctx context.Context) {
 		return
 	}
 	for _, s := range suspects {
-		if reason := s.whyNoRerun(s.job.book, s.first); reason != "" {
+		if reason := s.reasonAgainstRerun(s.job.book, s.first); reason != "" {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), reason))
 			continue
 		}
@@ -84,9 +84,9 @@ func groupFailures(failures []Failure) (list []*suspect) {
 	return list
 }
 
-// whyNoRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
+// reasonAgainstRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
 // the run that failed.
-func (s *suspect) whyNoRerun(book string, failures []Failure) string {
+func (s *suspect) reasonAgainstRerun(book string, failures []Failure) string {
 	if s.job.one == nil || s.job.one(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"
 	}
@@ -133,7 +133,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 			f.Job, f.rerun = j.Name, s
 			r.results.add(f)
 		}
-		if reason := s.whyNoRerun(j.book, of.failures); reason != "" {
+		if reason := s.reasonAgainstRerun(j.book, of.failures); reason != "" {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), reason))
 			return
 		}
