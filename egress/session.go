@@ -240,9 +240,9 @@ func (s *Session) report(e Event) {
 	s.Report(e)
 }
 
-func (s *Session) drop(why string, to netip.Addr, port int) {
+func (s *Session) drop(reason string, to netip.Addr, port int) {
 	s.usage.dropped.Add(1)
-	s.report(Event{Kind: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: why})
+	s.report(Event{Kind: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: reason})
 }
 
 func addrText(a netip.Addr) string {
