@@ -90,8 +90,8 @@ func (v *Verifier) resolveDoubt(next [32]byte) error {
 	return v.recordError(v.last.Seq+1, "it was changed or inserted: it does not follow the record before it")
 }
 
-func (v *Verifier) recordError(seq int64, why string) error {
-	return &InvalidRecord{v.position, seq, why}
+func (v *Verifier) recordError(seq int64, reason string) error {
+	return &InvalidRecord{v.position, seq, reason}
 }
 
 // Lines returns the number of added lines.

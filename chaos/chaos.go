@@ -282,7 +282,7 @@ const (
 
 // waitIdle waits until the server has no sandboxes on the host except those in its pool.
 func (r *run) waitIdle(ctx context.Context) error {
-	why := ""
+	reason := ""
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		shelves, err := r.srv.Service.Pool(ctx)
 		if err != nil {
@@ -296,12 +296,12 @@ func (r *run) waitIdle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		why = fmt.Sprintf("%d sandboxes wait, %d are being made, and there are folders %v", ready, making, have)
+		reason = fmt.Sprintf("%d sandboxes wait, %d are being made, and there are folders %v", ready, making, have)
 		if making == 0 && ready > 0 && len(have) == ready {
 			return nil
 		}
 	}
-	return errors.New("a server without work: " + why)
+	return errors.New("a server without work: " + reason)
 }
 
 // removeAll removes every sandbox.

@@ -239,8 +239,8 @@ func (m *SupervisedInstance) Exec(ctx context.Context, id string, cmd brig.Comma
 		return res, causeOr(ctx, err) // the command was not started, so the instance need not end
 	}
 	if m.Exit() == nil {
-		reason := m.Guest.EndReason(ctx, id, res, err)
-		if reason != nil {
+		cause := m.Guest.EndReason(ctx, id, res, err)
+		if cause != nil {
 			// The end of the process tree cannot be confirmed, so end the
 			// instance.
 			err = errors.Join(err, m.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))

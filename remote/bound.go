@@ -18,9 +18,9 @@ const (
 	maxSkipped = 100
 )
 
-// Bound applies the limits of a local outcome to a remote one, because the
+// LimitOutcome applies the limits of a local outcome to a remote one, because the
 // program may control the data that the remote service returns.
-func Bound(o *brig.Outcome, p brig.Program) {
+func LimitOutcome(o *brig.Outcome, p brig.Program) {
 	limit := p.Limits.Output
 	if limit <= 0 {
 		limit = brig.DefaultLimitRange().Default.Output

@@ -36,8 +36,8 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		if !ok && hasDefault(into, f.Name) {
 			continue // the environment may also provide a secret
 		}
-		if why := checkField(f, v, ok); why != "" {
-			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: why})
+		if reason := checkField(f, v, ok); reason != "" {
+			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: reason})
 			continue
 		}
 		if !ok {

@@ -121,18 +121,18 @@ func (t *tree) onlyChild(i int32) int32 {
 // walk calls f for every node after its children, in source order, until f
 // returns false.
 func (t *tree) walk(f func(i int32) bool) {
-	var open []int32
+	var ancestors []int32
 	for i := int32(0); int(i) < len(t.nodes); i++ {
-		for len(open) > 0 && t.nodes[open[len(open)-1]].next <= i {
-			if !f(open[len(open)-1]) {
+		for len(ancestors) > 0 && t.nodes[ancestors[len(ancestors)-1]].next <= i {
+			if !f(ancestors[len(ancestors)-1]) {
 				return
 			}
-			open = open[:len(open)-1]
+			ancestors = ancestors[:len(ancestors)-1]
 		}
-		open = append(open, i)
+		ancestors = append(ancestors, i)
 	}
-	for n := len(open) - 1; n >= 0; n-- {
-		if !f(open[n]) {
+	for n := len(ancestors) - 1; n >= 0; n-- {
+		if !f(ancestors[n]) {
 			return
 		}
 	}

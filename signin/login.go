@@ -93,8 +93,8 @@ func (p *Provider) seal(text string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// open verifies and parses a login cookie.
-func (p *Provider) open(cookie string) (*login, error) {
+// parseLogin verifies and parses a login cookie.
+func (p *Provider) parseLogin(cookie string) (*login, error) {
 	bad := brig.Errorf(brig.Unauthenticated, "this login did not start in this browser, or has expired").WithHint("start again at /v1/auth/login")
 	i := strings.LastIndexByte(cookie, '.')
 	if i < 0 || len(cookie) > 4096 || subtle.ConstantTimeCompare([]byte(p.seal(cookie[:i])), []byte(cookie[i+1:])) != 1 {
@@ -125,7 +125,7 @@ type Callback struct {
 
 // Finish completes a login. It returns the person and the target path.
 func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person, next string, err error) {
-	l, err := p.open(r.Cookie)
+	l, err := p.parseLogin(r.Cookie)
 	if err != nil {
 		return nil, "", err
 	}

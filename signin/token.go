@@ -37,8 +37,8 @@ type tokenClaims struct {
 	all     claims          // all claims, including the ones above
 }
 
-func errUntrusted(why string) *brig.Error {
-	return brig.Errorf(brig.Unauthenticated, "the token is rejected: %s", why).WithHint("sign in again")
+func errUntrusted(reason string) *brig.Error {
+	return brig.Errorf(brig.Unauthenticated, "the token is rejected: %s", reason).WithHint("sign in again")
 }
 
 // Person implements the engine's People. It returns the person that a token

@@ -120,7 +120,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		return nil, err
 	}
 	defer p.end(ctx, id, box)
-	contextID, err := p.context(ctx, box, prog.Language)
+	contextID, err := p.createContext(ctx, box, prog.Language)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	}
 	p.collect(ctx, box, o, p.fillOutcome(ctx, box, w, o, prog, results, limit))
 	o.Done = true
-	remote.Bound(o, prog)
+	remote.LimitOutcome(o, prog)
 	return o, writeOutput(o, sio)
 }
 
@@ -202,8 +202,8 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	return s.ID, nil
 }
 
-// context creates an interpreter in a sandbox.
-func (p *Provider) context(ctx context.Context, box string, language brig.Language) (string, error) {
+// createContext creates an interpreter in a sandbox.
+func (p *Provider) createContext(ctx context.Context, box string, language brig.Language) (string, error) {
 	var made struct {
 		ID string `json:"id"`
 	}

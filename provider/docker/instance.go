@@ -228,7 +228,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case !errors.Is(err, guest.ErrLost):
 		return res, err
 	}
-	var why error
+	var cause error
 	switch {
 	case err == nil:
 		if !guest.WaitSelfEnd(ctx, res, i.done) {
@@ -237,12 +237,12 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case errors.Is(err, guest.ErrNotReached):
 		guest.WaitSelfEnd(ctx, res, i.done)
 	default:
-		why = i.Guest.EndReason(ctx, id, res, err)
+		cause = i.Guest.EndReason(ctx, id, res, err)
 	}
-	if why != nil {
+	if cause != nil {
 		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. To be safe, the server ends the sandbox.
-		i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
+		i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", cause)
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
 	}
 	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
@@ -251,7 +251,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if errors.Is(err, guest.ErrNotReached) {
 		return res, engineError(err)
 	}
-	if why == nil && err != nil {
+	if cause == nil && err != nil {
 		return res, guest.BrokenConnectionError(err)
 	}
 	return res, err
@@ -388,7 +388,7 @@ func (i *instance) expire() {
 }
 
 // Stop implements brig.Instance.
-func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+func (i *instance) Stop(ctx context.Context, grace time.Duration, reason brig.ExitReason) error {
 	select {
 	case <-i.done:
 		return nil
@@ -396,8 +396,8 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTimeout)
 	defer cancel()
-	a := endRequest{Reason: why}
-	if why == brig.Exited && i.currentOrder().Lingers {
+	a := endRequest{Reason: reason}
+	if reason == brig.Exited && i.currentOrder().Lingers {
 		a.Code = i.mainCode(ctx)
 	}
 	if err := i.f.writeEndRequest(a); err != nil {

@@ -216,7 +216,7 @@ func (p *Provider) forget(ctx context.Context, id brig.ID) error {
 const heartbeat = 30 * time.Second
 
 func (p *Provider) newRemoteHost(b *box) *guest.RemoteHost {
-	return &guest.RemoteHost{Open: b.open, Label: "the sandbox at the E2B service", Heartbeat: heartbeat}
+	return &guest.RemoteHost{Open: b.connectAgent, Label: "the sandbox at the E2B service", Heartbeat: heartbeat}
 }
 
 func (p *Provider) options(i *instance) guest.InstanceOptions {

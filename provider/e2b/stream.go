@@ -117,8 +117,8 @@ exec ` + agentPath + ` ` + wire.ConnectWord + ` ` + supervisorDir + ` 90`
 // must be limited, because a hostile sandbox controls the response.
 const maxEvent = 8 << 20
 
-// open starts the agent and returns its standard streams.
-func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
+// connectAgent starts the agent and returns its standard streams.
+func (b *box) connectAgent(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	client := pb.NewProcessClient(b, b.url, connect.WithProtoJSON(), connect.WithReadMaxBytes(maxEvent))

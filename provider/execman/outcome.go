@@ -64,7 +64,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 		o.ExitCode = failedExitCode(r.ExitCode)
 		o.Error = remote.ParseException(prog.Language, r.Stderr)
 	}
-	remote.Bound(o, prog)
+	remote.LimitOutcome(o, prog)
 	return remote.Finish(o, prog, sio, []byte(r.Stdout), []byte(r.Stderr))
 }
 

@@ -175,14 +175,14 @@ func (in *instance) Exit() *brig.Exit {
 }
 
 // finish ends the instance once.
-func (in *instance) finish(why brig.ExitReason, code int) {
+func (in *instance) finish(reason brig.ExitReason, code int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.exit != nil {
 		return
 	}
 	in.lease.Stop()
-	in.exit = &brig.Exit{Code: code, Reason: why, OOMKilled: why == brig.OutOfMem, At: time.Now().UTC()}
+	in.exit = &brig.Exit{Code: code, Reason: reason, OOMKilled: reason == brig.OutOfMem, At: time.Now().UTC()}
 	close(in.done)
 }
 
@@ -301,14 +301,14 @@ func (in *instance) Extend(_ context.Context, lease time.Time) error {
 }
 
 // Stop implements brig.Instance.
-func (in *instance) Stop(_ context.Context, _ time.Duration, why brig.ExitReason) error {
+func (in *instance) Stop(_ context.Context, _ time.Duration, reason brig.ExitReason) error {
 	code := 137
-	if why == brig.Exited {
+	if reason == brig.Exited {
 		in.mu.Lock()
 		code = in.code
 		in.mu.Unlock()
 	}
-	in.finish(why, code)
+	in.finish(reason, code)
 	return nil
 }
 

@@ -165,8 +165,8 @@ func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error 
 	if err := unix.SchedGetaffinity(s.pid, &set); err != nil {
 		return fmt.Errorf("read the sentry's affinity: %w", err)
 	}
-	n, most := set.Count(), int(math.Ceil(want))
-	if n > most && most < runtime.NumCPU() {
+	n, allowed := set.Count(), int(math.Ceil(want))
+	if n > allowed && allowed < runtime.NumCPU() {
 		cpus.Lower(brig.LevelNone, "the sentry may use %d processors, and the limit is %g", n, want)
 		return nil
 	}
@@ -265,7 +265,7 @@ func (l layout) sentry(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask shim: %w", err)
 	}
-	var a answer
+	var a response
 	if err := json.Unmarshal(line, &a); err != nil {
 		return 0, fmt.Errorf("decode shim's answer: %w", err)
 	}

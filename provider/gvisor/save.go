@@ -249,15 +249,15 @@ func (e *controlSocket) callWith(files []*os.File, one call) error {
 	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil); err != nil {
 		return fmt.Errorf("call %s: %w", one.Method, err)
 	}
-	var answer struct {
+	var response struct {
 		Success bool   `json:"success"`
 		Err     string `json:"err"`
 	}
-	if err := json.NewDecoder(io.LimitReader(c, maxCallAnswer)).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(c, maxCallAnswer)).Decode(&response); err != nil {
 		return fmt.Errorf("call %s: %w", one.Method, err)
 	}
-	if !answer.Success {
-		line, _, _ := strings.Cut(answer.Err, "\n")
+	if !response.Success {
+		line, _, _ := strings.Cut(response.Err, "\n")
 		return fmt.Errorf("call %s: %s", one.Method, brig.Clip(line, 1000))
 	}
 	return nil

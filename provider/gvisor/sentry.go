@@ -192,21 +192,21 @@ func (e *controlSocket) call(calls ...call) error {
 		return fmt.Errorf("reach the sentry: %w", err)
 	}
 	defer c.Close()
-	answers := json.NewDecoder(io.LimitReader(c, oneRead))
+	responses := json.NewDecoder(io.LimitReader(c, oneRead))
 	for _, one := range calls {
 		b, err := json.Marshal(one)
 		if err == nil {
 			_, err = c.Write(b)
 		}
-		var answer struct {
+		var response struct {
 			Success bool   `json:"success"`
 			Err     string `json:"err"`
 		}
 		if err == nil {
-			err = answers.Decode(&answer)
+			err = responses.Decode(&response)
 		}
-		if err == nil && !answer.Success {
-			err = errors.New(answer.Err)
+		if err == nil && !response.Success {
+			err = errors.New(response.Err)
 		}
 		if err != nil {
 			return fmt.Errorf("call %s: %w", one.Method, err)

@@ -183,19 +183,19 @@ func (t *tree) serve() {
 		if _, err := io.ReadFull(t.c, buf[msgHeader:msgHeader+size]); err != nil {
 			return
 		}
-		answer, f, err := t.answer(kind, buf[msgHeader:msgHeader+size])
+		response, f, err := t.handleMessage(kind, buf[msgHeader:msgHeader+size])
 		if err != nil {
 			return
 		}
-		if err := t.send(answer, f); err != nil {
+		if err := t.send(response, f); err != nil {
 			return
 		}
 	}
 }
 
-// answer returns the response to a message. If it returns an error, the caller
+// handleMessage returns the response to a message. If it returns an error, the caller
 // closes the connection.
-func (t *tree) answer(kind uint16, body []byte) (answer []byte, _ *os.File, err error) {
+func (t *tree) handleMessage(kind uint16, body []byte) (response []byte, _ *os.File, err error) {
 	switch {
 	case kind == msgMount && len(body) == 0:
 		f, err := reopen(t.root)
@@ -241,12 +241,12 @@ func message(kind uint16, body []byte) []byte {
 
 // send sends a response, with a descriptor if there is one, and closes the
 // descriptor.
-func (t *tree) send(answer []byte, f *os.File) error {
+func (t *tree) send(response []byte, f *os.File) error {
 	var oob []byte
 	if f != nil {
 		defer f.Close()
 		oob = unix.UnixRights(int(f.Fd()))
 	}
-	_, _, err := t.c.WriteMsgUnix(answer, oob, nil)
+	_, _, err := t.c.WriteMsgUnix(response, oob, nil)
 	return err
 }

@@ -385,17 +385,17 @@ func testFilesTooMany(t *testing.T, h Harness) {
 	}
 	// At small size, the test uses far fewer files, because guest/agent tests
 	// the limit itself.
-	most := testenv.Size(2000, brig.MaxEntries)
-	sh(t, in, fmt.Sprintf("mkdir -p m/n && cd m && seq 3 %d | xargs touch", most))
+	maxEntries := testenv.Size(2000, brig.MaxEntries)
+	sh(t, in, fmt.Sprintf("mkdir -p m/n && cd m && seq 3 %d | xargs touch", maxEntries))
 	es, err := fs.List(ctx, at("/workspace"), 2)
-	if err != nil || len(es) != most {
+	if err != nil || len(es) != maxEntries {
 		t.Errorf("%d entries, %v", len(es), err)
 	}
 	sh(t, in, "touch m/n/more")
-	if es, err := fs.List(ctx, at("/workspace"), 2); err != nil || len(es) != most {
+	if es, err := fs.List(ctx, at("/workspace"), 2); err != nil || len(es) != maxEntries {
 		t.Errorf("not as deep: %d entries, %v", len(es), err)
 	}
-	if most < brig.MaxEntries {
+	if maxEntries < brig.MaxEntries {
 		return
 	}
 	_, err = fs.List(ctx, at("/workspace"), 3)

@@ -155,8 +155,8 @@ func Run(t *testing.T, h Harness) {
 	} {
 		known[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
-			if why := h.Lacks[c.name]; why != "" {
-				t.Logf("lacks it: %s", why)
+			if reason := h.Lacks[c.name]; reason != "" {
+				t.Logf("lacks it: %s", reason)
 				testLacks(t, h, c.name)
 				return
 			}
@@ -236,8 +236,8 @@ func destroy(t *testing.T, in brig.Instance) {
 	}
 }
 
-// answer is the result of an execution.
-type answer struct {
+// execResult is the result of an execution.
+type execResult struct {
 	*brig.Result
 	out, err string
 }
@@ -247,7 +247,7 @@ var execIDs atomic.Int64
 func newExecID() string { return fmt.Sprintf("ex%d", execIDs.Add(1)) }
 
 // run runs a command to its end, and fails the test on an error.
-func run(t *testing.T, in brig.Instance, cmd brig.Command) answer {
+func run(t *testing.T, in brig.Instance, cmd brig.Command) execResult {
 	t.Helper()
 	a, err := try(t.Context(), in, newExecID(), cmd)
 	if err != nil {
@@ -256,13 +256,13 @@ func run(t *testing.T, in brig.Instance, cmd brig.Command) answer {
 	return a
 }
 
-func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (answer, error) {
+func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (execResult, error) {
 	if cmd.Timeout == 0 {
 		cmd.Timeout = wait
 	}
 	var out, errs bytes.Buffer
 	res, err := in.Exec(ctx, id, cmd, brig.IO{Stdout: &out, Stderr: &errs})
-	return answer{Result: res, out: out.String(), err: errs.String()}, err
+	return execResult{Result: res, out: out.String(), err: errs.String()}, err
 }
 
 // portable returns a command that both real programs and the fake support.

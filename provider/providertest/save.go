@@ -162,7 +162,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
 	type end struct {
-		answer
+		execResult
 		err error
 	}
 	ends := make(chan end, 1)
@@ -188,7 +188,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 	}
 	alive(t, in)
 	if e := <-ends; e.err != nil || e.out != "unharmed\n" {
-		t.Errorf("the command ended with %+v, %v", e.answer, e.err)
+		t.Errorf("the command ended with %+v, %v", e.execResult, e.err)
 	}
 	saved(t, s, in, "save-3", brig.SaveOptions{})
 }

@@ -55,8 +55,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// answer returns the response datagram.
-func (d datagram) answer(payload string) datagram {
+// reply returns the response datagram.
+func (d datagram) reply(payload string) datagram {
 	return datagram{d.to, d.from, d.toPort, d.fromPort, payload}
 }
 
@@ -78,11 +78,11 @@ func questionCommand(h Harness) brig.Command {
 }
 
 // checkAnswer checks the output of questionCommand.
-func checkAnswer(t *testing.T, h Harness, a answer, payload string) {
+func checkAnswer(t *testing.T, h Harness, a execResult, payload string) {
 	t.Helper()
 	want := payload
 	if !h.Real {
-		want = hex.EncodeToString(question().answer(payload).packet()) + "\n"
+		want = hex.EncodeToString(question().reply(payload).packet()) + "\n"
 	}
 	if a.ExitCode != 0 || a.out != want {
 		t.Errorf("the machine was answered %q, exit code %d, want %q", a.out, a.ExitCode, want)
@@ -135,7 +135,7 @@ func serve(up brig.Uplink, payload string) <-chan error {
 			}
 			d, ok := parseDatagram(b[:n])
 			if q := question(); ok && d.from == q.from && d.to == q.to && d.toPort == q.toPort && d.payload == q.payload {
-				if err := up.Send(d.answer(payload).packet()); err != nil {
+				if err := up.Send(d.reply(payload).packet()); err != nil {
 					ended <- err
 					return
 				}

@@ -31,7 +31,7 @@ func testUplinkPaused(t *testing.T, h Harness) {
 		}
 		t.Fatal(err)
 	}
-	packet := question().answer(strings.Repeat("x", 60000)).packet()
+	packet := question().reply(strings.Repeat("x", 60000)).packet()
 	for range 500 { // more packets than all queues hold
 		if err := up.Send(packet); err != nil {
 			t.Fatalf("send to one that is frozen: %v", err)
@@ -70,7 +70,7 @@ func testUplinkLarge(t *testing.T, h Harness) {
 			got <- fmt.Sprintf("%d bytes, %v, a payload of %d", n, err, len(d.payload))
 			return
 		}
-		if err := up.Send(d.answer(d.payload).packet()); err != nil {
+		if err := up.Send(d.reply(d.payload).packet()); err != nil {
 			got <- err.Error()
 			return
 		}

@@ -55,7 +55,7 @@ func (l *dialer) connect(ctx context.Context) (*connection, error) {
 	if c := l.current(); c != nil {
 		return c, nil
 	}
-	c, err := l.making.Do(ctx, time.Duration(l.config.Timeout)*time.Second, l.open)
+	c, err := l.making.Do(ctx, time.Duration(l.config.Timeout)*time.Second, l.ensureOpen)
 	if err != nil && ctx.Err() != nil {
 		return nil, l.failure(context.Cause(ctx))
 	}
@@ -68,8 +68,8 @@ func (l *dialer) current() *connection {
 	return l.client
 }
 
-// open opens the connection if none exists.
-func (l *dialer) open(ctx context.Context) (*connection, error) {
+// ensureOpen returns the connection, and opens it if none exists.
+func (l *dialer) ensureOpen(ctx context.Context) (*connection, error) {
 	l.mu.Lock()
 	c, closed := l.client, l.closed
 	l.mu.Unlock()

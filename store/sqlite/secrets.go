@@ -68,11 +68,11 @@ func (s *tooling) secrets(ctx context.Context, where string, args ...any) ([]*br
 		if err := rows.Scan(&x.Tenant, &name, &version, &doc, &x.Key, &x.Sealed); err != nil {
 			return nil, wrap(err, "read secrets")
 		}
-		told, err := decode[brig.Secret](doc, nil)
+		secret, err := decode[brig.Secret](doc, nil)
 		if err != nil {
 			return nil, wrap(err, "read secret %s", name)
 		}
-		x.Secret = *told
+		x.Secret = *secret
 		x.Name, x.Version = name, version
 		out = append(out, &x)
 	}
