@@ -156,11 +156,11 @@ func (c *conn) readEvents(ctx context.Context, body io.Reader, out any, on func(
 			}
 			return nil
 		case v1.EventError:
-			var answer v1.ErrorAnswer
-			if err := json.Unmarshal(line, &answer); err != nil {
+			var errBody v1.ErrorAnswer
+			if err := json.Unmarshal(line, &errBody); err != nil {
 				return fmt.Errorf("decode error: %w", err)
 			}
-			return restore(answer.Error)
+			return restore(errBody.Error)
 		}
 		if err := on(e.Event, line); err != nil {
 			return err

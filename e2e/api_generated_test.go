@@ -165,9 +165,9 @@ func TestAPIGenerated(t *testing.T) {
 			n, bad := 0, 0
 			try := func(about, target, kind, body string) {
 				n++
-				if why := sendGenerated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); why != "" {
+				if reason := sendGenerated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); reason != "" {
 					bad++
-					t.Errorf("%s %s: %s: %s", method, path, about, why)
+					t.Errorf("%s %s: %s: %s", method, path, about, reason)
 				}
 			}
 			names := parameterNames(path)
@@ -224,17 +224,17 @@ func TestAPIGeneratedDetectsFailingServers(t *testing.T) {
 	defer careless.Close()
 	client := &http.Client{Timeout: 300 * time.Millisecond}
 	for _, body := range []string{"hang", "fall", "else"} {
-		why := sendGenerated(client, "POST", careless.URL, "k", "application/json", body)
-		if why == "" {
+		reason := sendGenerated(client, "POST", careless.URL, "k", "application/json", body)
+		if reason == "" {
 			t.Errorf("%s is not seen", body)
 		}
-		attack.RecordMutant("API-06", "a server that does not stand it: "+body, "strict decoding", why != "")
+		attack.RecordMutant("API-06", "a server that does not stand it: "+body, "strict decoding", reason != "")
 	}
 }
 
 // sendGenerated sends a request and returns a description of what is wrong with the response, or
 // "".
-func sendGenerated(client *http.Client, method, url, key, kind, body string) (why string) {
+func sendGenerated(client *http.Client, method, url, key, kind, body string) (reason string) {
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return "" // Go's client refuses to send this request

@@ -62,12 +62,12 @@ func TestAttackRaces(t *testing.T) {
 		if i%3 == 0 {
 			method, body = http.MethodPut, "mine"
 		}
-		status, answer := s.file(method, file, body)
+		status, resp := s.file(method, file, body)
 		mu.Lock()
 		defer mu.Unlock()
 		responses[fmt.Sprintf("%s %d", method, status)]++
-		if strings.Contains(answer, secret) || status >= 500 {
-			t.Errorf("%s: %d %s", method, status, answer)
+		if strings.Contains(resp, secret) || status >= 500 {
+			t.Errorf("%s: %d %s", method, status, resp)
 		}
 	})
 	if responses["GET 200"] == 0 || len(responses) < 3 {

@@ -155,12 +155,12 @@ func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 // pool.
 func checkOnlyPool(t *testing.T, srv *server) {
 	t.Helper()
-	svc, why := srv.client(), ""
+	svc, reason := srv.client(), ""
 	// Filling a large pool takes a long time on a busy host, so wait as long as the pool changes.
 	begin, moved, before := time.Now(), time.Now(), ""
 	for ; time.Since(moved) < promptTimeout && time.Since(begin) < 8*promptTimeout; time.Sleep(20 * time.Millisecond) {
-		if why != before {
-			moved, before = time.Now(), why
+		if reason != before {
+			moved, before = time.Now(), reason
 		}
 		shelves, err := svc.Pool(t.Context())
 		if err != nil {
@@ -171,7 +171,7 @@ func checkOnlyPool(t *testing.T, srv *server) {
 			ready, making = ready+s.Ready, making+s.Making
 		}
 		have := folders(t, srv.dir)
-		why = fmt.Sprintf("%d wait, %d are being made, and there are folders %v", ready, making, have)
+		reason = fmt.Sprintf("%d wait, %d are being made, and there are folders %v", ready, making, have)
 		if making > 0 || len(have) != ready {
 			continue
 		}
@@ -179,15 +179,15 @@ func checkOnlyPool(t *testing.T, srv *server) {
 			return !slices.ContainsFunc(have, func(id string) bool { return strings.Contains(text, id) })
 		}
 		if all := hostOf(t, srv.dir).Cgroups(); slices.ContainsFunc(all, stranger) {
-			why += fmt.Sprintf(", and a cgroup of %v", all)
+			reason += fmt.Sprintf(", and a cgroup of %v", all)
 			continue
 		}
 		all := processes(t, srv.dir, srv.cmd.Process.Pid)
 		if slices.ContainsFunc(all, func(p chaos.Process) bool { return stranger(p.Cmdline + p.Cgroups) }) {
-			why += fmt.Sprintf(", and one of %v", all)
+			reason += fmt.Sprintf(", and one of %v", all)
 			continue
 		}
 		return
 	}
-	t.Error(why)
+	t.Error(reason)
 }

@@ -249,14 +249,14 @@ func (l *lab) serveNames() {
 			if err != nil {
 				return
 			}
-			if out := l.answer(b[:n]); out != nil {
+			if out := l.respond(b[:n]); out != nil {
 				_, _ = pc.WriteTo(out, from)
 			}
 		}
 	}()
 }
 
-func (l *lab) answer(q []byte) []byte {
+func (l *lab) respond(q []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(q) != nil || len(m.Questions) != 1 {
 		return nil

@@ -59,13 +59,13 @@ func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 	if code == 0 {
 		return p
 	}
-	var answer struct {
+	var resp struct {
 		Findings []struct{ Name, State, Detail, Fix string }
 	}
-	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+	if err := json.Unmarshal([]byte(out), &resp); err != nil {
 		t.Fatalf("doctor: %v: %s%s", err, out, errs)
 	}
-	for _, f := range answer.Findings {
+	for _, f := range resp.Findings {
 		if f.Name == "user namespaces" && f.State == "fail" {
 			if f.Detail == "" || f.Fix == "" {
 				t.Fatalf("doctor says neither what forbids it nor what to do: %+v", f)

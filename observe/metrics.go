@@ -176,8 +176,8 @@ func (m *Metrics) InstanceCreated(k brig.CreationReport) {
 }
 
 // SandboxEnded implements brig.Observer.
-func (m *Metrics) SandboxEnded(provider string, why brig.ExitReason) {
-	m.ends.WithLabelValues(provider, string(why)).Inc()
+func (m *Metrics) SandboxEnded(provider string, reason brig.ExitReason) {
+	m.ends.WithLabelValues(provider, string(reason)).Inc()
 }
 
 // Restarted implements brig.Observer.

@@ -68,7 +68,7 @@ func runBurst(name string, n int, f func() (pool string, cpu time.Duration, err 
 func (b *burst) rate() float64 { return float64(len(b.samples)) / b.wall.Seconds() }
 
 func (b *burst) row(r *report) *row {
-	w := r.row(b.name).times(b.samples).set("succeeded", float64(len(b.samples))).
+	w := r.row(b.name).addTimes(b.samples).set("succeeded", float64(len(b.samples))).
 		set("wall_ms", millis(b.wall)).set("per_s", b.rate())
 	w.set("count", float64(len(b.samples)+len(b.failures)))
 	if b.cpu > 0 && len(b.samples) > 0 {
