@@ -22,7 +22,7 @@ func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was 
 			return err
 		}
 		if have != was {
-			return contract.SecretConflict(secret.Name)
+			return contract.SecretConflictError(secret.Name)
 		}
 		_, err = t.exec(putSecret, secret.Tenant, secret.Name, secret.Version, doc, secret.Key, secret.Sealed)
 		return err
@@ -34,7 +34,7 @@ func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was 
 func (s *tooling) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
 	list, err := s.secrets(ctx, `where tenant = $1 and name = $2`, tenant, name)
 	if err == nil && len(list) == 0 {
-		err = contract.NoSecret(name)
+		err = contract.SecretNotFoundError(name)
 	}
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s *tooling) DeleteSecret(ctx context.Context, tenant, name string, events 
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteSecret, tenant, name)
 		if err == nil && n == 0 {
-			return contract.NoSecret(name)
+			return contract.SecretNotFoundError(name)
 		}
 		return err
 	})

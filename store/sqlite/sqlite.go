@@ -178,12 +178,12 @@ func wrap(err error, format string, args ...any) error {
 	}
 	err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return diskFull(err)
+		return diskFullError(err)
 	}
 	if cause, ok := errors.AsType[*driver.Error](err); ok {
 		switch cause.Code() & 0xff {
 		case full:
-			return diskFull(err)
+			return diskFullError(err)
 		case ioError:
 			return storeError(err)
 		}
@@ -191,7 +191,7 @@ func wrap(err error, format string, args ...any) error {
 	return err
 }
 
-func diskFull(err error) error {
+func diskFullError(err error) error {
 	return brig.Errorf(brig.Unavailable, "the server's disk is full").
 		WithHint("free space in the data folder").Because(err)
 }
@@ -208,10 +208,10 @@ const (
 	full    = 13
 )
 
-// nanos returns t as a number that SQL can compare. Times that do not fit into an int64 of
+// toNanos returns t as a number that SQL can compare. Times that do not fit into an int64 of
 // nanoseconds (before 1678, such as the zero time, or after 2262) become the minimum or the
 // maximum.
-func nanos(t time.Time) int64 {
+func toNanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):
 		return math.MinInt64
