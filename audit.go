@@ -42,8 +42,8 @@ type AuditQuery struct {
 	Limit int
 }
 
-// Partial reports whether q selects only some of the lines.
-func (q AuditQuery) Partial() bool {
+// IsPartial reports whether q selects only some of the lines.
+func (q AuditQuery) IsPartial() bool {
 	return !q.Since.IsZero() || !q.Until.IsZero() || q.Sandbox != "" || len(q.Labels) > 0
 }
 

@@ -111,8 +111,8 @@ func (r Requirement) With(other Requirement) Requirement {
 	return out
 }
 
-// Unmet returns an error that lists every unmet level and how to meet it.
-func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
+// UnmetError returns an error that lists every unmet level and how to meet it.
+func (r Requirement) UnmetError(field, who string, have map[Area]Enforcement) error {
 	var missing, help []string
 	first := Area("")
 	for _, a := range Areas { // in the order of Areas

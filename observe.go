@@ -88,9 +88,11 @@ func RunStatusOf(k Kind) RunStatus {
 	return RunFailed
 }
 
-// Counts reports whether an execution counts toward the error rate of the
+// CountsForAvailability reports whether an execution counts toward the error rate of the
 // service. Callers' errors and canceled calls do not.
-func (s RunStatus) Counts() bool { return s != RunBlocked && s != RunRefused && s != RunCanceled }
+func (s RunStatus) CountsForAvailability() bool {
+	return s != RunBlocked && s != RunRefused && s != RunCanceled
+}
 
 // IsServiceError reports whether the status is an error of the service: an exceeded limit or
 // a failure. The failure of a program itself is not an error of the service.

@@ -205,9 +205,9 @@ var ArtifactTypes = map[string]string{
 	".png": "image/png", ".svg": "image/svg+xml",
 }
 
-// ArtifactName reports whether name is a valid path of an artifact below artifacts/
+// IsArtifactName reports whether name is a valid path of an artifact below artifacts/
 // with a known extension.
-func ArtifactName(name string) bool {
+func IsArtifactName(name string) bool {
 	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
 	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && name != ".." && !strings.HasPrefix(name, "../") &&
 		!strings.ContainsAny(name, "\x00\\")

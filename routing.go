@@ -28,7 +28,7 @@ type Routing struct {
 	// Attempts is the number of providers to try, 1 to 3. Default 3.
 	Attempts int `json:"attempts,omitempty"`
 	// Rev increases with every change. SetRouting rejects a change that is
-	// based on another revision (see Moved); 0 skips the check.
+	// based on another revision (see IsConflict); 0 skips the check.
 	Rev int64 `json:"rev,omitempty"`
 
 	named bool // whether the request names the first provider of Order

@@ -9,18 +9,18 @@ import (
 // destinations.
 const HintValueAgain = "give the value again, in value or value_b64: the change lets it go further than before"
 
-// visible reports whether sandboxes receive the value itself. This is the widest
+// isVisible reports whether sandboxes receive the value itself. This is the widest
 // reach, because programs can send the value to any destination.
-func (s *Secret) visible() bool { return len(s.Hosts) == 0 }
+func (s *Secret) isVisible() bool { return len(s.Hosts) == 0 }
 
 // Widens returns the fields of s that allow the value to reach destinations that
 // the previous secret did not allow. If the first of them is a list, added is its
 // first new host, place or name.
 func (s *Secret) Widens(previous Secret) (fields []string, added string) {
-	if previous.visible() {
+	if previous.isVisible() {
 		return nil, ""
 	}
-	if s.visible() {
+	if s.isVisible() {
 		return []string{"hosts"}, ""
 	}
 	add := func(field string, wider bool, newEntry string) {
@@ -48,9 +48,9 @@ func (s *Secret) Widens(previous Secret) (fields []string, added string) {
 func (s *Secret) Within(earlier Secret) (out Secret, visible bool) {
 	out = *s
 	switch {
-	case earlier.visible():
-		return out, out.visible()
-	case out.visible():
+	case earlier.isVisible():
+		return out, out.isVisible()
+	case out.isVisible():
 		out.Hosts, out.Places, out.Exclusive, out.Allow, out.Plain = earlier.Hosts, earlier.Places, earlier.Exclusive, earlier.Allow, earlier.Plain
 		return out, false
 	}

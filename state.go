@@ -34,17 +34,17 @@ var next = map[State][]State{
 	Ended:    nil,
 }
 
-// To returns FailedPrecondition unless s may change to t. A change to the same
+// CheckTransition returns FailedPrecondition unless s may change to t. A change to the same
 // state is always allowed.
-func (s State) To(t State) error {
+func (s State) CheckTransition(t State) error {
 	if s == t || slices.Contains(next[s], t) {
 		return nil
 	}
 	return Errorf(FailedPrecondition, "a sandbox cannot change from %s to %s", s, t)
 }
 
-// Live reports whether a sandbox in state s may have an instance.
-func (s State) Live() bool { return s == Creating || s == Running || s == Stopping }
+// IsLive reports whether a sandbox in state s may have an instance.
+func (s State) IsLive() bool { return s == Creating || s == Running || s == Stopping }
 
-// Lasts reports whether a sandbox in state s has an instance or may get one again.
-func (s State) Lasts() bool { return s.Live() || s == Paused }
+// IsActive reports whether a sandbox in state s has an instance or may get one again.
+func (s State) IsActive() bool { return s.IsLive() || s == Paused }

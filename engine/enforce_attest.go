@@ -76,7 +76,7 @@ func (ms *machines) checkAttestation(ctx context.Context, m *machine) error {
 			return err
 		}
 	}
-	return need.Unmet("require", "a sandbox of this image", found.Areas)
+	return need.UnmetError("require", "a sandbox of this image", found.Areas)
 }
 
 // attestImage creates an instance of an image in order to examine it.
@@ -122,13 +122,13 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 		findings = found.Findings
 	}
 	m.rec.Enforcement = ms.effectiveEnforcement(m.backend, host, findings)
-	return need.Unmet("require", "this sandbox", m.rec.Enforcement)
+	return need.UnmetError("require", "this sandbox", m.rec.Enforcement)
 }
 
 // fillEnforcement fills in the enforcement that was observed in other instances
 // of a sandbox's image, if the sandbox's own instance was not examined.
 func (ms *machines) fillEnforcement(s *brig.Sandbox) {
-	if s.Enforcement != nil || !s.State.Live() {
+	if s.Enforcement != nil || !s.State.IsLive() {
 		return
 	}
 	backend, err := ms.providers.backendOf(s)

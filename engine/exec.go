@@ -299,7 +299,7 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 			return err
 		}
 	}
-	if rec.State.Lasts() {
+	if rec.State.IsActive() {
 		return nil
 	}
 	// The instance has ended, and its executions with it.

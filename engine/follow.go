@@ -77,7 +77,7 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 		}
 	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
-	if v.rec.State.Lasts() {
+	if v.rec.State.IsActive() {
 		held := l.hold(v.rec)
 		f.release = func() { held(); release() }
 	} else {
@@ -174,7 +174,7 @@ func (f *followedLog) wait() error {
 		f.source.move(in)
 		f.in = in
 	}
-	if err != nil || !rec.State.Lasts() {
+	if err != nil || !rec.State.IsActive() {
 		f.ended = true
 		f.source.complete()
 	}

@@ -106,14 +106,14 @@ func (v *call) appendRejection(ctx context.Context, err error) {
 
 func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	if v.actor.Role == brig.Nobody {
-		return v.actor.May(v.op)
+		return v.actor.Authorize(v.op)
 	}
 	if g.Clock.HasPassed(v.actor.Expires) {
 		// The API server checked the expiry when the caller authenticated. A connection, or a token
 		// derived from the caller's credential, may have outlived the credential.
 		return brig.Errorf(brig.Unauthenticated, "the caller's credential has expired").WithHint("ask its issuer for a new one")
 	}
-	if err := v.actor.May(v.op); err != nil {
+	if err := v.actor.Authorize(v.op); err != nil {
 		return err
 	}
 	if err := g.loadAccountOf(ctx, v); err != nil {

@@ -127,7 +127,7 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error
 	ctx, cancel := context.WithTimeout(l.ctx, cleanupTimeout)
 	defer cancel()
 	rec, err := l.Store.Get(ctx, tenant, string(id))
-	if err == nil && !rec.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+	if err == nil && !rec.State.IsActive() || brig.KindOf(err) == brig.NotFound {
 		return false, nil
 	}
 	in := l.instance(id)
@@ -177,7 +177,7 @@ func (l *lifecycle) watchEnd(ctx context.Context, rec *brig.Record) (ended <-cha
 		w.holders++
 	})
 	// The sandbox may have ended since rec was read, before the watch began.
-	if now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil && !now.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+	if now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil && !now.State.IsActive() || brig.KindOf(err) == brig.NotFound {
 		l.announceEnd(rec.ID)
 	}
 	return w.ended, sync.OnceFunc(func() {

@@ -249,7 +249,7 @@ func (e *Engine) pruneExpired(ctx context.Context) error {
 func (e *Engine) recoverSkipped() {
 	for id, s := range e.skipped.list() {
 		r, err := e.Store.Get(e.ctx, s.tenant, s.name)
-		if brig.KindOf(err) == brig.NotFound || err == nil && (r.ID != id || !r.State.Lasts()) {
+		if brig.KindOf(err) == brig.NotFound || err == nil && (r.ID != id || !r.State.IsActive()) {
 			e.skipped.remove(id)
 			continue
 		}

@@ -149,7 +149,7 @@ func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) erro
 		if err := in.Destroy(ctx); err != nil {
 			return err
 		}
-		if rec.State.Live() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
+		if rec.State.IsLive() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
 			// Record the end of a removed sandbox exactly once.
 			if _, err := l.recordEnd(ctx, rec.Tenant, rec.ID, in); err != nil && brig.KindOf(err) != brig.NotFound {
 				return err

@@ -177,7 +177,7 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 		}
 		// If another call removes the variable first, it remains removed.
 		out, err := ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
-		if err == nil && c.Value == nil && v.actor.May(brig.OpToolVariables) != nil {
+		if err == nil && c.Value == nil && v.actor.Authorize(brig.OpToolVariables) != nil {
 			out.Value = "" // a caller that may not list values must not learn the value by a change
 		}
 		return out, err

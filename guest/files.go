@@ -90,7 +90,7 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 			// The name must not refer to another directory on any operating
 			// system that a client may use.
 			files = slices.DeleteFunc(files, func(f brig.File) bool {
-				wrong := !brig.ArtifactName(f.Path)
+				wrong := !brig.IsArtifactName(f.Path)
 				if wrong {
 					skipped = skip(skipped, f.Path)
 				}

@@ -43,7 +43,7 @@ func LimitOutcome(o *brig.Outcome, p brig.Program) {
 	}
 	var files []brig.File
 	for _, f := range o.Artifacts {
-		if brig.ArtifactName(f.Path) && len(files) < brig.MaxArtifacts && len(f.Data) <= brig.MaxArtifactSize {
+		if brig.IsArtifactName(f.Path) && len(files) < brig.MaxArtifacts && len(f.Data) <= brig.MaxArtifactSize {
 			files = append(files, f)
 		} else {
 			o.Skipped = append(o.Skipped, f.Path)

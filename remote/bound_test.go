@@ -21,12 +21,12 @@ func TestRemoteDataIsBounded(t *testing.T) {
 		o.Artifacts = append(o.Artifacts, brig.File{Path: "a.csv", Data: []byte("x")})
 	}
 	for _, bad := range []string{"../a.csv", "/etc/a.csv", "a/../../b.csv", "a.exe", "a\x00.csv", `..\a.csv`, "", strings.Repeat("a", 2000) + ".csv", "./a.csv", "..", "../.csv"} {
-		if brig.ArtifactName(bad) {
+		if brig.IsArtifactName(bad) {
 			t.Errorf("%q may come out", brig.Clip(bad, 60))
 		}
 	}
 	for _, good := range []string{"deep/plot.PNG", "..plot.csv", "a/..b/c.csv"} {
-		if !brig.ArtifactName(good) {
+		if !brig.IsArtifactName(good) {
 			t.Errorf("%s may not come out", good)
 		}
 	}

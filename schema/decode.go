@@ -57,7 +57,7 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		invalid = append(invalid, brig.FieldError{Field: name, Message: fmt.Sprintf("Unknown field '%s'", name)})
 	}
 	if rules, ok := into.(brig.ConfigRules); ok && len(invalid) == 0 {
-		invalid = rules.Wrong()
+		invalid = rules.Validate()
 	}
 	return invalid
 }

@@ -105,7 +105,7 @@ func (d *API) find(ctx context.Context, op brig.Op, id string) (kernel, error) {
 		if err == nil {
 			return n, nil
 		}
-		if brig.KindOf(err) != brig.PermissionDenied || actor.May(brig.OpGetKernel) == nil {
+		if brig.KindOf(err) != brig.PermissionDenied || actor.Authorize(brig.OpGetKernel) == nil {
 			return nil, err
 		}
 	}
@@ -307,7 +307,7 @@ func (k *sandboxKernel) explain(ctx context.Context, err error) error {
 	switch brig.KindOf(err) {
 	case brig.NotFound, brig.FailedPrecondition, brig.ConnectionFailed, brig.Unavailable, brig.Internal:
 		now, getErr := k.d.Service.Get(ctx, k.name())
-		if brig.KindOf(getErr) == brig.NotFound || getErr == nil && !now.State.Lasts() {
+		if brig.KindOf(getErr) == brig.NotFound || getErr == nil && !now.State.IsActive() {
 			return errMissing(k.id()).Because(err)
 		}
 	}

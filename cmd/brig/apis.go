@@ -158,7 +158,7 @@ func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
 func listLasting(store brig.Store) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (ids []string, err error) {
 		err = store.All(ctx, func(r *brig.Record) error {
-			if r.State.Lasts() {
+			if r.State.IsActive() {
 				ids = append(ids, string(r.ID))
 			}
 			return nil

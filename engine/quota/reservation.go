@@ -42,7 +42,7 @@ func (p *Reservation) AddDisk(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if q := a.tenant.Quota.Storage; q > 0 && a.storage+bytes > q {
-		return brig.OverQuota("storage", brig.FormatBytes(q), time.Second)
+		return brig.QuotaExceededError("storage", brig.FormatBytes(q), time.Second)
 	}
 	if a.reservations[p] {
 		a.storage += bytes
@@ -140,7 +140,7 @@ func (p *Reservation) ChargeEgress(bytes int64) error {
 	a.resetDaily()
 	a.addUsage(p.labels, brig.UsageTotals{Egress: bytes})
 	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
-		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
+		return brig.QuotaExceededError("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (a *Account) StopOverdueExecutions() (all bool) {
 	if a.tenant.Quota.HasTimeLimit() && len(a.reservations) > 0 {
 		a.resetDaily()
 		a.catchUp()
-		lives, executions := a.tenant.Quota.Exceeded(a.spent, a.now())
+		lives, executions := a.tenant.Quota.CheckTimeQuotas(a.spent, a.now())
 		if all, cause = lives != nil, executions; all {
 			cause = lives
 		}

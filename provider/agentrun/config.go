@@ -79,8 +79,8 @@ func MisnamedVariablesHint(getenv func(string) string) string {
 	return strings.Join(out, "; ")
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
 	wrong := func(bad bool, field, message string) {
 		if bad {

@@ -31,8 +31,8 @@ type Config struct {
 	Password string `json:"registry_password" title:"Password at the registry" form:"secret"`
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
 	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
 	tcp := false

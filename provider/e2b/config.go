@@ -32,10 +32,10 @@ type Config struct {
 // domains are E2B's own domains, by region.
 var domains = map[string]string{"us": "e2b.app", "eu": "eu.e2b.app"}
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() (wrong []brig.FieldError) {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() (invalid []brig.FieldError) {
 	say := func(field, format string, args ...any) {
-		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+		invalid = append(invalid, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if c.APIKey == "" {
 		say("api_key", "it is required")
@@ -54,7 +54,7 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	if b, err := hex.DecodeString(c.PinSHA256); c.PinSHA256 != "" && (err != nil || len(b) != 32) {
 		say("pin_sha256", "it is not 64 hex digits")
 	}
-	return wrong
+	return invalid
 }
 
 // loopback reports whether a host name refers to this host.

@@ -79,7 +79,7 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		config := Driver().Config().(*Config)
 		config.APIKey, config.APIURL = "e2b_x", c.url
 		before := served.Load()
-		wrong := len(config.Wrong()) > 0
+		wrong := len(config.Validate()) > 0
 		if !wrong {
 			_ = newAPI(config, func(brig.Call) {}).get(t.Context(), "i1")
 		}

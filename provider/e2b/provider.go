@@ -39,8 +39,8 @@ var (
 )
 
 func openProvider(env brig.ProviderEnv, c *Config) (*Provider, error) {
-	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
+	if invalid := c.Validate(); len(invalid) > 0 {
+		return nil, guest.ConfigError(invalid).WithHint("correct it: brig provider configure")
 	}
 	p := &Provider{config: *c, env: env, templates: map[string]string{}}
 	p.api = newAPI(&p.config, env.Called)

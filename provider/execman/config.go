@@ -65,8 +65,8 @@ func defaults(getenv func(string) string) Config {
 	}
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
 	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
 	addError := func(err error) {

@@ -323,8 +323,8 @@ func TestUnsupportedProgramIsRejected(t *testing.T) {
 
 func TestConfigRules(t *testing.T) {
 	good := execman.Config{Endpoint: "http://localhost:9385", Timeout: 30, MaxRetries: 3, PoolSize: 10, AllowPrivate: true}
-	if wrong := good.Wrong(); len(wrong) != 0 {
-		t.Errorf("a good one is wrong: %+v", wrong)
+	if invalid := good.Validate(); len(invalid) != 0 {
+		t.Errorf("a good one is wrong: %+v", invalid)
 	}
 	for _, c := range []struct {
 		change func(*execman.Config)
@@ -345,8 +345,8 @@ func TestConfigRules(t *testing.T) {
 	} {
 		config := good
 		c.change(&config)
-		if wrong := config.Wrong(); len(wrong) != 1 || wrong[0].Field != c.field || wrong[0].Message == "" {
-			t.Errorf("%s: %+v", c.field, wrong)
+		if invalid := config.Validate(); len(invalid) != 1 || invalid[0].Field != c.field || invalid[0].Message == "" {
+			t.Errorf("%s: %+v", c.field, invalid)
 		}
 	}
 }

@@ -52,8 +52,8 @@ var (
 const openTimeout = 5 * time.Second
 
 func openProvider(ctx context.Context, env brig.ProviderEnv, c *Config) (*Provider, error) {
-	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
+	if invalid := c.Validate(); len(invalid) > 0 {
+		return nil, guest.ConfigError(invalid).WithHint("correct it: brig provider configure")
 	}
 	mark, err := guest.ServerMark(env.Dir)
 	if err != nil {
