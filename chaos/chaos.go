@@ -63,9 +63,9 @@ type Report struct {
 	After  resourceUsage `json:"server_after"`
 }
 
-// Clean reports whether there were no leaks, lost results, missing events or
+// IsClean reports whether there were no leaks, lost results, missing events or
 // unexplained errors.
-func (r *Report) Clean() bool {
+func (r *Report) IsClean() bool {
 	return hasNoLeaks(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
 }
 

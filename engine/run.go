@@ -390,7 +390,7 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	}
 	if m.session == nil {
 		if m.session, err = rs.openSession(ctx, m.in, m.rec.Tenant, "interpreter", *j.lang, j.cmd); err != nil {
-			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
+			return nil, notStartedError(m.rec.Spec.Image, *j.lang, err)
 		}
 	}
 	m.releaseSlot()
@@ -398,9 +398,9 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 
-// notStarted explains why an interpreter did not start. Usually, the image does not contain the
+// notStartedError explains why an interpreter did not start. Usually, the image does not contain the
 // interpreter.
-func notStarted(image string, lang interpreter.Language, err error) error {
+func notStartedError(image string, lang interpreter.Language, err error) error {
 	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
 		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
 	startErr, failed := errors.AsType[*interpreter.StartError](err)

@@ -124,8 +124,8 @@ func (p *Process) LimitMessages(b brig.MessageBudget) { p.stream.pending.limit(b
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Plain reports whether the process has no message channel.
-func (p *Process) Plain() bool { return p.stream.plain }
+// IsPlain reports whether the process has no message channel.
+func (p *Process) IsPlain() bool { return p.stream.plain }
 
 // Close implements brig.Process.
 func (p *Process) Close() error {

@@ -105,7 +105,7 @@ func (s *stream) receive() (brig.From, []byte, error) {
 			s.due, s.next, s.place = false, nil, noPosition
 			return brig.FromMessage, p, nil
 		}
-		if s.line() {
+		if s.takeLine() {
 			continue
 		}
 		if (s.ctlEnd || s.plain) && s.outEnd[0] && s.outEnd[1] {
@@ -162,8 +162,8 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 	return 0, nil, io.EOF
 }
 
-// line takes the next complete line from pending, if there is one.
-func (s *stream) line() bool {
+// takeLine takes the next complete line from pending, if there is one.
+func (s *stream) takeLine() bool {
 	next, ok := s.pending.line()
 	if !ok {
 		return false

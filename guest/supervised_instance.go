@@ -216,8 +216,8 @@ func (m *SupervisedInstance) dialAgent(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// Plain reports whether all programs run under a single account.
-func (m *SupervisedInstance) Plain() bool { return m.plain }
+// IsPlain reports whether all programs run under a single account.
+func (m *SupervisedInstance) IsPlain() bool { return m.plain }
 
 // Done implements brig.Instance.
 func (m *SupervisedInstance) Done() <-chan struct{} { return m.done }
@@ -354,12 +354,12 @@ func (m *SupervisedInstance) Extend(ctx context.Context, lease time.Time) error 
 }
 
 // Pause implements brig.Instance.
-func (m *SupervisedInstance) Pause(context.Context) error { return m.pauseUnsupported() }
+func (m *SupervisedInstance) Pause(context.Context) error { return m.pauseUnsupportedError() }
 
 // Resume implements brig.Instance.
-func (m *SupervisedInstance) Resume(context.Context) error { return m.pauseUnsupported() }
+func (m *SupervisedInstance) Resume(context.Context) error { return m.pauseUnsupportedError() }
 
-func (m *SupervisedInstance) pauseUnsupported() error {
+func (m *SupervisedInstance) pauseUnsupportedError() error {
 	return brig.Errorf(brig.Unimplemented, "machines of plain processes cannot be frozen").WithHint("leave freeze_after out, or use another provider")
 }
 

@@ -39,7 +39,7 @@ func MaxSecret(s string) int {
 // Authenticate returns the proof of r's credential. It returns Unauthenticated
 // if the credential is missing or invalid.
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
-	if keys.Owner != nil && FromOwner(r) {
+	if keys.Owner != nil && IsFromOwner(r) {
 		return keys.verifyOwner(r)
 	}
 	headers := r.Header.Values("Authorization")

@@ -58,7 +58,7 @@ type Keyring struct {
 	// time.Now. Set it before use.
 	Clock brig.Clock
 	// Owner returns the current actor of programs that connect over the
-	// server's Unix socket (see FromOwner). Default: such programs need a
+	// server's Unix socket (see IsFromOwner). Default: such programs need a
 	// credential, like all other clients. Set it before use.
 	Owner func(context.Context) (brig.Actor, error)
 

@@ -222,9 +222,9 @@ func (p *loadResult) makeCall(ctx context.Context, c *client.Client) {
 	}
 }
 
-// done completes the result, or returns the first error that is not a rejection at capacity. The
+// finish completes the result, or returns the first error that is not a rejection at capacity. The
 // CPU time includes the removal of the sandboxes.
-func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*loadResult, error) {
+func (p *loadResult) finish(ctx context.Context, g *rig, spent time.Duration) (*loadResult, error) {
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (g *rig) runClosedLoad(ctx context.Context, n int, loadTime time.Duration) 
 		})
 	}
 	calls.Wait()
-	return p.done(ctx, g, spent)
+	return p.finish(ctx, g, spent)
 }
 
 // runOpenLoad makes calls at a fixed rate, regardless of whether earlier calls
@@ -271,7 +271,7 @@ func (g *rig) runOpenLoad(ctx context.Context, every, loadTime time.Duration) (*
 		time.Sleep(time.Until(begin.Add(time.Duration(n) * every)))
 	}
 	calls.Wait()
-	return p.done(ctx, g, spent)
+	return p.finish(ctx, g, spent)
 }
 
 // runPatientBurst makes n concurrent calls with a client that retries calls rejected at capacity.

@@ -51,7 +51,7 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	o := execman.Options{
 		Actor:   brig.Actor{Name: "execman", Tenant: cmp.Or(e.Tenant, tenant), Role: brig.Member},
 		Pool:    cmp.Or(int(e.Pool), execman.DefaultPool),
-		Timeout: cmp.Or(e.Timeout.std(), execman.DefaultTimeout),
+		Timeout: cmp.Or(e.Timeout.toDuration(), execman.DefaultTimeout),
 		Limits:  brig.Limits{Memory: int64(cmp.Or(e.Memory, defaultExecmanMemory))},
 		Images:  map[brig.Language]string{brig.Python: e.PythonImage, brig.JavaScript: e.NodeImage},
 	}

@@ -107,7 +107,7 @@ type linkJSON struct {
 // sendLink creates a link for a program that has the admin key or acts for the
 // data folder's owner, which gives the same rights.
 func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
-	if !httpapi.FromOwner(r) && !l.hasKey(r) {
+	if !httpapi.IsFromOwner(r) && !l.hasKey(r) {
 		return brig.Errorf(brig.Unauthenticated, "a sign-in link needs the admin key of the server's data folder").
 			WithHint("sign in with an API key at %s", ui.Prefix)
 	}

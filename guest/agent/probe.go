@@ -49,7 +49,7 @@ func readPosture() wire.Posture {
 		}
 	}
 	for c := uintptr(0); c < 63; c++ { // the status file may omit the bounding set
-		if has, known := inBoundingSet(c); has && known {
+		if has, known := isInBoundingSet(c); has && known {
 			p.Capabilities |= 1 << c
 		}
 	}

@@ -157,7 +157,7 @@ func switchUser() error {
 // emptyBoundingSet drops every remaining capability from the bounding set.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
-		has, known := inBoundingSet(c)
+		has, known := isInBoundingSet(c)
 		if !known {
 			return nil // beyond the last capability
 		}
@@ -171,9 +171,9 @@ func emptyBoundingSet() error {
 	}
 }
 
-// inBoundingSet reports whether a capability is in the bounding set, and whether the kernel
+// isInBoundingSet reports whether a capability is in the bounding set, and whether the kernel
 // supports it.
-func inBoundingSet(c uintptr) (has, known bool) {
+func isInBoundingSet(c uintptr) (has, known bool) {
 	const capBSetRead = 23 // PR_CAPBSET_READ
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
 	return r == 1, errno == 0

@@ -45,7 +45,7 @@ type Group struct {
 
 func config(name string, l Limits) *cgroups.Cgroup {
 	r := &cgroups.Resources{SkipDevices: true, Memory: l.Memory}
-	if l.Memory > 0 && swapLimit() {
+	if l.Memory > 0 && supportsSwapLimit() {
 		r.MemorySwap = l.Memory // memory and swap together: disables swap
 	}
 	if l.CPUs > 0 {
@@ -57,8 +57,8 @@ func config(name string, l Limits) *cgroups.Cgroup {
 	return &cgroups.Cgroup{Path: name, Resources: r}
 }
 
-// swapLimit reports whether this kernel can limit swap.
-func swapLimit() bool {
+// supportsSwapLimit reports whether this kernel can limit swap.
+func supportsSwapLimit() bool {
 	if cgroups.IsCgroup2UnifiedMode() {
 		return true
 	}

@@ -93,7 +93,7 @@ func (c *Config) Validate() []brig.FieldError {
 	wrong(c.AccountID != "" && strings.Trim(c.AccountID, "0123456789") != "", "account_id", "Account ID must be a number")
 	wrong(!slices.Contains(regions, c.Region), "region", "Invalid region. Must be one of: "+strings.Join(regions, ", "))
 	wrong(c.Timeout < 1 || c.Timeout > maxTimeout, "timeout", "Timeout must be between 1 and 30 seconds")
-	wrong(!plainName(c.TemplateName), "template_name", "Template names are of letters, digits, '-' and '_'")
+	wrong(!isPlainName(c.TemplateName), "template_name", "Template names are of letters, digits, '-' and '_'")
 	for _, check := range []func() error{
 		func() error { _, err := c.control(); return err },
 		func() error { _, err := c.data(); return err },
@@ -106,8 +106,8 @@ func (c *Config) Validate() []brig.FieldError {
 	return out
 }
 
-// plainName reports whether s can be part of a path without escaping.
-func plainName(s string) bool {
+// isPlainName reports whether s can be part of a path without escaping.
+func isPlainName(s string) bool {
 	return len(s) <= 128 && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 

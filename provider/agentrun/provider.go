@@ -173,7 +173,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	}
 	var s sandbox
 	err := p.retry(ctx, "create", func() error {
-		return notStarted(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
+		return notStartedError(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
 	})
 	if brig.KindOf(err) == brig.NotFound {
 		p.forget(name)
@@ -182,7 +182,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	if err != nil {
 		return "", err
 	}
-	if !plainName(s.ID) || s.ID == "" {
+	if !isPlainName(s.ID) || s.ID == "" {
 		return "", brig.Errorf(brig.CreationFailed, "the service made a sandbox without an id that is one").WithHint("try again")
 	}
 	err = p.await(ctx, sandboxTimeout, "the sandbox", func() (bool, error) {
@@ -197,7 +197,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	})
 	if err != nil {
 		p.end(ctx, "", s.ID)
-		return "", notStarted(err)
+		return "", notStartedError(err)
 	}
 	return s.ID, nil
 }
@@ -208,7 +208,7 @@ func (p *Provider) createContext(ctx context.Context, box string, language brig.
 		ID string `json:"id"`
 	}
 	err := p.retry(ctx, "context", func() error {
-		return notStarted(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
+		return notStartedError(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
 	})
 	return made.ID, err
 }
@@ -236,7 +236,7 @@ func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	err := p.retry(ctx, "delete", func() error {
-		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
+		return notStartedError(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		p.env.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)

@@ -70,7 +70,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 			WithHint("have an operator look at the provider's template_name, or leave it out").Because(err)
 	}
 	if err != nil {
-		return notStarted(err)
+		return notStartedError(err)
 	}
 	return p.await(ctx, templateTimeout, "the template "+name, func() (bool, error) {
 		if t.Status == ready {
@@ -105,9 +105,9 @@ func (p *Provider) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// notStarted marks an error as retryable with another provider, because the
+// notStartedError marks an error as retryable with another provider, because the
 // call failed before the program's start.
-func notStarted(err error) error {
+func notStartedError(err error) error {
 	if brig.RetryOf(err) != brig.RetryContained {
 		return err
 	}

@@ -217,7 +217,7 @@ func (i *instance) Exit() *brig.Exit {
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := i.Guest.Exec(ctx, id, cmd, sio)
 	switch {
-	case err == nil && res.Signal == "SIGKILL" && i.killedForMemory(context.WithoutCancel(ctx)):
+	case err == nil && res.Signal == "SIGKILL" && i.wasKilledForMemory(context.WithoutCancel(ctx)):
 		// The kernel has killed only this process. The whole sandbox ends with
 		// it.
 		res.Done = false
@@ -325,7 +325,7 @@ func (i *instance) ignoreUnchanged(ctx context.Context, err error, frozen bool) 
 	switch {
 	case lookErr != nil:
 		return engineError(errors.Join(err, lookErr))
-	case !running(look.Container):
+	case !isRunning(look.Container):
 		return errEnded
 	case look.Container.State.Paused == frozen:
 		return nil

@@ -182,14 +182,14 @@ func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (ht
 	maxSize := cmp.Or(r.maxSize, maxAnswer)
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
 	if int64(len(b)) > maxSize {
 		return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s has more than %s", r.op, brig.FormatBytes(maxSize)).
 			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, failure(resp, b)
+		return nil, failureError(resp, b)
 	}
 	if out != nil {
 		if err := json.Unmarshal(b, out); err != nil {
@@ -215,7 +215,7 @@ func (a *api) send(op string, req *http.Request) (*http.Response, error) {
 	}
 	a.called(call)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
 	return resp, nil
 }
@@ -230,8 +230,8 @@ func headerNumber(h http.Header, names ...string) float64 {
 	return 0
 }
 
-// unreachable returns the error for a request without a response.
-func unreachable(err error) error {
+// unreachableError returns the error for a request without a response.
+func unreachableError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -257,8 +257,8 @@ func unreachable(err error) error {
 	return e
 }
 
-// failure returns the error for an unsuccessful response.
-func failure(resp *http.Response, body []byte) error {
+// failureError returns the error for an unsuccessful response.
+func failureError(resp *http.Response, body []byte) error {
 	var detail struct {
 		Message string `json:"message"`
 	}
@@ -361,7 +361,7 @@ func (a *api) get(ctx context.Context, id string) error {
 	return err
 }
 
-func (a *api) timeout(ctx context.Context, id string, seconds int64) error {
+func (a *api) timeoutError(ctx context.Context, id string, seconds int64) error {
 	_, err := a.do(ctx, request{op: "timeout", method: http.MethodPost, path: "/sandboxes/" + url.PathEscape(id) + "/timeout", body: map[string]any{"timeout": seconds}, safe: true}, nil)
 	return err
 }

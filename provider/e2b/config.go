@@ -57,8 +57,8 @@ func (c *Config) Validate() (invalid []brig.FieldError) {
 	return invalid
 }
 
-// loopback reports whether a host name refers to this host.
-func loopback(host string) bool {
+// isLoopback reports whether a host name refers to this host.
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -67,7 +67,7 @@ func loopback(host string) bool {
 // without allow_private.
 func (c *Config) endpoint(field, raw string) (*brig.Endpoint, error) {
 	private := c.AllowPrivate
-	if u, err := url.Parse(raw); err == nil && loopback(u.Hostname()) {
+	if u, err := url.Parse(raw); err == nil && isLoopback(u.Hostname()) {
 		private = true
 	}
 	return brig.ParseEndpoint(field, raw, private)

@@ -36,7 +36,7 @@ func (i *instance) Handle() brig.Handle {
 // Notes implements brig.Instance.
 func (i *instance) Notes() []string {
 	notes := []string{"memory, processors and disk: those of the template, whatever was asked for"}
-	if i.Plain() {
+	if i.IsPlain() {
 		notes = append(notes, "users: there is one account; a program that takes a mark off its environment outlives its timeout until the sandbox ends")
 	}
 	return notes
@@ -44,7 +44,7 @@ func (i *instance) Notes() []string {
 
 // Extend implements brig.Instance.
 func (i *instance) Extend(ctx context.Context, lease time.Time) error {
-	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
+	if err := i.p.api.timeoutError(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
 	return i.SupervisedInstance.Extend(ctx, lease)
@@ -52,7 +52,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 
 // Bind implements brig.Instance.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
-	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
+	if err := i.p.api.timeoutError(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
 	return i.SupervisedInstance.Bind(ctx, spec, lease)

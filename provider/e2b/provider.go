@@ -262,7 +262,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	var errs []error
 	for _, s := range all {
 		id := brig.ID(s.Metadata.ID)
-		if s.Metadata.Site != p.serverMark || known[id] || s.Metadata.Ephemeral != "" && p.inUse(ctx, s.SandboxID) {
+		if s.Metadata.Site != p.serverMark || known[id] || s.Metadata.Ephemeral != "" && p.isInUse(ctx, s.SandboxID) {
 			continue
 		}
 		if err := p.api.kill(ctx, s.SandboxID); err != nil {
@@ -277,8 +277,8 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n, errors.Join(errs...)
 }
 
-// inUse reports whether a Brig server still uses the instance in a sandbox.
-func (p *Provider) inUse(ctx context.Context, id string) bool {
+// isInUse reports whether a Brig server still uses the instance in a sandbox.
+func (p *Provider) isInUse(ctx context.Context, id string) bool {
 	s, err := p.api.connect(ctx, id)
 	if err != nil {
 		return false

@@ -100,10 +100,10 @@ func (b *box) uploadAgent(ctx context.Context, file string) error {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	if err != nil {
-		return unreachable(err)
+		return unreachableError(err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return failure(resp, answer)
+		return failureError(resp, answer)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (b *box) connectAgent(ctx context.Context) (_ io.ReadWriteCloser, err error
 func (b *box) serviceError(err error) error {
 	var e *connect.Error
 	if !errors.As(err, &e) {
-		return unreachable(err)
+		return unreachableError(err)
 	}
 	switch e.Code() {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:

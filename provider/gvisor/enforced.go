@@ -71,11 +71,11 @@ func (s *sentryInspection) inspect() error {
 	if !slices.Contains(args, string(s.i.id)) {
 		return fmt.Errorf("process %d is not the sentry of %s", s.pid, s.i.id)
 	}
-	return errors.Join(s.posture(), s.limits(), s.disk(args), s.network(args))
+	return errors.Join(s.checkPosture(), s.readLimits(), s.measureDisk(args), s.network(args))
 }
 
-// posture checks the sentry's isolation from the host.
-func (s *sentryInspection) posture() error {
+// checkPosture checks the sentry's isolation from the host.
+func (s *sentryInspection) checkPosture() error {
 	status, err := statusOf(s.pid)
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (s *sentryInspection) inOtherNamespace(ns string) (bool, error) {
 	return theirs != ours, err
 }
 
-// limits reads the effective limits on the sandbox's memory, CPUs and threads.
-func (s *sentryInspection) limits() error {
+// readLimits reads the effective limits on the sandbox's memory, CPUs and threads.
+func (s *sentryInspection) readLimits() error {
 	memory, cpus, processes := s.areas[brig.AreaMemory], s.areas[brig.AreaCPUs], s.areas[brig.AreaProcesses]
 	want := s.i.order.Limits
 	g, err := s.i.group()
@@ -126,7 +126,7 @@ func (s *sentryInspection) limits() error {
 		return err
 	}
 	if g == nil {
-		return s.affinity(cpus, want.CPUs)
+		return s.readAffinity(cpus, want.CPUs)
 	}
 	in, err := g.Contains(s.pid)
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *sentryInspection) limits() error {
 	return nil
 }
 
-// affinity reads the number of CPUs that a sandbox without a cgroup may use.
-func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error {
+// readAffinity reads the number of CPUs that a sandbox without a cgroup may use.
+func (s *sentryInspection) readAffinity(cpus *brig.Enforcement, want float64) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(s.pid, &set); err != nil {
 		return fmt.Errorf("read the sentry's affinity: %w", err)
@@ -174,8 +174,8 @@ func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error 
 	return nil
 }
 
-// disk measures the writable layer, which is an unlinked file.
-func (s *sentryInspection) disk(args []string) error {
+// measureDisk measures the writable layer, which is an unlinked file.
+func (s *sentryInspection) measureDisk(args []string) error {
 	e := s.areas[brig.AreaDisk]
 	size := fmt.Sprintf("root:dir=%s,size=%d", s.i.l.path(overlayDir), s.i.order.Limits.Disk)
 	if !slices.Contains(args, "--overlay2="+size) {

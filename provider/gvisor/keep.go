@@ -116,7 +116,7 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 	if len(note) == 0 { // the process may already be closed
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID()})
 	}
-	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.Plain(), Note: note}); err != nil {
+	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.IsPlain(), Note: note}); err != nil {
 		return err
 	}
 	return gp.WithDescriptors(func(fds []int) error {

@@ -116,7 +116,7 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 		return out, err
 	}
 	for _, bind := range o.binds() {
-		if err := add(bind.Source, o.disabled("read-only")); err != nil {
+		if err := add(bind.Source, o.isDisabled("read-only")); err != nil {
 			return out, err
 		}
 	}

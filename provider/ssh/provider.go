@@ -99,7 +99,7 @@ func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 	// An attempt runs at most two scripts, each with its own timeout.
 	at, err := p.copying.Do(ctx, 2*time.Duration(p.config.Timeout)*time.Second, p.copyAgentNow)
 	if err != nil && ctx.Err() != nil {
-		return "", p.dialer.failure(context.Cause(ctx))
+		return "", p.dialer.failureError(context.Cause(ctx))
 	}
 	return at, err
 }

@@ -77,7 +77,7 @@ func (s *Store) Close() error {
 // write runs f in an exclusive write transaction. If f succeeds, write commits
 // the changes together with the events; otherwise it rolls back.
 func (s *db) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
-	if err := s.flusher.failed(); err != nil {
+	if err := s.flusher.takeError(); err != nil {
 		return err
 	}
 	inner, done, err := s.begin(ctx)
