@@ -18,7 +18,7 @@ type Observer interface {
 	// Restarted reports a component that ended unexpectedly and was restarted.
 	Restarted(provider, what string)
 	// ProviderTested reports the result of a test program on a provider.
-	ProviderTested(provider string, took time.Duration, err error)
+	ProviderTested(provider string, duration time.Duration, err error)
 	// ProviderChecked reports whether a provider responds, even if it is not used. The engine
 	// calls it repeatedly while the provider is configured.
 	ProviderChecked(provider string, err error)
@@ -123,7 +123,7 @@ const (
 type Meter interface {
 	// Called reports one call of the provider's API with the status of the
 	// response, or 0 if there was no response.
-	Called(provider, region, operation string, status int, took time.Duration)
+	Called(provider, region, operation string, status int, duration time.Duration)
 	// Allowance reports the provider's rate limit and the number of remaining
 	// calls.
 	Allowance(provider, region string, limit, left float64)

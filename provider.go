@@ -51,7 +51,7 @@ type Capabilities struct {
 type Runner interface {
 	// Run runs a program to its end under an ID that the caller chose. The
 	// program has every default; its image is unchanged from the request. Writers
-	// receive output as it arrives. If Elsewhere reports true for an error, but
+	// receive output as it arrives. If CanRetryElsewhere reports true for an error, but
 	// part of the program may have run, the error's Retry is RetryContained.
 	Run(ctx context.Context, id ID, p Program, sio IO) (*Outcome, error)
 }

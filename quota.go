@@ -205,8 +205,8 @@ func (r Rate) Check(field string) error {
 
 // Cost returns the cost of the given number of executions, with their total
 // duration and the memory limit of their sandboxes.
-func (r Rate) Cost(calls int64, took time.Duration, memory int64) float64 {
-	s := took.Seconds()
+func (r Rate) Cost(calls int64, duration time.Duration, memory int64) float64 {
+	s := duration.Seconds()
 	return r.PerCall*float64(calls) + s*(r.PerSecond+r.PerGiBSecond*float64(memory)/GiB)
 }
 

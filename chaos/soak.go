@@ -61,13 +61,13 @@ type spans struct {
 	all      map[string][]time.Duration
 }
 
-func (s *spans) add(op string, took time.Duration) {
+func (s *spans) add(op string, duration time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if op == brig.OpRun.Name {
-		s.newSpans = append(s.newSpans, took)
+		s.newSpans = append(s.newSpans, duration)
 	}
-	s.all[op] = append(s.all[op], took)
+	s.all[op] = append(s.all[op], duration)
 }
 
 func (s *spans) take() []time.Duration {

@@ -97,8 +97,8 @@ func (r *pathReadings) read(escaped string) (reason string) {
 	}
 	ok = ok && one.expand(func(p string, add func(string) bool) bool {
 		for _, form := range []func(string) string{norm.NFC.String, norm.NFKC.String, lookalikePath} {
-			alike := form(p)
-			if !add(alike) || !add(unescape(alike)) {
+			normalized := form(p)
+			if !add(normalized) || !add(unescape(normalized)) {
 				return false
 			}
 		}

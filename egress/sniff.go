@@ -24,8 +24,8 @@ const (
 // handshake is the type of the TLS record that a client sends first. hidden is
 // the extension with which a client encrypts the server name (RFC 9849).
 const (
-	handshake = 0x16
-	hidden    = 0xfe0d
+	handshake    = 0x16
+	echExtension = 0xfe0d
 )
 
 // sniffer has the functions with which sniff reserves memory and forwards data.
@@ -137,7 +137,7 @@ func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 	from := io.TeeReader(io.LimitReader(io.MultiReader(bytes.NewReader(first), c), maxSniff), &seen)
 	_ = tls.Server(readOnly{c, from}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		switch {
-		case slices.Contains(h.Extensions, hidden):
+		case slices.Contains(h.Extensions, echExtension):
 			reason = "TLS hides for which host it is"
 		case h.ServerName == "":
 			reason = "TLS does not say for which host it is"

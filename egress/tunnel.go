@@ -10,8 +10,8 @@ import (
 // name a host other than the one for which the connection is allowed. If they do, tunnel returns
 // the reason without sending any of them.
 func (s *Session) tunnel(f *flow, inside, outside net.Conn) (reason string) {
-	var ways sync.WaitGroup
-	ways.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		if err := carry(inside, outside, f.buffer); err != nil {
 			_ = outside.Close()
 			_ = inside.Close()
@@ -24,7 +24,7 @@ func (s *Session) tunnel(f *flow, inside, outside net.Conn) (reason string) {
 		_ = outside.Close()
 		_ = inside.Close()
 	}
-	ways.Wait()
+	wg.Wait()
 	return reason
 }
 

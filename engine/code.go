@@ -196,9 +196,9 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	if r.session == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
 	}
-	source, wrong, err := r.e.compileCell(ctx, r.c.info.Spec.Language, code.Source)
-	if wrong != nil {
-		r.fail(ctx, *wrong)
+	source, syntaxErr, err := r.e.compileCell(ctx, r.c.info.Spec.Language, code.Source)
+	if syntaxErr != nil {
+		r.fail(ctx, *syntaxErr)
 		r.res.Duration = time.Since(r.begin)
 		return &r.res, nil
 	}

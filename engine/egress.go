@@ -248,7 +248,7 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	}
 	session.Close() // before the last count, see endEgress
 	nw.countEgress(rec.ID, w)
-	nw.endNotes(rec, session.Suppressed())
+	nw.endNotes(rec, session.TakeSuppressed())
 	w.mu.Lock()
 	lost := w.session == session && !w.closed && !w.dropping
 	if lost {

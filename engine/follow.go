@@ -203,7 +203,7 @@ type rereadLog struct {
 	ctx   context.Context
 	in    brig.Instance
 	timed bool
-	whole bool // the log is final, so its last line is complete
+	final bool // the log is final, so its last line is complete
 	next  time.Time
 	rest  bytes.Buffer // output that was read but not returned yet
 	pass  *logPass     // nil between two reads of the log
@@ -251,7 +251,7 @@ func (r *rereadLog) reread() error {
 		if err != nil {
 			return err
 		}
-		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), complete: r.whole}
+		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), complete: r.final}
 	}
 	p := r.pass
 	for r.rest.Len() < rereadBuffer {
@@ -262,7 +262,7 @@ func (r *rereadLog) reread() error {
 		}
 		if atEnd && (len(text) == 0 || !p.complete) {
 			r.next = time.Now().Add(max(rereadInterval, rereadFactor*(p.spent+time.Since(begin))))
-			if r.whole && !p.complete {
+			if r.final && !p.complete {
 				r.next = time.Time{} // the last lines may have been added after the read began
 			}
 			return r.Close()
@@ -323,7 +323,7 @@ func (r *rereadLog) beginLine(text []byte) (skip int) {
 	return len(head) - len(after)
 }
 
-func (r *rereadLog) complete() { r.whole, r.next = true, time.Time{} }
+func (r *rereadLog) complete() { r.final, r.next = true, time.Time{} }
 
 func (r *rereadLog) move(in brig.Instance) { r.in = in }
 

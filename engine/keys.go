@@ -68,11 +68,11 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 	if d.Clock.HasPassed(k.Actor.Expires) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
-	founded, err := d.tenantCreationTime(ctx, k.Actor.Tenant)
+	created, err := d.tenantCreationTime(ctx, k.Actor.Tenant)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	k.Actor.Founded = founded
+	k.Actor.Founded = created
 	now := d.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 
 // tenantCreationTime returns the time at which a tenant was created, or an error if the
 // tenant does not exist.
-func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (founded time.Time, err error) {
+func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (created time.Time, err error) {
 	a, err := d.getAccount(ctx, tenant)
 	if err == nil {
 		return a.Tenant().Created, nil

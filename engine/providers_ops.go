@@ -124,8 +124,8 @@ func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	if wrong := schema.Decode(raw, d.Config()); len(wrong) > 0 {
-		return nil, nil, configError(wrong)
+	if invalid := schema.Decode(raw, d.Config()); len(invalid) > 0 {
+		return nil, nil, configError(invalid)
 	}
 	return d, raw, nil
 }

@@ -140,8 +140,8 @@ func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*p
 // openProvider opens a provider.
 func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver, raw []byte) (*placement.Backend, error) {
 	config := d.Config()
-	if wrong := schema.Decode(raw, config); len(wrong) > 0 {
-		return nil, configError(wrong)
+	if invalid := schema.Decode(raw, config); len(invalid) > 0 {
+		return nil, configError(invalid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, providerOpenTimeout)
 	defer cancel()
@@ -163,10 +163,10 @@ func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver
 }
 
 // configError returns the error for a configuration with invalid fields.
-func configError(wrong []brig.FieldError) error {
-	err := brig.Errorf(brig.InvalidConfig, "%s", wrong[0].Message)
-	err.Field, err.Fields = wrong[0].Field, wrong
-	if more := len(wrong) - 1; more > 0 {
+func configError(invalid []brig.FieldError) error {
+	err := brig.Errorf(brig.InvalidConfig, "%s", invalid[0].Message)
+	err.Field, err.Fields = invalid[0].Field, invalid
+	if more := len(invalid) - 1; more > 0 {
 		return err.WithHint("there are %d more wrong fields; see brig provider describe", more)
 	}
 	return err.WithHint("see brig provider describe")

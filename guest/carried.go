@@ -32,7 +32,7 @@ type CarriedProcess struct {
 
 var _ brig.Process = (*CarriedProcess)(nil)
 
-// StartCarried implements the Start of brig.Instance for sandboxes that cannot
+// StartCarried implements brig.Instance.Start for sandboxes that cannot
 // receive descriptors.
 func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	req := g.newExec(id, cmd, brig.IO{})

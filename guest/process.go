@@ -30,7 +30,7 @@ type Process struct {
 
 var _ brig.Process = (*Process)(nil)
 
-// Start implements the Start of brig.Instance.
+// Start implements brig.Instance.Start.
 func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Process, error) {
 	ours, theirs, err := newChannels()
 	if err != nil {

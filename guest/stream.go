@@ -87,7 +87,7 @@ func (s *stream) endUse() {
 	}
 }
 
-// receive implements the Receive of brig.Process.
+// receive implements brig.Process.Receive.
 func (s *stream) receive() (brig.From, []byte, error) {
 	if !s.beginUse() {
 		return 0, nil, net.ErrClosed
@@ -365,7 +365,7 @@ func (s *stream) release() {
 	}
 }
 
-// DialPort implements the Dial of brig.Instance.
+// DialPort implements brig.Instance.Dial.
 func (g *Guest) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")

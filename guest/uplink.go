@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Uplink implements the Uplink of brig.Instance.
+// Uplink implements brig.Instance.Uplink.
 func (g *Guest) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
 	conn, err := g.openStream(ctx, wire.Call{Op: wire.OpUplink, Uplink: &wire.Uplink{
 		Address: brig.UplinkNetwork.String(), Gateway: brig.UplinkGateway.String(),

@@ -84,7 +84,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 // findSyntaxError reports the first syntax error.
 func (s *scan) findSyntaxError() {
 	for i, n := range s.nodes {
-		if n.wrong {
+		if n.invalid {
 			s.find(int32(i), SyntaxRule, "", "the code cannot be parsed")
 			return
 		}

@@ -52,8 +52,8 @@ func run(args []string) error {
 	}
 	fmt.Println("What remains (SECURITY.md):")
 	fmt.Println(remains)
-	if wrong := b.Report(os.Stdout, attack.Catalogue(), true); len(wrong) > 0 {
-		failed = errors.Join(failed, fmt.Errorf("%d things are wrong", len(wrong)))
+	if problems := b.Report(os.Stdout, attack.Catalogue(), true); len(problems) > 0 {
+		failed = errors.Join(failed, fmt.Errorf("%d things are wrong", len(problems)))
 	}
 	return failed
 }

@@ -371,14 +371,14 @@ func (s *session) attacks(whole bool) error {
 		return err
 	}
 	var table strings.Builder
-	wrong := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
+	problems := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
 	if s.options.Full {
 		fmt.Print(table.String())
 	}
 	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
 	s.notes = append(s.notes, "Attacks: "+lines[len(lines)-1])
-	if len(wrong) > 0 {
-		s.runner.Fail("attacks", "the book of attacks", strings.Join(wrong, "\n")+"\n")
+	if len(problems) > 0 {
+		s.runner.Fail("attacks", "the book of attacks", strings.Join(problems, "\n")+"\n")
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func AuthOr(keys Keys, fail func(http.ResponseWriter, *http.Request, error), nex
 		next.ServeHTTP(w, r)
 		return nil
 	}, func(w http.ResponseWriter, r *http.Request, err error) {
-		if _, brought := ring.Cookie.Session(r); brought && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
+		if _, hasSession := ring.Cookie.Session(r); hasSession && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
 			// Otherwise a page that polls with an ended session would count as
 			// a guessing attack.
 			ring.Cookie.ClearSession(w)

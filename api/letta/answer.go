@@ -55,8 +55,8 @@ func (rt route) maxBody() int64 {
 // answered with 422 and a list, in the format of the framework of Letta's
 // server.
 type validationError struct {
-	complaint v1.LettaComplaint
-	err       *brig.Error
+	detail v1.LettaComplaint
+	err    *brig.Error
 }
 
 // Error implements error.
@@ -98,7 +98,7 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	out.Detail = message
 	if i, ok := errors.AsType[*validationError](err); ok {
-		status, out.Detail = http.StatusUnprocessableEntity, []v1.LettaComplaint{i.complaint}
+		status, out.Detail = http.StatusUnprocessableEntity, []v1.LettaComplaint{i.detail}
 	}
 	if b, ok := errors.AsType[*badID](err); ok {
 		status, out.TraceID, out.Examples = http.StatusUnprocessableEntity, w.Header().Get(httpapi.RequestID), []string{b.example}

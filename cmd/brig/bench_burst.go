@@ -134,7 +134,7 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, 0, err
 	}
-	fill = time.Since(g.began)
+	fill = time.Since(g.started)
 	var b *burst
 	s, err := g.measure(func() (time.Duration, error) {
 		b = runBurst(name, n, func() (string, time.Duration, error) {

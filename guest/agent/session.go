@@ -105,16 +105,16 @@ func startThreads() {
 	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
 		return
 	}
-	var begun, done sync.WaitGroup
+	var started, done sync.WaitGroup
 	for range warmThreads {
-		begun.Add(1)
+		started.Add(1)
 		done.Go(func() {
-			begun.Done()
+			started.Done()
 			var b [1]byte
 			syscall.Read(p[0], b[:])
 		})
 	}
-	begun.Wait()
+	started.Wait()
 	time.Sleep(2 * time.Millisecond) // until all goroutines block
 	syscall.Close(p[1])
 	done.Wait()

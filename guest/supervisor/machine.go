@@ -32,16 +32,16 @@ const (
 
 // machine is an agent and the processes that run under it.
 type machine struct {
-	k     *Supervisor
-	id    string
-	dir   string
-	begun time.Time
-	notes []string
-	done  chan struct{}
-	cmd   *exec.Cmd
-	lease supervise.Lease
-	main  supervise.Main
-	call  *wire.Exec // runs the main program; nil if there is none
+	k       *Supervisor
+	id      string
+	dir     string
+	started time.Time
+	notes   []string
+	done    chan struct{}
+	cmd     *exec.Cmd
+	lease   supervise.Lease
+	main    supervise.Main
+	call    *wire.Exec // runs the main program; nil if there is none
 
 	control sync.Mutex // serializes messages on the control socket
 	agent   *net.UnixConn
@@ -53,7 +53,7 @@ type machine struct {
 
 func newMachine(k *Supervisor, id string) *machine {
 	dir := filepath.Join(k.dir, machinesDir, id)
-	return &machine{k: k, id: id, dir: dir, begun: time.Now(), done: make(chan struct{})}
+	return &machine{k: k, id: id, dir: dir, started: time.Now(), done: make(chan struct{})}
 }
 
 func (m *machine) logFile() string { return filepath.Join(m.dir, logName) }
@@ -305,12 +305,12 @@ func (m *machine) stop(grace time.Duration, reason string) {
 // awaitFrame returns a channel that is closed when a frame arrives or the
 // connection fails.
 func awaitFrame(c net.Conn) <-chan struct{} {
-	came := make(chan struct{})
+	connected := make(chan struct{})
 	go func() {
-		defer close(came)
+		defer close(connected)
 		wire.NewReader(c).Read()
 	}()
-	return came
+	return connected
 }
 
 // awaitAck returns two channels. acked is closed when the client acknowledges the machine. left is

@@ -165,7 +165,7 @@ func (k *Supervisor) list() []*machine {
 	for _, m := range k.machines {
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b *machine) int { return a.begun.Compare(b.begun) })
+	slices.SortFunc(out, func(a, b *machine) int { return a.started.Compare(b.started) })
 	return out
 }
 

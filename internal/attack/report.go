@@ -118,7 +118,7 @@ func badEntries(of map[string]bool) (out []string) {
 // the problems: escapes, undetected mutants, and classes that are not in the
 // catalogue. If all is set, it also reports classes without a case or without a
 // mutant.
-func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
+func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (problems []string) {
 	var tried, escaped, mutants, red int
 	known := map[string]bool{}
 	fmt.Fprintf(w, "%-7s %6s %8s %12s  %s\n", "id", "tried", "escaped", "mutants red", "what")
@@ -130,30 +130,30 @@ func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []strin
 		tried, escaped = tried+len(cases), escaped+len(out)
 		mutants, red = mutants+len(controls), red+len(controls)-len(unseen)
 		for _, what := range out {
-			wrong = append(wrong, c.ID+" escaped: "+what)
+			problems = append(problems, c.ID+" escaped: "+what)
 		}
 		for _, what := range unseen {
-			wrong = append(wrong, c.ID+" did not see the mutant: "+what)
+			problems = append(problems, c.ID+" did not see the mutant: "+what)
 		}
 		if all && len(cases) == 0 {
-			wrong = append(wrong, c.ID+" has no case: "+c.Title)
+			problems = append(problems, c.ID+" has no case: "+c.Title)
 		}
 		if all && len(controls) == 0 {
-			wrong = append(wrong, c.ID+" has no mutant: nothing shows that it can fail")
+			problems = append(problems, c.ID+" has no mutant: nothing shows that it can fail")
 		}
 	}
 	for _, of := range []map[string]map[string]bool{b.cases, b.mutants} {
 		for id := range of {
 			if !known[id] {
-				wrong = append(wrong, cmp.Or(id, "an empty id")+" is not in the catalogue")
+				problems = append(problems, cmp.Or(id, "an empty id")+" is not in the catalogue")
 			}
 		}
 	}
-	slices.Sort(wrong)
-	wrong = slices.Compact(wrong)
-	for _, line := range wrong {
+	slices.Sort(problems)
+	problems = slices.Compact(problems)
+	for _, line := range problems {
 		fmt.Fprintln(w, "WRONG:", line)
 	}
 	fmt.Fprintf(w, "%d tried, %d escaped, %d of %d mutants red\n", tried, escaped, red, mutants)
-	return wrong
+	return problems
 }

@@ -87,7 +87,7 @@ func groupFailures(failures []Failure) (list []*suspect) {
 // reasonAgainstRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
 // the run that failed.
 func (s *suspect) reasonAgainstRerun(book string, failures []Failure) string {
-	if s.job.one == nil || s.job.one(s.job.Argv, s.pkg, "") == nil {
+	if s.job.singleTest == nil || s.job.singleTest(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"
 	}
 	if s.job.Raced {
@@ -116,7 +116,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	for try := 1; try <= maxTries; try++ {
 		fmt.Fprintf(r.Out, "== %s failed and runs again, alone: try %d of %d\n", s.name(), try, maxTries)
 		j := *s.job
-		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.one(s.job.Argv, s.pkg, s.test)
+		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.singleTest(s.job.Argv, s.pkg, s.test)
 		j.book = r.newLedgerPath()
 		of := Results{}
 		j.run(ctx, &of, func(event) {})

@@ -204,13 +204,13 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 
 // createContext creates an interpreter in a sandbox.
 func (p *Provider) createContext(ctx context.Context, box string, language brig.Language) (string, error) {
-	var made struct {
+	var created struct {
 		ID string `json:"id"`
 	}
 	err := p.retry(ctx, "context", func() error {
-		return notStartedError(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
+		return notStartedError(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &created, true))
 	})
-	return made.ID, err
+	return created.ID, err
 }
 
 // errOutOfTime ends a call whose program exceeded its timeout.

@@ -100,8 +100,8 @@ func (i *instance) Usage(ctx context.Context) (*brig.Usage, error) {
 	last := all[len(all)-1]
 	u := &brig.Usage{At: time.Unix(last.TimestampUnix, 0).UTC(), Memory: last.MemUsed, Cache: last.MemCache}
 	for n := 1; n < len(all); n++ {
-		apart := time.Duration(max(0, all[n].TimestampUnix-all[n-1].TimestampUnix)) * time.Second
-		u.CPU += time.Duration(all[n].CPUUsedPct / 100 * float64(apart))
+		interval := time.Duration(max(0, all[n].TimestampUnix-all[n-1].TimestampUnix)) * time.Second
+		u.CPU += time.Duration(all[n].CPUUsedPct / 100 * float64(interval))
 	}
 	return u, nil
 }

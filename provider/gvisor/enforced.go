@@ -90,11 +90,11 @@ func (s *sentryInspection) checkPosture() error {
 	}
 	var shared []string
 	for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
-		apart, err := s.inOtherNamespace(ns)
+		separate, err := s.inOtherNamespace(ns)
 		if err != nil {
 			return err
 		}
-		if !apart {
+		if !separate {
 			shared = append(shared, ns)
 		}
 	}
@@ -201,7 +201,7 @@ func (s *sentryInspection) measureDisk(args []string) error {
 // data.
 func (s *sentryInspection) network(args []string) error {
 	e := s.areas[brig.AreaEgress]
-	if apart, err := s.inOtherNamespace("net"); err != nil || !apart {
+	if separate, err := s.inOtherNamespace("net"); err != nil || !separate {
 		if err == nil {
 			e.Lower(brig.LevelNone, "the sentry is in the host's network")
 		}

@@ -198,7 +198,7 @@ func (i *instance) reattach(ctx context.Context, a response, n *keptNote, fds []
 }
 
 // Park implements brig.Parker.
-func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir string) error) (brig.Process, error) {
+func (i *instance) Park(ctx context.Context, p brig.Process, notify func(dir string) error) (brig.Process, error) {
 	gp, ok := p.(*guest.Process)
 	if !ok { // the agent already holds the descriptors
 		return p, nil
@@ -209,7 +209,7 @@ func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir strin
 		return nil, err
 	}
 	failpoint.Hit("park.begun")
-	c, err := i.Guest.Park(ctx, gp, tell)
+	c, err := i.Guest.Park(ctx, gp, notify)
 	failpoint.Hit("park.held")
 	if err != nil {
 		return nil, err

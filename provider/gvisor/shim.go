@@ -238,17 +238,17 @@ func (s *shim) finish(ctx context.Context, reason brig.ExitReason, requested boo
 	s.main.AwaitOutput()
 	s.mu.Lock()
 	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: reason, At: time.Now().UTC()}}
-	over, tethered := s.memoryExceeded, s.lease.IsTethered()
+	outOfMemory, tethered := s.memoryExceeded, s.lease.IsTethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {
 		// The kernel maintains the counter. The guest cannot change it.
 		if n, err := s.group.OOMKills(); err == nil && n > 0 {
-			over = true
+			outOfMemory = true
 		}
 	}
 	switch {
-	case over:
+	case outOfMemory:
 		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
 	case !requested: // requested is also set when a main program exits
 		e.Reason, e.Code = brig.Crashed, s.machine.code()

@@ -93,16 +93,16 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 		}
 	}()
 	add := func(path string, writable bool) error {
-		apart, err := openTree(path, writable)
+		detached, err := openTree(path, writable)
 		if err != nil {
 			return err
 		}
-		defer apart.Close()
-		if info, err := apart.Stat(); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		defer detached.Close()
+		if info, err := detached.Stat(); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			return errors.Join(fmt.Errorf("%s is no folder and no file", path), err)
 		}
 		t := &tree{}
-		if t.root, err = reopen(apart); err != nil {
+		if t.root, err = reopen(detached); err != nil {
 			return err
 		}
 		if err := b.donateTree(t); err != nil {

@@ -246,7 +246,7 @@ func testSavePacked(t *testing.T, h Harness) {
 	id, in := create(t, h, nil)
 	writeNote(t, in)
 	before := saved(t, s, in, "save-7", brig.SaveOptions{})
-	key, wrong := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
+	key, wrongKey := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	if err := s.Unpack(t.Context(), "save-7", key); err != nil {
 		t.Errorf("unpack of a save that is not packed: %v", err)
 	}
@@ -271,7 +271,7 @@ func testSavePacked(t *testing.T, h Harness) {
 		if _, err := s.Restore(t.Context(), "save-7", newID(), h.spec(), time.Now().Add(instanceLease)); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("the restore of a packed save: %v", err)
 		}
-		if err := s.Unpack(t.Context(), "save-7", wrong); brig.KindOf(err) != brig.FailedPrecondition {
+		if err := s.Unpack(t.Context(), "save-7", wrongKey); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("unpack with another key: %v", err)
 		}
 		for range 2 {

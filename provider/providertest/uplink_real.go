@@ -79,8 +79,8 @@ func testUplinkLarge(t *testing.T, h Harness) {
 	a := run(t, in, script(fmt.Sprintf(`exec 3<>/dev/udp/%s/9; head -c %d /dev/urandom >/tmp/sent
 		dd bs=%d iflag=fullblock count=1 </tmp/sent >&3 2>/dev/null; timeout 8 dd bs=65536 count=1 <&3 2>/dev/null >/tmp/got; cmp /tmp/sent /tmp/got && wc -c </tmp/got`,
 		brig.UplinkGateway, largest, largest)))
-	if complaint := <-got; complaint != "" || strings.TrimSpace(a.out) != fmt.Sprint(largest) {
-		t.Errorf("sent: %s; received: %q %q", complaint, a.out, a.err)
+	if problem := <-got; problem != "" || strings.TrimSpace(a.out) != fmt.Sprint(largest) {
+		t.Errorf("sent: %s; received: %q %q", problem, a.out, a.err)
 	}
 }
 
