@@ -153,11 +153,11 @@ type verdictOf struct{ name, reason string }
 //suite:part clients
 func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
 
-// TestE2BSandboxOlder runs an older version of E2B's SDK, which uses older routes to create
+// TestE2BSandboxOfOlderSDK runs an older version of E2B's SDK, which uses older routes to create
 // sandboxes.
 //
 //suite:part clients full
-func TestE2BSandboxOlder(t *testing.T) {
+func TestE2BSandboxOfOlderSDK(t *testing.T) {
 	startE2B(t).checks(t, 24, "sandbox.mjs", "E2B_MODULE=e2b-older")
 }
 

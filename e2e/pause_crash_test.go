@@ -40,11 +40,11 @@ func TestPauseCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// TestPauseFilesCrash is like TestPauseCrash, but for pauses that keep only the files. The
+// TestCrashDuringFilesOnlyPause is like TestPauseCrash, but for pauses that keep only the files. The
 // sandbox must still have its file.
 //
 //suite:part crash
-func TestPauseFilesCrash(t *testing.T) {
+func TestCrashDuringFilesOnlyPause(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
 		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // such a pause does not park interpreters

@@ -127,11 +127,11 @@ func TestPauseToDisk(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestResumeOnce verifies that many concurrent calls to a paused sandbox cause
+// TestConcurrentResumesStartSandboxOnce verifies that many concurrent calls to a paused sandbox cause
 // only one resume.
 //
 //suite:part core
-func TestResumeOnce(t *testing.T) {
+func TestConcurrentResumesStartSandboxOnce(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	if _, err := e.Create(ctx, brig.Spec{Name: "one", Pausable: true}); err != nil {

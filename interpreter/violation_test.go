@@ -136,7 +136,7 @@ func TestDoAcceptsMessagesWithoutNonces(t *testing.T) {
 }
 
 // Sync discards all lines before the response to its own ping, including other pongs.
-func TestSyncDiscards(t *testing.T) {
+func TestSyncDiscardsPendingMessages(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", endLine, `{"type":"pong","nonce":"other"}`, `{"type":"pong"}`, pongLine, endLine}
 	})

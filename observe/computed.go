@@ -50,7 +50,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 		}
 		if p.counted > 0 {
 			gauge(successDesc, ratio(p.good, p.counted), provider)
-			gauge(errorDesc, ratio(p.failed, p.counted), provider)
+			gauge(errorDesc, ratio(p.errored, p.counted), provider)
 		}
 		if p.attempts > 0 {
 			gauge(availDesc, ratio(p.attempts-p.failed, p.attempts), provider)
@@ -93,7 +93,7 @@ func (m *Metrics) Availability(window time.Duration) []brig.Sample {
 
 // ErrorRate returns the share of executions that hit a limit or failed.
 func (m *Metrics) ErrorRate(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.failed, p.counted), p.counted })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.errored, p.counted), p.counted })
 }
 
 // MeanSeconds returns the mean duration of executions.

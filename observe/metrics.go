@@ -83,7 +83,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.executions = counter("brig_executions_total", "Completed executions by status; code is the code of the error or verdict.", "provider", "operation", "language", "status", "code")
 	m.attempts = counter("brig_attempts_total", "Executions and health checks that count towards availability, by result.", "provider", "result")
 	m.errors = counter("brig_errors_total", "Operations that ended with an error, by its code.", "operation", "code", "kind")
-	m.createFailures = counter("brig_sandbox_failures_total", "Failed createFailures of sandboxes, by purpose and error code.", "provider", "for", "code")
+	m.createFailures = counter("brig_sandbox_failures_total", "Failed creations of sandboxes, by purpose and error code.", "provider", "for", "code")
 	m.ends = counter("brig_sandboxes_ended_total", "Persistent sandboxes that have ended, by reason.", "provider", "reason")
 	m.restarts = counter("brig_restarts_total", "Pooled sandboxes and interpreters that died and were replaced.", "provider", "what")
 	m.healthChecks = counter("brig_trials_total", "Health checks of the provider, by result.", "provider", "result")
@@ -130,7 +130,7 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 	if r.Cost > 0 {
 		m.cost.WithLabelValues(r.Provider).Add(r.Cost)
 	}
-	if !r.Status.CountsForAvailability() {
+	if !r.Status.Counts() {
 		return
 	}
 	s := sums{attempts: 1, counted: 1}
@@ -141,7 +141,7 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 		s.good = 1
 	}
 	if r.Status == brig.RunFailed {
-		s.errored = 1
+		s.failed = 1
 	} else {
 		m.seconds.WithLabelValues(r.Provider, r.Op, r.Language).Observe(r.Duration.Seconds())
 		s.timed, s.seconds = 1, r.Duration.Seconds()
@@ -224,7 +224,7 @@ func (m *Metrics) Called(provider, region, operation string, status int, duratio
 		m.throttled.WithLabelValues(provider, region).Inc()
 	}
 	if status == 0 || status >= 500 {
-		s.errored = 1
+		s.failed = 1
 	}
 	m.apis.add(provider+"\x00"+region, m.now(), s)
 }

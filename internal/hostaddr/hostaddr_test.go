@@ -35,7 +35,7 @@ func TestEmbeddedReturnsIPv4Addresses(t *testing.T) {
 	}
 }
 
-func TestHasReportsHostAddresses(t *testing.T) {
+func TestIsHostReportsHostAddresses(t *testing.T) {
 	Declare([]netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8:7::/64")})
 	defer Declare(nil)
 	for _, own := range []string{
