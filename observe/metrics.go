@@ -130,7 +130,7 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 	if r.Cost > 0 {
 		m.cost.WithLabelValues(r.Provider).Add(r.Cost)
 	}
-	if !r.Status.Counts() {
+	if !r.Status.CountsForAvailability() {
 		return
 	}
 	s := sums{attempts: 1, counted: 1}
