@@ -145,7 +145,7 @@ func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, 
 	}
 	var unfit error
 	var fit []Choice
-	for _, c := range r.preferred(active, roll, options) {
+	for _, c := range r.orderByPreference(active, roll, options) {
 		o, ok := by[c.Provider]
 		switch {
 		case !ok && unfit == nil:
@@ -175,9 +175,9 @@ func (r Routing) attempts() int {
 	return r.Attempts
 }
 
-// preferred returns the providers in order of preference, as if all were
+// orderByPreference returns the providers in order of preference, as if all were
 // available.
-func (r Routing) preferred(active string, roll float64, options []Option) []Choice {
+func (r Routing) orderByPreference(active string, roll float64, options []Option) []Choice {
 	var out []Choice
 	add := func(reason string, ids ...string) {
 		for _, id := range ids {

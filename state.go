@@ -25,8 +25,8 @@ const (
 // States lists every state, for exhaustive tests and for the APIs.
 var States = []State{Creating, Running, Paused, Stopping, Ended}
 
-// next lists the legal transitions of each state.
-var next = map[State][]State{
+// transitions lists the legal transitions of each state.
+var transitions = map[State][]State{
 	Creating: {Running, Paused, Stopping},
 	Running:  {Paused, Stopping, Ended},
 	Paused:   {Running, Ended},
@@ -37,7 +37,7 @@ var next = map[State][]State{
 // CheckTransition returns FailedPrecondition unless s may change to t. A change to the same
 // state is always allowed.
 func (s State) CheckTransition(t State) error {
-	if s == t || slices.Contains(next[s], t) {
+	if s == t || slices.Contains(transitions[s], t) {
 		return nil
 	}
 	return Errorf(FailedPrecondition, "a sandbox cannot change from %s to %s", s, t)

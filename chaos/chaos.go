@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			err = errors.Join(err, r.srv.Kill())
 		}
 	}()
-	files, err := r.warm(ctx)
+	files, err := r.warmUp(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +132,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.Report, nil
 }
 
-// warm makes a few runs, so that permanent resources exist before they are counted. It returns the
-// files of the data folder.
-func (r *run) warm(ctx context.Context) (files []string, err error) {
+// warmUp makes a few runs, so that permanent resources exist before they are counted. It returns
+// the files of the data folder.
+func (r *run) warmUp(ctx context.Context) (files []string, err error) {
 	for range 3 {
 		if _, err := r.srv.Service.Run(ctx, brig.Program{Language: brig.Python, Code: "1"}, brig.IO{}); err != nil {
 			return nil, err
@@ -251,7 +251,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 		return err
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if r.Leaks = r.host.leaks(files); hasNoLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
+		if r.Leaks = r.host.findLeaks(files); hasNoLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
 			break
 		}
 	}

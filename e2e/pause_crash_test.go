@@ -40,8 +40,8 @@ func TestPauseCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// TestCrashDuringFilesOnlyPause is like TestPauseCrash, but for pauses that keep only the files. The
-// sandbox must still have its file.
+// TestCrashDuringFilesOnlyPause is like TestPauseCrash, but for pauses that keep only the files.
+// The sandbox must still have its file.
 //
 //suite:part crash
 func TestCrashDuringFilesOnlyPause(t *testing.T) {

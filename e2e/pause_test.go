@@ -127,8 +127,8 @@ func TestPauseToDisk(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestConcurrentResumesStartSandboxOnce verifies that many concurrent calls to a paused sandbox cause
-// only one resume.
+// TestConcurrentResumesStartSandboxOnce verifies that many concurrent calls to a paused sandbox
+// cause only one resume.
 //
 //suite:part core
 func TestConcurrentResumesStartSandboxOnce(t *testing.T) {

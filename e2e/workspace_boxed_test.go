@@ -59,8 +59,9 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// promptTimeout is the maximum wait for an event that is immediate on an idle host. It is long because
-// tests run concurrently, but shorter than the run time of sleeping programs that must end early.
+// promptTimeout is the maximum wait for an event that is immediate on an idle host. It is long
+// because tests run concurrently, but shorter than the run time of sleeping programs that must end
+// early.
 var promptTimeout = race.ScaleTimeout(15 * time.Second)
 
 // eventually waits until ok returns true, and fails the test after a default time.

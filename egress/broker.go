@@ -34,8 +34,8 @@ func (n *inspection) currentSecrets() []Secret {
 	return n.secrets()
 }
 
-// bound returns the given secrets that the host may receive.
-func (n *inspection) bound(all []Secret) (list []Secret) {
+// secretsForHost returns the given secrets that the host may receive.
+func (n *inspection) secretsForHost(all []Secret) (list []Secret) {
 	for _, s := range all {
 		allowed := slices.ContainsFunc(s.Hosts, func(pattern string) bool {
 			rules := brig.Egress{Rules: []brig.EgressRule{{Host: pattern}}}

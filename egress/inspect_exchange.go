@@ -62,7 +62,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer n.requestTracker.endServing(cost)
 	escaped, methods, refused := n.check(r)
-	x := &exchange{n: n, in: r, bound: n.bound(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
+	x := &exchange{n: n, in: r, bound: n.secretsForHost(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.release()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)

@@ -398,8 +398,8 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 
-// notStartedError explains why an interpreter did not start. Usually, the image does not contain the
-// interpreter.
+// notStartedError explains why an interpreter did not start. Usually, the image does not contain
+// the interpreter.
 func notStartedError(image string, lang interpreter.Language, err error) error {
 	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
 		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)

@@ -95,7 +95,7 @@ func (vt *vault) applySecretChange(ctx context.Context, v *call, c brig.SecretCh
 		was = nil
 	}
 	if was != nil && value == nil {
-		if value, err = vt.unseal(was); err != nil {
+		if value, err = vt.decryptSecret(was); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -183,7 +183,7 @@ func (vt *vault) RemoveSecret(ctx context.Context, name string) error {
 }
 
 func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
-	value, err := vt.unseal(s)
+	value, err := vt.decryptSecret(s)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
 	return err
 }
 
-// unseal decrypts the value of a secret.
-func (vt *vault) unseal(s *brig.SealedSecret) ([]byte, error) {
+// decryptSecret decrypts the value of a secret.
+func (vt *vault) decryptSecret(s *brig.SealedSecret) ([]byte, error) {
 	if err := vt.checkSecretsStored(); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (vt *vault) findSecrets(ctx context.Context, tenant string, uses []brig.Sec
 				WithHint("set it first, or list secrets to see what exists")
 		}
 		if err == nil {
-			_, err = vt.unseal(s)
+			_, err = vt.decryptSecret(s)
 		}
 		if err != nil {
 			return err

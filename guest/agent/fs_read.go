@@ -70,9 +70,9 @@ func requireDir(name string) error {
 
 var errTooMany = errors.New("too many entries")
 
-// walk opens a directory with openRoot and sends its entries in order. It omits files that are removed
-// during the walk. It never waits for the host while it has the account's permissions, because the
-// number of threads with such permissions is limited.
+// walk opens a directory with openRoot and sends its entries in order. It omits files that are
+// removed during the walk. It never waits for the host while it has the account's permissions,
+// because the number of threads with such permissions is limited.
 func (l *lister) walk(openRoot func() (*nofollow.Dir, error), full string, depth int) error {
 	var (
 		dir   *nofollow.Dir

@@ -187,8 +187,8 @@ const (
 // MaxControl is the maximum length of a message to the agent, in bytes.
 const MaxControl = 5
 
-// EncodeControlRequest returns the message that requests a Release from the agent. op is ControlRelease
-// or ControlCheck.
+// EncodeControlRequest returns the message that requests a Release from the agent. op is
+// ControlRelease or ControlCheck.
 func EncodeControlRequest(op byte, number uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{op}, number)
 }

@@ -84,8 +84,8 @@ func groupFailures(failures []Failure) (list []*suspect) {
 	return list
 }
 
-// reasonAgainstRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
-// the run that failed.
+// reasonAgainstRerun returns the reason why a suspect is not rerun, or "". book is the attack
+// record of the run that failed.
 func (s *suspect) reasonAgainstRerun(book string, failures []Failure) string {
 	if s.job.singleTest == nil || s.job.singleTest(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"

@@ -35,8 +35,8 @@ type Job struct {
 	// next stage may start before the last packages have ended. If it is zero and Alone is set,
 	// no other job runs concurrently.
 	packages int
-	// singleTest returns the arguments of a job that runs one test, or a package if test is empty. If
-	// singleTest is nil or returns nil, failures are not rerun.
+	// singleTest returns the arguments of a job that runs one test, or a package if test is empty.
+	// If singleTest is nil or returns nil, failures are not rerun.
 	singleTest func(argv []string, pkg, test string) []string
 	// timed is the part under which the durations of the packages are recorded. Default: Part.
 	timed string

@@ -155,7 +155,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 func (s *shim) limit() (notes []string, err error) {
 	raiseOpenFiles()
 	if s.Cgroup == "" {
-		return s.limitWithoutCgroup()
+		return s.setLimitsWithoutCgroup()
 	}
 	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
 		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,

@@ -199,40 +199,40 @@ func (t *tree) handleMessage(kind uint16, body []byte) (response []byte, _ *os.F
 	switch {
 	case kind == msgMount && len(body) == 0:
 		f, err := reopen(t.root)
-		return mounted(), f, err
+		return encodeMountResponse(), f, err
 	case kind != msgOpenAt || len(body) != msgOpen:
 		return nil, nil, errors.New("nothing else is ever asked")
 	}
 	id, flags := binary.NativeEndian.Uint64(body), binary.NativeEndian.Uint32(body[8:])
 	if id != rootID || flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
-		return refusal(unix.EROFS), nil, nil
+		return encodeError(unix.EROFS), nil, nil
 	}
 	f, err := reopen(t.root)
 	if err != nil { //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
-		return refusal(unix.EIO), nil, nil
+		return encodeError(unix.EIO), nil, nil
 	}
-	return message(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
+	return encodeMessage(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
 }
 
-func refusal(e unix.Errno) []byte {
-	return message(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
+func encodeError(e unix.Errno) []byte {
+	return encodeMessage(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
 }
 
-// mounted returns the response to a mount request: the root's number, empty
+// encodeMountResponse returns the response to a mount request: the root's number, empty
 // attributes, and the supported messages. The sentry ignores the attributes
 // because it can read them from the descriptor.
-func mounted() []byte {
+func encodeMountResponse() []byte {
 	b := binary.NativeEndian.AppendUint64(nil, rootID)
 	b = append(b, make([]byte, msgStatx)...)
 	b = binary.NativeEndian.AppendUint32(b, msgMax)
 	b = binary.NativeEndian.AppendUint16(b, 2)
 	b = binary.NativeEndian.AppendUint16(b, msgMount)
 	b = binary.NativeEndian.AppendUint16(b, msgOpenAt)
-	return message(msgMount, b)
+	return encodeMessage(msgMount, b)
 }
 
-// message adds the header to a message body.
-func message(kind uint16, body []byte) []byte {
+// encodeMessage adds the header to a message body.
+func encodeMessage(kind uint16, body []byte) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = binary.NativeEndian.AppendUint16(b, 0)

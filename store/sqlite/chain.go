@@ -138,7 +138,7 @@ func (s *tenants) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 // PruneAudit implements brig.Store.
 func (s *tenants) PruneAudit(ctx context.Context, before time.Time, maxLines int64) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		heads, err := t.chains()
+		heads, err := t.prunedChains()
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ type prunedChain struct {
 	n, upTo int64
 }
 
-func (t *tx) chains() (out []prunedChain, err error) {
+func (t *tx) prunedChains() (out []prunedChain, err error) {
 	rows, err := t.stmt(selectChains).QueryContext(t.ctx) //nolint:sqlclosecheck // see stmt
 	if err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, maxBytes int6
 		if err != nil || bytes <= maxBytes {
 			return err
 		}
-		oldest, err := t.oldest(tenant)
+		oldest, err := t.oldestItems(tenant)
 		if err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, maxBytes int6
 	return more, err
 }
 
-// oldest returns the oldest of a tenant's executions and outcomes.
-func (t *tx) oldest(tenant string) ([]trimItem, error) {
+// oldestItems returns the oldest of a tenant's executions and outcomes.
+func (t *tx) oldestItems(tenant string) ([]trimItem, error) {
 	var out []trimItem
 	for _, q := range []string{selectOldest, selectOldestRuns} {
 		rows, err := t.stmt(q).QueryContext(t.ctx, tenant, trimBatch) //nolint:sqlclosecheck // see stmt
