@@ -279,7 +279,7 @@ func (a *Account) BeginTrim() bool {
 }
 
 // EndTrim ends a trim, and reports whether the caller must trim again.
-func (a *Account) EndTrim() (again bool) {
+func (a *Account) EndTrim() (trimAgain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.trimming, a.trimAgain = a.trimAgain, false

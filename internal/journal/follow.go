@@ -23,9 +23,9 @@ type Follower struct {
 
 // followedFile is one file of a followed journal.
 type followedFile struct {
-	f      *os.File
-	at     int64 // offset of the next byte
-	inLine bool
+	f         *os.File
+	at        int64 // offset of the next byte
+	isMidLine bool
 	// caughtUp is true after the end was reached once. Data that is read afterwards was written
 	// just now.
 	caughtUp bool
@@ -152,15 +152,15 @@ func (f *Follower) readPart(part *followedFile) error {
 	}
 	part.readMarks()
 	if older := f.parts[0]; part.at == 0 && part != older {
-		part.inLine = older.inLine // the last line of the older file may continue here
+		part.isMidLine = older.isMidLine // the last line of the older file may continue here
 	}
 	for line := range bytes.Lines(f.buf[:n]) {
-		if !part.inLine {
+		if !part.isMidLine {
 			f.rest = append(f.rest, f.stamp(part.time())...)
 		}
 		f.rest = append(f.rest, line...)
 		part.at += int64(len(line))
-		part.inLine = line[len(line)-1] != '\n'
+		part.isMidLine = line[len(line)-1] != '\n'
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func (p *Provider) Sweep(context.Context, map[brig.ID]bool) (int, error) { retur
 // Check implements brig.Checker. It lists templates, a request that needs the
 // control plane and valid credentials and is free of charge.
 func (p *Provider) Check(ctx context.Context) error {
-	return p.service.onControl(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
+	return p.service.callControlPlane(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
 }
 
 func (p *Provider) retry(ctx context.Context, operation string, f func() error) error {
@@ -173,7 +173,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	}
 	var s sandbox
 	err := p.retry(ctx, "create", func() error {
-		return notStartedError(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
+		return notStartedError(p.service.callDataPlane(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
 	})
 	if brig.KindOf(err) == brig.NotFound {
 		p.forget(name)
@@ -189,7 +189,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 		var health struct {
 			Status string `json:"status"`
 		}
-		err := p.service.onData(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
+		err := p.service.callDataPlane(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
 		if brig.KindOf(err) == brig.NotFound {
 			err = brig.Errorf(brig.Unavailable, "it is not ready yet").Because(err)
 		}
@@ -208,7 +208,7 @@ func (p *Provider) createContext(ctx context.Context, box string, language brig.
 		ID string `json:"id"`
 	}
 	err := p.retry(ctx, "context", func() error {
-		return notStartedError(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &created, true))
+		return notStartedError(p.service.callDataPlane(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &created, true))
 	})
 	return created.ID, err
 }
@@ -223,7 +223,7 @@ func (p *Provider) execute(ctx context.Context, box string, limit time.Duration,
 	var response struct {
 		Results events `json:"results"`
 	}
-	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &response, true)
+	err := p.service.callDataPlane(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &response, true)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("execute: %w", context.Cause(ctx))
 	}
@@ -236,7 +236,7 @@ func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	err := p.retry(ctx, "delete", func() error {
-		return notStartedError(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
+		return notStartedError(p.service.callDataPlane(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		p.env.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)

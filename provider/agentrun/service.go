@@ -58,9 +58,9 @@ const callTimeout = time.Minute
 // bytes.
 const maxAnswer = 4 << 20
 
-// onData calls the data plane. It decodes the response's data into into. If
+// callDataPlane calls the data plane. It decodes the response's data into into. If
 // plain is set, the response has no envelope and is decoded as a whole.
-func (s *service) onData(ctx context.Context, operation, method, path string, in, into any, plain bool) error {
+func (s *service) callDataPlane(ctx context.Context, operation, method, path string, in, into any, plain bool) error {
 	r := remote.Request{Operation: operation, Method: method, Path: "/sandboxes" + path, Sign: s.creds.signData, Max: maxAnswer}
 	if operation == "execute" {
 		r.Max = 0 // output and artifacts
@@ -72,8 +72,8 @@ func (s *service) onData(ctx context.Context, operation, method, path string, in
 	return read(operation, a, into, plain)
 }
 
-// onControl makes a call of the control plane.
-func (s *service) onControl(ctx context.Context, action, method, path string, query url.Values, in, into any) error {
+// callControlPlane makes a call of the control plane.
+func (s *service) callControlPlane(ctx context.Context, action, method, path string, query url.Values, in, into any) error {
 	r := remote.Request{Operation: action, Method: method, Path: "/" + controlVersion + path, Query: query, Max: maxAnswer}
 	if in != nil {
 		b, err := json.Marshal(in)

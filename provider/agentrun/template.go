@@ -54,9 +54,9 @@ func (p *Provider) forget(name string) {
 
 func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 	var t template
-	err := p.service.onControl(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
+	err := p.service.callControlPlane(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
 	if brig.KindOf(err) == brig.NotFound && p.config.TemplateName == "" {
-		err = p.service.onControl(ctx, "CreateTemplate", http.MethodPost, "/templates", nil, map[string]any{
+		err = p.service.callControlPlane(ctx, "CreateTemplate", http.MethodPost, "/templates", nil, map[string]any{
 			"templateName": name, "templateType": "CodeInterpreter", "cpu": 2, "memory": 4096, "diskSize": 512,
 			"sandboxIdleTimeoutInSeconds": idleSeconds, "sandboxTTLInSeconds": 3600,
 			"networkConfiguration": map[string]string{"networkMode": "PUBLIC"},
@@ -80,7 +80,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 			return false, brig.Errorf(brig.CreationFailed, "the service could not make the template %q: %s", name, brig.Clip(t.Reason, 300)).
 				WithHint("look at it in the service's console")
 		}
-		return false, p.service.onControl(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
+		return false, p.service.callControlPlane(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
 	})
 }
 

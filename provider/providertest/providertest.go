@@ -177,12 +177,12 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// wait is the timeout of operations that complete immediately on an idle host.
-// prompt is the maximum duration of operations that must not block, even on a
+// waitTimeout is the timeout of operations that complete immediately on an idle host.
+// promptTimeout is the maximum duration of operations that must not block, even on a
 // busy host.
 var (
-	wait   = race.ScaleTimeout(30 * time.Second)
-	prompt = race.ScaleTimeout(15 * time.Second)
+	waitTimeout   = race.ScaleTimeout(30 * time.Second)
+	promptTimeout = race.ScaleTimeout(15 * time.Second)
 )
 
 var ids atomic.Int64
@@ -258,7 +258,7 @@ func run(t *testing.T, in brig.Instance, cmd brig.Command) execResult {
 
 func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (execResult, error) {
 	if cmd.Timeout == 0 {
-		cmd.Timeout = wait
+		cmd.Timeout = waitTimeout
 	}
 	var out, errs bytes.Buffer
 	res, err := in.Exec(ctx, id, cmd, brig.IO{Stdout: &out, Stderr: &errs})
@@ -276,8 +276,8 @@ func ended(t *testing.T, in brig.Instance) *brig.Exit {
 	t.Helper()
 	select {
 	case <-in.Done():
-	case <-time.After(wait):
-		t.Fatalf("the machine has not ended after %v", wait)
+	case <-time.After(waitTimeout):
+		t.Fatalf("the machine has not ended after %v", waitTimeout)
 	}
 	e := in.Exit()
 	if e == nil {

@@ -170,7 +170,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 		a, err := try(t.Context(), in, "refused", script("echo > /tmp/begun; sleep 2; echo unharmed"))
 		ends <- end{a, err}
 	}()
-	for begin := time.Now(); time.Since(begin) < wait; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < waitTimeout; time.Sleep(10 * time.Millisecond) {
 		if run(t, in, script("test -e /tmp/begun")).ExitCode == 0 {
 			break
 		}

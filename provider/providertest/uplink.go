@@ -93,7 +93,7 @@ func checkAnswer(t *testing.T, h Harness, a execResult, payload string) {
 func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	t.Helper()
 	// The interface is removed shortly after the call.
-	for end := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); ; time.Sleep(20 * time.Millisecond) {
 		a := run(t, in, questionCommand(h))
 		if a.ExitCode == 7 && strings.Contains(a.out, "Network is unreachable") {
 			return
@@ -152,7 +152,7 @@ func checkEnded(t *testing.T, ended <-chan error) {
 		if err == nil {
 			t.Error("it ended without an error")
 		}
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Fatal("Receive still waits")
 	}
 }
