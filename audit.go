@@ -38,7 +38,7 @@ type AuditQuery struct {
 	Sandbox string
 	// Labels selects lines about sandboxes that have all of these labels.
 	Labels map[string]string
-	// Limit is the page's size, 1 to 1000. Default 100.
+	// Limit is the page's size, 1 to 1000. Default: 100.
 	Limit int
 }
 

@@ -109,7 +109,7 @@ type UsageQuery struct {
 	// Tenant selects the tenant. Default: the caller's tenant. Operators may
 	// use "*" for all tenants.
 	Tenant string
-	// From and To are the first and the last day. Default today.
+	// From and To are the first and the last day. Default: today.
 	From, To string
 	// Label selects only lines with that label; empty selects the totals.
 	Label string

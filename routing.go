@@ -25,7 +25,7 @@ type Routing struct {
 	// Regions are the regions for Prefer "region", nearest first. Providers in
 	// other regions come last.
 	Regions []string `json:"regions,omitempty"`
-	// Attempts is the number of providers to try, 1 to 3. Default 3.
+	// Attempts is the number of providers to try, 1 to 3. Default: 3.
 	Attempts int `json:"attempts,omitempty"`
 	// Rev increases with every change. SetRouting rejects a change that is
 	// based on another revision (see IsConflict); 0 skips the check.

@@ -34,12 +34,12 @@ type EgressOptions struct {
 	// Networks are non-public networks that every caller may set rules for.
 	Networks []netip.Prefix
 	// Memory is the maximum server memory for the connections and requests of
-	// one sandbox. Default egress.DefaultMemory.
+	// one sandbox. Default: egress.DefaultMemory.
 	Memory int64
-	// Resolver resolves host names. Default the system's.
+	// Resolver resolves host names. Default: the system's.
 	Resolver egress.Resolver
 	// Roots are the certificate authorities that the proxy trusts for servers
-	// whose requests it inspects. Default the system's.
+	// whose requests it inspects. Default: the system's.
 	Roots *x509.CertPool
 	// Dial opens connections to addresses. Default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

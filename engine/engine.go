@@ -46,24 +46,24 @@ type Options struct {
 	Drivers   []brig.Driver
 	DriverEnv func(id string) brig.ProviderEnv
 	// Active is the provider that is active until an operator changes the
-	// setting. Default Provider; NoProvider selects none.
+	// setting. Default: Provider; NoProvider selects none.
 	Active     string
 	Images     brig.ImageStore
 	LimitRange brig.LimitRange
-	// Now is the clock. Default time.Now.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Clock is the clock for the expiry of keys, grants and sessions. Default Now.
+	// Clock is the clock for the expiry of keys, grants and sessions. Default: Now.
 	Clock brig.Clock
 	Log   *slog.Logger
-	// Observer receives notifications of the engine's actions. Default none.
+	// Observer receives notifications of the engine's actions. Default: none.
 	Observer brig.Observer
 	// Rates are the prices of executions, by provider name. A provider without
 	// an entry has the prices of its terms.
 	Rates map[string]brig.Rate
 	// HealthCheckInterval is the interval at which a test program checks that the provider works.
-	// Default never.
+	// Default: never.
 	HealthCheckInterval time.Duration
-	// Alerts returns the current alerts. Default none.
+	// Alerts returns the current alerts. Default: none.
 	Alerts func() []brig.Alert
 	// RunRetention is how long the outcome of a one-shot can be fetched again.
 	// Default 1 hour.
@@ -74,7 +74,7 @@ type Options struct {
 	// PackAfter is how long a sandbox is paused before its save is compressed and
 	// encrypted, if there are Keys. Default 1 minute; a negative value disables it.
 	PackAfter time.Duration
-	// Retention limits how much data of ended sandboxes is kept. Default brig.DefaultKeep.
+	// Retention limits how much data of ended sandboxes is kept. Default: brig.DefaultKeep.
 	Retention brig.Keep
 	// TypeScript compiles TypeScript to JavaScript. If it is nil, TypeScript is
 	// not supported.
@@ -118,7 +118,7 @@ type Options struct {
 	Tools ToolOptions
 	// AuditKey, if set, signs the head of the audit log.
 	AuditKey ed25519.PrivateKey
-	// AuditRetention is how long lines of the audit log are kept. Default forever.
+	// AuditRetention is how long lines of the audit log are kept. Default: forever.
 	AuditRetention time.Duration
 	// AuditLines is the maximum number of audit log lines per tenant. Default
 	// unlimited.

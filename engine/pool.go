@@ -20,7 +20,7 @@ type PoolOptions struct {
 	// Warm lists the kinds that are kept ready from the start. Other kinds are
 	// kept ready once they have been requested. Image is a name or a digest.
 	Warm []WarmClass
-	// MaxPerClass is the maximum number of instances of one kind. Default 1000.
+	// MaxPerClass is the maximum number of instances of one kind. Default: 1000.
 	MaxPerClass int
 }
 

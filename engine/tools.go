@@ -30,7 +30,7 @@ type ToolOptions struct {
 	// Image is the image of boxes whose setup names no template. Default
 	// brig.HostImage.
 	Image string
-	// Egress lists the hosts that tools may connect to. Default none.
+	// Egress lists the hosts that tools may connect to. Default: none.
 	Egress brig.Egress
 	// Layers caches installed packages. If it is nil, packages cannot be
 	// installed.

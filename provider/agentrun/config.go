@@ -25,7 +25,7 @@ const Title = "Aliyun Code Interpreter"
 // maxTimeout is the maximum execution time of the service, in seconds.
 const maxTimeout = 30
 
-// Config is the configuration.
+// Config is the configuration of the provider.
 type Config struct {
 	AccessKeyID     string `json:"access_key_id" title:"AccessKey ID" doc:"Of a RAM user that may use AgentRun." placeholder:"LTAI…" form:"required"`
 	AccessKeySecret string `json:"access_key_secret" title:"AccessKey secret" form:"required,secret"`

@@ -16,7 +16,7 @@ import (
 // Title is the display name.
 const Title = "Docker"
 
-// Config is the configuration.
+// Config is the configuration of the provider.
 type Config struct {
 	Host     string `json:"host" title:"Engine" doc:"Where the Docker Engine listens: unix:///path or tcp://host:port. Left out, its usual socket on this machine." placeholder:"unix:///run/docker.sock" form:"destination"`
 	Image    string `json:"image" title:"Image" doc:"The image of sandboxes whose caller names none." placeholder:"python:3.12-slim" form:"required"`

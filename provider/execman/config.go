@@ -19,7 +19,7 @@ const Name = "self_managed"
 // Title is the display name.
 const Title = "Self-Managed"
 
-// Config is the configuration. The fields about the deployment are purely
+// Config is the configuration of the provider. The fields about the deployment are purely
 // informational.
 type Config struct {
 	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
