@@ -59,7 +59,7 @@ type GrantSpec struct {
 	Scopes []string
 	// Sandboxes limits the grant to the sandboxes with these names.
 	Sandboxes []string
-	// TTL is the lifetime of the grant. Default an hour, at most a day.
+	// TTL is the lifetime of the grant. Default: an hour, at most a day.
 	TTL time.Duration
 }
 

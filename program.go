@@ -95,11 +95,11 @@ type Program struct {
 	Require Requirement
 	// Placement selects the provider; see Spec.
 	Placement Placement
-	// Timeout is the wall time after which the program is ended. Default 30 s.
+	// Timeout is the wall time after which the program is ended. Default: 30 s.
 	Timeout time.Duration
 	// Grace is the time that the program has to end after its timeout. Brig
 	// sends SIGTERM at the timeout, and SIGKILL after Grace; Outcome.Signal
-	// reports the signal. Default 0: the program is killed immediately. The sum
+	// reports the signal. Default: 0, which kills the program immediately. The sum
 	// of Timeout and Grace must not exceed the maximum timeout. Grace does not
 	// apply to a provider that runs whole programs.
 	Grace  time.Duration

@@ -49,7 +49,7 @@ type Spec struct {
 	Require Requirement `json:",omitzero"`
 	// Placement selects the provider. Default: the tenant's routing.
 	Placement Placement `json:",omitzero"`
-	// TTL is the time without use after which the sandbox ends. Default 5 min.
+	// TTL is the time without use after which the sandbox ends. Default: 5 min.
 	TTL time.Duration
 	// FixedLease disables the renewal of the lease by use: the sandbox ends TTL
 	// after its start unless it is extended.

@@ -41,7 +41,7 @@ type EgressOptions struct {
 	// Roots are the certificate authorities that the proxy trusts for servers
 	// whose requests it inspects. Default: the system's.
 	Roots *x509.CertPool
-	// Dial opens connections to addresses. Default a net.Dialer.
+	// Dial opens connections to addresses. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

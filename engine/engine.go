@@ -69,10 +69,10 @@ type Options struct {
 	// Default 1 hour.
 	RunRetention time.Duration
 	// EndedRetention is how long the record and the logs of a sandbox are kept after
-	// its end. Default 24 hours.
+	// its end. Default: 24 hours.
 	EndedRetention time.Duration
 	// PackAfter is how long a sandbox is paused before its save is compressed and
-	// encrypted, if there are Keys. Default 1 minute; a negative value disables it.
+	// encrypted, if there are Keys. Default: 1 minute; a negative value disables it.
 	PackAfter time.Duration
 	// Retention limits how much data of ended sandboxes is kept. Default: brig.DefaultKeep.
 	Retention brig.Keep
@@ -112,7 +112,7 @@ type Options struct {
 	// workspaces are not supported.
 	Workspaces *workspace.Store
 	// SaveEvery is how often a workspace in direct mode is saved while its
-	// sandbox runs. Default 5 minutes; a negative value disables it.
+	// sandbox runs. Default: 5 minutes; a negative value disables it.
 	SaveEvery time.Duration
 	// Tools configures how agents' tools run.
 	Tools ToolOptions
@@ -139,7 +139,7 @@ type Options struct {
 	// it is nil, callers can use only keys.
 	Users Users
 	// SessionIdle is the time after which an unused session ends, and
-	// SessionLife the time after which every session ends. Default 8 and 24
+	// SessionLife is the time after which every session ends. Default: 8 and 24
 	// hours.
 	SessionIdle, SessionLife time.Duration
 }

@@ -20,7 +20,7 @@ var ErrLanguage = errors.New("the language cannot be screened")
 // third of a second longer, and permanently allocates about 30 MB. At most two
 // checks run concurrently.
 type Screener struct {
-	// Timeout is the maximum duration of one check. Default 5 s.
+	// Timeout is the maximum duration of one check. Default: 5 s.
 	Timeout time.Duration
 
 	parser    parser

@@ -16,15 +16,15 @@ import (
 // Options limits the number of sandboxes that are created concurrently. More creations than the
 // CPUs can handle would only delay each other.
 type Options struct {
-	// MaxCreating is the number of sandboxes that are created concurrently. Default 2 per
+	// MaxCreating is the number of sandboxes that are created concurrently. Default: 2 per
 	// CPU. Tenants without a running creation may exceed the number by up to half, so that a
 	// tenant with slow creations does not delay others.
 	MaxCreating int
 	// MaxQueued is the maximum number of callers that wait for a creation, and
-	// MaxTenantQueued the maximum number per tenant. Default 1000 and 250.
+	// MaxTenantQueued is the maximum number per tenant. Default: 1000 and 250.
 	MaxQueued, MaxTenantQueued int
 	// MaxWait is how long a caller may wait. A creation that is estimated to
-	// begin later is rejected immediately. Default 30 s, which suits a single
+	// begin later is rejected immediately. Default: 30 s, which suits a single
 	// user. A server for many users sets ServerMaxWait.
 	MaxWait time.Duration
 	// CheckRoom, if set, returns an error if the server has no capacity for

@@ -168,7 +168,7 @@ func writeOutput(o *brig.Outcome, sio brig.IO) error {
 // make creates a sandbox and waits until the sandbox is ready.
 func (p *Provider) make(ctx context.Context, language brig.Language) (string, error) {
 	name := p.templateNameFor(language)
-	if err := p.ensure(ctx, name); err != nil {
+	if err := p.ensureTemplate(ctx, name); err != nil {
 		return "", err
 	}
 	var s sandbox

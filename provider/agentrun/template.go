@@ -26,9 +26,9 @@ func (p *Provider) templateNameFor(language brig.Language) string {
 	return "brig-" + string(language) + "-default"
 }
 
-// ensure makes sure that a template exists and is ready. It does not create a
+// ensureTemplate makes sure that a template exists and is ready. It does not create a
 // template that the operator has configured.
-func (p *Provider) ensure(ctx context.Context, name string) error {
+func (p *Provider) ensureTemplate(ctx context.Context, name string) error {
 	p.mu.Lock()
 	cached := p.templates[name]
 	p.mu.Unlock()
