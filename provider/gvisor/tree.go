@@ -205,16 +205,16 @@ func (t *tree) handleMessage(kind uint16, body []byte) (response []byte, _ *os.F
 	}
 	id, flags := binary.NativeEndian.Uint64(body), binary.NativeEndian.Uint32(body[8:])
 	if id != rootID || flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
-		return encodeError(unix.EROFS), nil, nil
+		return encodeErrno(unix.EROFS), nil, nil
 	}
 	f, err := reopen(t.root)
 	if err != nil { //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
-		return encodeError(unix.EIO), nil, nil
+		return encodeErrno(unix.EIO), nil, nil
 	}
 	return encodeMessage(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
 }
 
-func encodeError(e unix.Errno) []byte {
+func encodeErrno(e unix.Errno) []byte {
 	return encodeMessage(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
 }
 
