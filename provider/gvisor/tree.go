@@ -208,8 +208,8 @@ func (t *tree) handleMessage(kind uint16, body []byte) (response []byte, _ *os.F
 		return encodeErrno(unix.EROFS), nil, nil
 	}
 	f, err := reopen(t.root)
-	if err != nil { //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
-		return encodeErrno(unix.EIO), nil, nil
+	if err != nil {
+		return encodeErrno(unix.EIO), nil, nil //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
 	}
 	return encodeMessage(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
 }
