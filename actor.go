@@ -116,8 +116,8 @@ type Gate interface {
 	Check(ctx context.Context, op Op, name string) error
 }
 
-// May returns an error unless the actor's role and scopes allow the operation.
-func (a Actor) May(op Op) error {
+// Authorize returns an error unless the actor's role and scopes allow the operation.
+func (a Actor) Authorize(op Op) error {
 	if a.Role == Nobody {
 		return Errorf(Unauthenticated, "no credentials").
 			WithHint("send the key as `Authorization: Bearer KEY`")

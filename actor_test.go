@@ -33,11 +33,11 @@ func TestNarrowing(t *testing.T) {
 		}
 	}
 	for _, at := range []time.Time{narrowing.Expires, end} {
-		if err := narrowing.Ended(brig.WallClock(func() time.Time { return at })); brig.KindOf(err) != brig.Unauthenticated {
+		if err := narrowing.CheckExpiry(brig.WallClock(func() time.Time { return at })); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("at %v: %v", at, err)
 		}
 	}
-	if err := narrowing.Ended(brig.WallClock(func() time.Time { return narrowing.Expires.Add(-1) })); err != nil {
+	if err := narrowing.CheckExpiry(brig.WallClock(func() time.Time { return narrowing.Expires.Add(-1) })); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,7 @@ const module = "github.com/brig-run/brig"
 var tiers = []struct {
 	prefix string
 	tier   int
-	why    string
+	reason string
 }{
 	{"internal/", 0, "tools without knowledge of the domain"},
 	{"guest/wire", 0, "messages between the host and the guest"},

@@ -38,12 +38,12 @@ type AuditQuery struct {
 	Sandbox string
 	// Labels selects lines about sandboxes that have all of these labels.
 	Labels map[string]string
-	// Limit is the page's size, 1 to 1000. Default 100.
+	// Limit is the page's size, 1 to 1000. Default: 100.
 	Limit int
 }
 
-// Partial reports whether q selects only some of the lines.
-func (q AuditQuery) Partial() bool {
+// IsPartial reports whether q selects only some of the lines.
+func (q AuditQuery) IsPartial() bool {
 	return !q.Since.IsZero() || !q.Until.IsZero() || q.Sandbox != "" || len(q.Labels) > 0
 }
 

@@ -8,9 +8,9 @@ import (
 // ContextSpec is a request for a CodeContext.
 type ContextSpec struct {
 	// Language is the interpreter's language: one of Languages, or the name or
-	// language of a Jupyter kernel of the image. Default python.
+	// language of a Jupyter kernel of the image. Default: python.
 	Language Language
-	// Dir is the working directory. Default "/workspace".
+	// Dir is the working directory. Default: "/workspace".
 	Dir string
 	// Env is added to the sandbox's environment.
 	Env map[string]string

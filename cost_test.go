@@ -84,8 +84,8 @@ func TestRunStatusOf(t *testing.T) {
 		brig.RunSuccess: {true, false}, brig.RunError: {true, false}, brig.RunTimeout: {true, true}, brig.RunOutOfMemory: {true, true},
 		brig.RunBlocked: {false, false}, brig.RunRefused: {false, false}, brig.RunCanceled: {false, false}, brig.RunFailed: {true, true},
 	} {
-		if s.Counts() != want[0] || s.IsServiceError() != want[1] {
-			t.Errorf("%s counts: %t, erred: %t", s, s.Counts(), s.IsServiceError())
+		if s.CountsForAvailability() != want[0] || s.IsServiceError() != want[1] {
+			t.Errorf("%s counts: %t, erred: %t", s, s.CountsForAvailability(), s.IsServiceError())
 		}
 	}
 }

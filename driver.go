@@ -112,8 +112,8 @@ type FieldError struct {
 // ConfigRules is implemented by configurations with rules that involve several
 // fields.
 type ConfigRules interface {
-	// Wrong returns an error for every field that violates a rule.
-	Wrong() []FieldError
+	// Validate returns an error for every field that violates a rule.
+	Validate() []FieldError
 }
 
 // Call is one call to another service, as observed by its provider.

@@ -73,7 +73,7 @@ const (
 func (e *Egress) Named(host string, port int) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.matchesPort(port) {
 			continue
 		}
 		switch {
@@ -94,7 +94,7 @@ func (e *Egress) CheckRequest(host string, port int, q Request) (Verdict, int) {
 	lower := sync.OnceValue(func() string { return strings.ToLower(q.Path) })
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q, lower) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.matchesPort(port) || !r.matchRequest(q, lower) {
 			continue
 		}
 		if r.Deny {
@@ -129,7 +129,7 @@ func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 	addr = addr.Unmap()
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR == "" || !r.onPort(port) {
+		if r.CIDR == "" || !r.matchesPort(port) {
 			continue
 		}
 		network, err := ParseNetwork(r.CIDR)
@@ -160,7 +160,7 @@ func (e *Egress) Resolved(addr netip.Addr, port int) (Verdict, int) {
 	return verdict, i
 }
 
-func (r *EgressRule) onPort(port int) bool {
+func (r *EgressRule) matchesPort(port int) bool {
 	return len(r.Ports) == 0 || slices.Contains(r.Ports, port)
 }
 
@@ -185,7 +185,7 @@ func (r *EgressRule) matchRequest(q Request, lower func() string) bool {
 // case. It lowers the rule's path byte by byte, because most rules differ from the
 // path in the first bytes.
 func matchLower(rule, path string) bool {
-	prefix, open := strings.CutSuffix(rule, "*")
+	prefix, isPrefix := strings.CutSuffix(rule, "*")
 	for i := range len(prefix) {
 		c := prefix[i]
 		switch {
@@ -193,13 +193,13 @@ func matchLower(rule, path string) bool {
 			c += 'a' - 'A'
 		case c >= utf8.RuneSelf:
 			prefix = strings.ToLower(prefix)
-			return path == prefix || open && strings.HasPrefix(path, prefix)
+			return path == prefix || isPrefix && strings.HasPrefix(path, prefix)
 		}
 		if i >= len(path) || path[i] != c {
 			return false
 		}
 	}
-	return open || len(path) == len(prefix)
+	return isPrefix || len(path) == len(prefix)
 }
 
 // MatchHost reports whether a rule's host matches a name. Only whole labels
@@ -226,9 +226,9 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-// cleanPath reports whether a rule's path is in the canonical form of a request's
+// isCleanPath reports whether a rule's path is in the canonical form of a request's
 // path.
-func cleanPath(p string) bool {
+func isCleanPath(p string) bool {
 	prefix := strings.TrimSuffix(p, "*")
 	return strings.HasPrefix(prefix, "/") && !strings.ContainsAny(prefix, "*?#%\\ ") &&
 		(path.Clean(prefix) == prefix || path.Clean(prefix)+"/" == prefix)

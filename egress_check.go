@@ -63,7 +63,7 @@ func (r *EgressRule) check(field string) error {
 		}
 	}
 	for _, p := range r.Paths {
-		if len(p) > 1024 || !cleanPath(p) {
+		if len(p) > 1024 || !isCleanPath(p) {
 			return InvalidField(field+".paths", "%q is not a valid path", p).
 				WithHint(`begin with "/", without "..", "%%" or a query; a "*" at the end matches what follows`)
 		}

@@ -49,7 +49,7 @@ func rules(t *testing.T, lines ...string) *brig.Egress {
 	return e
 }
 
-func TestEgressNamed(t *testing.T) {
+func TestEgressNamedHosts(t *testing.T) {
 	e := rules(t,
 		"deny secret.example.com",
 		"allow *.example.com@443",

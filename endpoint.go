@@ -43,15 +43,15 @@ func ParseEndpoint(field, raw string, private bool) (*Endpoint, error) {
 	}
 	e := &Endpoint{Field: field, URL: u, Private: private}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return e, e.Judge(addr)
+		return e, e.CheckAddr(addr)
 	}
 	return e, nil
 }
 
-// Judge returns an error if the server must not connect to an address that the
+// CheckAddr returns an error if the server must not connect to an address that the
 // endpoint's host resolved to.
-func (e *Endpoint) Judge(addr netip.Addr) error {
-	private := PrivateAddress(addr)
+func (e *Endpoint) CheckAddr(addr netip.Addr) error {
+	private := IsPrivateAddress(addr)
 	if net, special := SpecialNetwork(addr); special && !private {
 		return InvalidField(e.Field, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
 	}
@@ -68,9 +68,9 @@ func (e *Endpoint) Judge(addr netip.Addr) error {
 // CheckConfiguredAddr returns an error if the server must not connect to an address
 // of a host that an operator configured by name without a setting for private
 // addresses. It allows this host and private networks, but not the metadata
-// addresses of clouds. It is an outbound.Judge.
+// addresses of clouds. It is an outbound.CheckFunc.
 func CheckConfiguredAddr(_ string, addr netip.Addr) error {
-	if net, special := SpecialNetwork(addr); special && !PrivateAddress(addr) {
+	if net, special := SpecialNetwork(addr); special && !IsPrivateAddress(addr) {
 		return Errorf(PolicyBlocked, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
 	}
 	return nil
@@ -102,9 +102,9 @@ var owned = func() []netip.Prefix {
 // metadata.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
-// PrivateAddress reports whether addr belongs to this host or to a private
+// IsPrivateAddress reports whether addr belongs to this host or to a private
 // network.
-func PrivateAddress(addr netip.Addr) bool {
+func IsPrivateAddress(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, a := range metadata {
 		if a == addr {

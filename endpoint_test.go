@@ -76,10 +76,10 @@ func TestEndpointJudge(t *testing.T) {
 		{"::ffff:169.254.169.254", false, false}, {"64:ff9b::a9fe:a9fe", false, false}, {"0.0.0.0", false, false}, {"255.255.255.255", false, false},
 	} {
 		addr := netip.MustParseAddr(c.addr)
-		if err := public.Judge(addr); (err == nil) != c.byPublic {
+		if err := public.CheckAddr(addr); (err == nil) != c.byPublic {
 			t.Errorf("%s for a public endpoint: %v", addr, err)
 		}
-		if err := plain.Judge(addr); (err == nil) != c.byPrivate {
+		if err := plain.CheckAddr(addr); (err == nil) != c.byPrivate {
 			t.Errorf("%s for a private one: %v", addr, err)
 		}
 	}

@@ -65,8 +65,8 @@ type Enforcement struct {
 	At       time.Time `json:",omitzero"`
 }
 
-// Saw adds an observation.
-func (e *Enforcement) Saw(format string, args ...any) {
+// AddEvidence adds an observation.
+func (e *Enforcement) AddEvidence(format string, args ...any) {
 	e.Evidence = append(slices.Clone(e.Evidence), fmt.Sprintf(format, args...))
 }
 
@@ -111,8 +111,8 @@ func (r Requirement) With(other Requirement) Requirement {
 	return out
 }
 
-// Unmet returns an error that lists every unmet level and how to meet it.
-func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
+// UnmetError returns an error that lists every unmet level and how to meet it.
+func (r Requirement) UnmetError(field, who string, have map[Area]Enforcement) error {
 	var missing, help []string
 	first := Area("")
 	for _, a := range Areas { // in the order of Areas

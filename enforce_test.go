@@ -46,8 +46,8 @@ func TestLowerEnforcement(t *testing.T) {
 func TestEnforcementCopiesAreIndependent(t *testing.T) {
 	e := brig.Enforcement{Evidence: make([]string, 0, 4), Gaps: make([]string, 0, 4)}
 	a, b := e, e
-	a.Saw("a")
-	b.Saw("b")
+	a.AddEvidence("a")
+	b.AddEvidence("b")
 	a.Lower(brig.LevelNone, "a")
 	b.Lower(brig.LevelNone, "b")
 	if a.Evidence[0] != "a" || a.Gaps[0] != "a" || b.Evidence[0] != "b" || b.Gaps[0] != "b" {
@@ -95,12 +95,12 @@ func TestUnmetRequirement(t *testing.T) {
 		brig.AreaCPUs:   {Level: brig.LevelGaps, Help: "be root"},
 		brig.AreaDisk:   {Level: brig.LevelBoundary},
 	}
-	if err := (brig.Requirement{brig.AreaMemory: brig.LevelGaps, brig.AreaDisk: brig.LevelBoundary}).Unmet("require", "it", have); err != nil {
+	if err := (brig.Requirement{brig.AreaMemory: brig.LevelGaps, brig.AreaDisk: brig.LevelBoundary}).UnmetError("require", "it", have); err != nil {
 		t.Errorf("what is met is refused: %v", err)
 	}
 	err := brig.AsError(brig.Requirement{
 		brig.AreaCPUs: brig.LevelBoundary, brig.AreaMemory: brig.LevelBoundary, brig.AreaDisk: brig.LevelBoundary, brig.AreaEgress: brig.LevelGaps,
-	}.Unmet("require", "it", have))
+	}.UnmetError("require", "it", have))
 	if err == nil || err.Kind != brig.FailedPrecondition || err.Field != "require.memory" {
 		t.Fatalf("%+v", err)
 	}

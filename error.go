@@ -81,7 +81,7 @@ type Retry int
 
 // Kinds of retries, strictest last.
 const (
-	// RetryByKind permits another provider if Elsewhere reports true.
+	// RetryByKind permits another provider if CanRetryElsewhere reports true.
 	RetryByKind Retry = iota
 	// RetryRoute permits a new selection of providers, because the selected one was
 	// replaced or removed.

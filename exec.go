@@ -15,7 +15,7 @@ type Command struct {
 	Shell string
 	// Env is added to the sandbox's environment and overrides it.
 	Env map[string]string
-	// Dir is the working directory. Default "/workspace".
+	// Dir is the working directory. Default: "/workspace".
 	Dir string
 	// User is "user" (uid 1000, the default), "root" (uid 0), or the IDs of another user and its
 	// group, "UID:GID". None of them has any capability.

@@ -109,7 +109,7 @@ const (
 
 // FileWrite holds a file's attributes other than its content.
 type FileWrite struct {
-	// Mode are permission bits. Default 0644 for a new file.
+	// Mode are permission bits. Default: 0644 for a new file.
 	Mode uint32
 	// Metadata replaces existing attributes: lower-case keys, printable ASCII,
 	// at most 4 KiB.

@@ -59,7 +59,7 @@ type GrantSpec struct {
 	Scopes []string
 	// Sandboxes limits the grant to the sandboxes with these names.
 	Sandboxes []string
-	// TTL is the lifetime of the grant. Default an hour, at most a day.
+	// TTL is the lifetime of the grant. Default: an hour, at most a day.
 	TTL time.Duration
 }
 
@@ -119,9 +119,9 @@ func (a Actor) Narrowing() Narrowing {
 // count as guesses.
 var ErrGenuine = errors.New("the credential is genuine, and not valid now")
 
-// Genuine adds the cause ErrGenuine to an Unauthenticated error. It returns other errors, and
+// MarkGenuine adds the cause ErrGenuine to an Unauthenticated error. It returns other errors, and
 // nil, unchanged.
-func Genuine(err error) error {
+func MarkGenuine(err error) error {
 	if KindOf(err) != Unauthenticated || errors.Is(err, ErrGenuine) {
 		return err
 	}
@@ -133,9 +133,9 @@ func Genuine(err error) error {
 	return &e
 }
 
-// Ended returns Unauthenticated if the derived credential has expired.
-func (n Narrowing) Ended(clock Clock) error {
-	if !n.Expires.IsZero() && !clock.Ended(n.Expires) {
+// CheckExpiry returns Unauthenticated if the derived credential has expired.
+func (n Narrowing) CheckExpiry(clock Clock) error {
+	if !n.Expires.IsZero() && !clock.HasPassed(n.Expires) {
 		return nil
 	}
 	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask its issuer for a new one")
@@ -183,9 +183,9 @@ type Clock interface {
 	// Now returns the current time, which is never before an earlier result. The
 	// expiry of a new credential is computed from this time.
 	Now() time.Time
-	// Ended reports whether a time has passed. A time that has passed once
+	// HasPassed reports whether a time has passed. A time that has passed once
 	// remains passed, even after a restart. The zero time never passes.
-	Ended(end time.Time) bool
+	HasPassed(end time.Time) bool
 }
 
 // WallClock is the system's clock as a Clock. It goes back if the system's clock is
@@ -198,5 +198,5 @@ var _ Clock = WallClock(nil)
 // Now implements Clock.
 func (c WallClock) Now() time.Time { return c() }
 
-// Ended implements Clock.
-func (c WallClock) Ended(end time.Time) bool { return !end.IsZero() && !c().Before(end) }
+// HasPassed implements Clock.
+func (c WallClock) HasPassed(end time.Time) bool { return !end.IsZero() && !c().Before(end) }

@@ -14,11 +14,11 @@ type Observer interface {
 	// InstanceCreated reports the creation of an instance, or its failure.
 	InstanceCreated(m CreationReport)
 	// SandboxEnded reports the end of a sandbox.
-	SandboxEnded(provider string, why ExitReason)
+	SandboxEnded(provider string, reason ExitReason)
 	// Restarted reports a component that ended unexpectedly and was restarted.
 	Restarted(provider, what string)
 	// ProviderTested reports the result of a test program on a provider.
-	ProviderTested(provider string, took time.Duration, err error)
+	ProviderTested(provider string, duration time.Duration, err error)
 	// ProviderChecked reports whether a provider responds, even if it is not used. The engine
 	// calls it repeatedly while the provider is configured.
 	ProviderChecked(provider string, err error)
@@ -88,9 +88,11 @@ func RunStatusOf(k Kind) RunStatus {
 	return RunFailed
 }
 
-// Counts reports whether an execution counts toward the error rate of the
+// CountsForAvailability reports whether an execution counts toward the error rate of the
 // service. Callers' errors and canceled calls do not.
-func (s RunStatus) Counts() bool { return s != RunBlocked && s != RunRefused && s != RunCanceled }
+func (s RunStatus) CountsForAvailability() bool {
+	return s != RunBlocked && s != RunRefused && s != RunCanceled
+}
 
 // IsServiceError reports whether the status is an error of the service: an exceeded limit or
 // a failure. The failure of a program itself is not an error of the service.
@@ -121,7 +123,7 @@ const (
 type Meter interface {
 	// Called reports one call of the provider's API with the status of the
 	// response, or 0 if there was no response.
-	Called(provider, region, operation string, status int, took time.Duration)
+	Called(provider, region, operation string, status int, duration time.Duration)
 	// Allowance reports the provider's rate limit and the number of remaining
 	// calls.
 	Allowance(provider, region string, limit, left float64)

@@ -52,8 +52,8 @@ var (
 	OpProcesses = Op{"process.list", "Processes.List", Viewer, false, true}
 	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false, true}
 	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true, true}
-	// Input is not audited, because the start of the process is.
-	OpInput      = Op{"process.input", "Processes.Input", Member, false, true}
+	// WriteInput is not audited, because the start of the process is.
+	OpInput      = Op{"process.input", "Processes.WriteInput", Member, false, true}
 	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false, true}
 	OpResize     = Op{"process.resize", "Processes.Resize", Member, false, true}
 	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true, true}

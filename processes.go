@@ -23,9 +23,9 @@ type Processes interface {
 	// Several callers can attach concurrently; the slowest determines the speed.
 	// Attach ends when ctx ends or on returns an error.
 	Attach(ctx context.Context, pid int, from int64, on func(ProcessEvent) error) error
-	// Input writes to a process's standard input or its terminal. It returns
+	// WriteInput writes to a process's standard input or its terminal. It returns
 	// FailedPrecondition if neither is open.
-	Input(ctx context.Context, pid int, p []byte) error
+	WriteInput(ctx context.Context, pid int, p []byte) error
 	// CloseInput closes the standard input. It cannot close the input of a
 	// terminal.
 	CloseInput(ctx context.Context, pid int) error

@@ -95,11 +95,11 @@ type Program struct {
 	Require Requirement
 	// Placement selects the provider; see Spec.
 	Placement Placement
-	// Timeout is the wall time after which the program is ended. Default 30 s.
+	// Timeout is the wall time after which the program is ended. Default: 30 s.
 	Timeout time.Duration
 	// Grace is the time that the program has to end after its timeout. Brig
 	// sends SIGTERM at the timeout, and SIGKILL after Grace; Outcome.Signal
-	// reports the signal. Default 0: the program is killed immediately. The sum
+	// reports the signal. Default: 0, which kills the program immediately. The sum
 	// of Timeout and Grace must not exceed the maximum timeout. Grace does not
 	// apply to a provider that runs whole programs.
 	Grace  time.Duration
@@ -205,9 +205,9 @@ var ArtifactTypes = map[string]string{
 	".png": "image/png", ".svg": "image/svg+xml",
 }
 
-// ArtifactName reports whether name is a valid path of an artifact below artifacts/
+// IsArtifactName reports whether name is a valid path of an artifact below artifacts/
 // with a known extension.
-func ArtifactName(name string) bool {
+func IsArtifactName(name string) bool {
 	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
 	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && name != ".." && !strings.HasPrefix(name, "../") &&
 		!strings.ContainsAny(name, "\x00\\")

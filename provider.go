@@ -61,7 +61,7 @@ func NoBuildRights(provider string) *Error {
 type Runner interface {
 	// Run runs a program to its end under an ID that the caller chose. The
 	// program has every default; its image is unchanged from the request. Writers
-	// receive output as it arrives. If Elsewhere reports true for an error, but
+	// receive output as it arrives. If CanRetryElsewhere reports true for an error, but
 	// part of the program may have run, the error's Retry is RetryContained.
 	Run(ctx context.Context, id ID, p Program, sio IO) (*Outcome, error)
 }
@@ -128,10 +128,10 @@ type SaveOptions struct {
 // LogFollower is implemented by an Instance whose log can be followed while it
 // grows.
 type LogFollower interface {
-	// FollowLog opens the log like Logs, or like TimedLogs if times is set. After io.EOF, the
+	// FollowLog opens the log like Logs, or like TimedLogs if timed is set. After io.EOF, the
 	// reader can be read again and returns the data that was added in the meantime. It remains
 	// usable across a save of the instance and after its end.
-	FollowLog(ctx context.Context, times bool) (io.ReadCloser, error)
+	FollowLog(ctx context.Context, timed bool) (io.ReadCloser, error)
 }
 
 // Save is a saved instance.
@@ -223,7 +223,7 @@ type InstanceLifecycle interface {
 	// Stop sends SIGTERM to the instance's programs, waits for grace and ends the
 	// instance. If grace is 0, it kills immediately. It returns when the instance
 	// has ended.
-	Stop(ctx context.Context, grace time.Duration, why ExitReason) error
+	Stop(ctx context.Context, grace time.Duration, reason ExitReason) error
 	// Destroy ends the instance and removes all its resources on the host.
 	Destroy(ctx context.Context) error
 }

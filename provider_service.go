@@ -71,7 +71,7 @@ type ProviderInfo struct {
 	Users        int
 	Capabilities Capabilities
 	// Rev increases with every change of Config and Terms. ConfigureProvider
-	// rejects a change that is based on another revision (see Moved).
+	// rejects a change that is based on another revision (see IsConflict).
 	Rev int64
 }
 

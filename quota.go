@@ -109,7 +109,7 @@ type UsageQuery struct {
 	// Tenant selects the tenant. Default: the caller's tenant. Operators may
 	// use "*" for all tenants.
 	Tenant string
-	// From and To are the first and the last day. Default today.
+	// From and To are the first and the last day. Default: today.
 	From, To string
 	// Label selects only lines with that label; empty selects the totals.
 	Label string
@@ -127,36 +127,36 @@ func UntilTomorrow(t time.Time) time.Duration {
 	return t.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(t)
 }
 
-// FitsToday returns an error if a daily quota is exhausted at the time now.
-func (q Quota) FitsToday(s UsageTotals, now time.Time) error {
+// CheckToday returns an error if a daily quota is exhausted at the time now.
+func (q Quota) CheckToday(s UsageTotals, now time.Time) error {
 	switch {
 	case q.ExecutionsPerDay > 0 && s.Executions >= q.ExecutionsPerDay:
-		return OverQuota("executions_per_day", fmt.Sprint(q.ExecutionsPerDay), UntilTomorrow(now))
+		return QuotaExceededError("executions_per_day", fmt.Sprint(q.ExecutionsPerDay), UntilTomorrow(now))
 	case q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay:
-		return OverQuota("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))
+		return QuotaExceededError("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))
 	}
-	return q.FitsReserved(s, now)
+	return q.CheckReserved(s, now)
 }
 
-// FitsReserved is like FitsToday, for the reserved resources and the egress of
+// CheckReserved is like CheckToday, for the reserved resources and the egress of
 // sandboxes.
-func (q Quota) FitsReserved(s UsageTotals, now time.Time) error {
-	if err := q.fitsLives(s, now); err != nil {
+func (q Quota) CheckReserved(s UsageTotals, now time.Time) error {
+	if err := q.checkLives(s, now); err != nil {
 		return err
 	}
 	if q.EgressPerDay > 0 && s.Egress >= q.EgressPerDay {
-		return OverQuota("egress_bytes_per_day", FormatBytes(q.EgressPerDay), UntilTomorrow(now))
+		return QuotaExceededError("egress_bytes_per_day", FormatBytes(q.EgressPerDay), UntilTomorrow(now))
 	}
 	return nil
 }
 
-// fitsLives is like FitsReserved, but only for reserved resources.
-func (q Quota) fitsLives(s UsageTotals, now time.Time) error {
+// checkLives is like CheckReserved, but only for reserved resources.
+func (q Quota) checkLives(s UsageTotals, now time.Time) error {
 	switch {
 	case q.CPUTimePerDay > 0 && s.CPUTime >= q.CPUTimePerDay:
-		return OverQuota("cpu_ms_per_day", q.CPUTimePerDay.String(), UntilTomorrow(now))
+		return QuotaExceededError("cpu_ms_per_day", q.CPUTimePerDay.String(), UntilTomorrow(now))
 	case q.MemoryPerDay > 0 && s.Memory >= q.MemoryPerDay:
-		return OverQuota("gib_seconds_per_day", fmt.Sprintf("%g", q.MemoryPerDay), UntilTomorrow(now))
+		return QuotaExceededError("gib_seconds_per_day", fmt.Sprintf("%g", q.MemoryPerDay), UntilTomorrow(now))
 	}
 	return nil
 }
@@ -167,19 +167,19 @@ func (q Quota) HasTimeLimit() bool {
 	return q.ExecutionTimePerDay != 0 || q.CPUTimePerDay != 0 || q.MemoryPerDay != 0
 }
 
-// Exceeded returns an error for an exhausted time quota. If lives is not nil, the
+// CheckTimeQuotas returns an error for an exhausted time quota. If lives is not nil, the
 // engine ends all sandboxes of the tenant; if only executions is not nil, it ends
 // only the executions.
-func (q Quota) Exceeded(s UsageTotals, now time.Time) (lives, executions error) {
-	lives = q.fitsLives(s, now)
+func (q Quota) CheckTimeQuotas(s UsageTotals, now time.Time) (lives, executions error) {
+	lives = q.checkLives(s, now)
 	if lives == nil && q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay {
-		executions = OverQuota("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))
+		executions = QuotaExceededError("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))
 	}
 	return lives, executions
 }
 
-// OverQuota returns the error for an exhausted quota.
-func OverQuota(field, bound string, retry time.Duration) error {
+// QuotaExceededError returns the error for an exhausted quota.
+func QuotaExceededError(field, bound string, retry time.Duration) error {
 	e := Errorf(RateLimited, "the tenant's quota of %s is used up", bound).
 		WithHint("wait, free some of it, or ask the operator for a larger quota.%s", field)
 	e.Field, e.RetryAfter = "quota."+field, retry
@@ -205,8 +205,8 @@ func (r Rate) Check(field string) error {
 
 // Cost returns the cost of the given number of executions, with their total
 // duration and the memory limit of their sandboxes.
-func (r Rate) Cost(calls int64, took time.Duration, memory int64) float64 {
-	s := took.Seconds()
+func (r Rate) Cost(calls int64, duration time.Duration, memory int64) float64 {
+	s := duration.Seconds()
 	return r.PerCall*float64(calls) + s*(r.PerSecond+r.PerGiBSecond*float64(memory)/GiB)
 }
 

@@ -20,8 +20,8 @@ func CheckRev(base, current int64) error {
 	return e.WithHint("read it again, and repeat the change")
 }
 
-// Moved reports whether err is an error of CheckRev.
-func Moved(err error) bool {
+// IsConflict reports whether err is an error of CheckRev.
+func IsConflict(err error) bool {
 	return KindOf(err) == FailedPrecondition && AsError(err).Field == revField
 }
 
@@ -31,7 +31,7 @@ func Moved(err error) bool {
 func Reapply(ctx context.Context, change func() error) error {
 	for {
 		err := change()
-		if !Moved(err) || ctx.Err() != nil {
+		if !IsConflict(err) || ctx.Err() != nil {
 			return err
 		}
 	}

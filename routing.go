@@ -25,10 +25,10 @@ type Routing struct {
 	// Regions are the regions for Prefer "region", nearest first. Providers in
 	// other regions come last.
 	Regions []string `json:"regions,omitempty"`
-	// Attempts is the number of providers to try, 1 to 3. Default 3.
+	// Attempts is the number of providers to try, 1 to 3. Default: 3.
 	Attempts int `json:"attempts,omitempty"`
 	// Rev increases with every change. SetRouting rejects a change that is
-	// based on another revision (see Moved); 0 skips the check.
+	// based on another revision (see IsConflict); 0 skips the check.
 	Rev int64 `json:"rev,omitempty"`
 
 	named bool // whether the request names the first provider of Order
@@ -145,7 +145,7 @@ func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, 
 	}
 	var unfit error
 	var fit []Choice
-	for _, c := range r.preferred(active, roll, options) {
+	for _, c := range r.orderByPreference(active, roll, options) {
 		o, ok := by[c.Provider]
 		switch {
 		case !ok && unfit == nil:
@@ -175,9 +175,9 @@ func (r Routing) attempts() int {
 	return r.Attempts
 }
 
-// preferred returns the providers in order of preference, as if all were
+// orderByPreference returns the providers in order of preference, as if all were
 // available.
-func (r Routing) preferred(active string, roll float64, options []Option) []Choice {
+func (r Routing) orderByPreference(active string, roll float64, options []Option) []Choice {
 	var out []Choice
 	add := func(reason string, ids ...string) {
 		for _, id := range ids {
@@ -357,9 +357,9 @@ func removeString(list []string, s string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == s })
 }
 
-// Elsewhere reports whether another provider may succeed after this error: the
+// CanRetryElsewhere reports whether another provider may succeed after this error: the
 // provider was unreachable, out of capacity, or failed to create an instance.
-func Elsewhere(err error) bool {
+func CanRetryElsewhere(err error) bool {
 	switch KindOf(err) {
 	case Unavailable, ConnectionFailed, CreationFailed, RateLimited, NotInitialized:
 		return true

@@ -64,9 +64,9 @@ func TestLimitRangeFill(t *testing.T) {
 	}
 }
 
-// TestKindCodes checks that every kind has its own code, that SB001 to SB009 are as
+// TestEveryKindHasUniqueCode checks that every kind has its own code, that SB001 to SB009 are as
 // documented, and that no message contains the cause.
-func TestKindCodes(t *testing.T) {
+func TestEveryKindHasUniqueCode(t *testing.T) {
 	seen := map[string]brig.Kind{}
 	for _, k := range brig.Kinds {
 		if other, taken := seen[k.Code()]; taken {

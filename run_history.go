@@ -28,7 +28,7 @@ type RunSummary struct {
 type RunOptions struct {
 	// Statuses selects only runs with one of these statuses; empty selects all.
 	Statuses []RunStatus
-	// Limit is the page's size, 1 to 1000. Default 100.
+	// Limit is the page's size, 1 to 1000. Default: 100.
 	Limit int
 	// Cursor is the value of Next in the previous page.
 	Cursor string

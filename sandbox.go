@@ -15,7 +15,7 @@ type Spec struct {
 	// Name is unique among the tenant's sandboxes: 1 to 63 of a-z, 0-9 and "-",
 	// not beginning with "-". If it is empty, the engine picks one.
 	Name string
-	// Image is an image's name or its digest ("sha256:…"). Default "host".
+	// Image is an image's name or its digest ("sha256:…"). Default: "host".
 	Image string
 	// Template is the name of a template that determines Image and the defaults
 	// of other fields. Image must then be empty.
@@ -49,13 +49,13 @@ type Spec struct {
 	Require Requirement `json:",omitzero"`
 	// Placement selects the provider. Default: the tenant's routing.
 	Placement Placement `json:",omitzero"`
-	// TTL is the time without use after which the sandbox ends. Default 5 min.
+	// TTL is the time without use after which the sandbox ends. Default: 5 min.
 	TTL time.Duration
 	// FixedLease disables the renewal of the lease by use: the sandbox ends TTL
 	// after its start unless it is extended.
 	FixedLease bool `json:",omitempty"`
 	// FreezeAfter is the idle time after which the sandbox is frozen until its
-	// next use. Default never.
+	// next use. Default: never.
 	FreezeAfter time.Duration `json:",omitzero"`
 	// Pausable sandboxes can be paused while programs run in them: their streams
 	// pass through the agent, which makes each message somewhat slower. Other
@@ -71,7 +71,7 @@ type Spec struct {
 	PauseAtEnd bool `json:",omitempty"`
 	// PauseAfter is the idle time after which the sandbox is paused until its next use. It must
 	// be less than TTL. If a call or a program prevents the pause, the engine tries again after
-	// the same time. Default never.
+	// the same time. Default: never.
 	PauseAfter time.Duration `json:",omitzero"`
 	// PauseFilesOnly makes the pauses of PauseAtEnd and PauseAfter keep only the files;
 	// see PauseOptions.FilesOnly.
@@ -143,7 +143,7 @@ type ForkSpec struct {
 	// Paused creates a single copy, which is paused and uses only disk space. Each Fork of this
 	// copy starts from the same state and does not resume it.
 	Paused bool
-	// Count is the number of copies. Default 1.
+	// Count is the number of copies. Default: 1.
 	Count int
 	// Labels are the labels of each copy. Default (nil): those of the original.
 	Labels map[string]string
@@ -270,7 +270,7 @@ type ListOptions struct {
 	Labels map[string]string
 	// States selects only sandboxes in one of these states; empty selects all.
 	States []State
-	// Limit is the page's size, 1 to 1000. Default 100.
+	// Limit is the page's size, 1 to 1000. Default: 100.
 	Limit int
 	// Cursor is the value of Next in the previous page.
 	Cursor string

@@ -18,7 +18,7 @@ type Secret struct {
 	// hosts. A secret without hosts is passed to sandboxes directly.
 	Hosts []string
 	// Places are the parts of a request in which the proxy replaces a
-	// placeholder. Default SecretHeader.
+	// placeholder. Default: SecretHeader.
 	Places []SecretPlace
 	// Exclusive rejects requests to these hosts with header fields or query
 	// parameters that could contain credentials other than the placeholder.

@@ -9,18 +9,18 @@ import (
 // destinations.
 const HintValueAgain = "give the value again, in value or value_b64: the change lets it go further than before"
 
-// visible reports whether sandboxes receive the value itself. This is the widest
+// isVisible reports whether sandboxes receive the value itself. This is the widest
 // reach, because programs can send the value to any destination.
-func (s *Secret) visible() bool { return len(s.Hosts) == 0 }
+func (s *Secret) isVisible() bool { return len(s.Hosts) == 0 }
 
 // Widens returns the fields of s that allow the value to reach destinations that
 // the previous secret did not allow. If the first of them is a list, added is its
 // first new host, place or name.
 func (s *Secret) Widens(previous Secret) (fields []string, added string) {
-	if previous.visible() {
+	if previous.isVisible() {
 		return nil, ""
 	}
-	if s.visible() {
+	if s.isVisible() {
 		return []string{"hosts"}, ""
 	}
 	add := func(field string, wider bool, newEntry string) {
@@ -30,12 +30,12 @@ func (s *Secret) Widens(previous Secret) (fields []string, added string) {
 			}
 		}
 	}
-	host, found := uncovered(previous.Hosts, s.Hosts, MatchHost)
+	host, found := firstUncovered(previous.Hosts, s.Hosts, MatchHost)
 	add("hosts", found, host)
-	place, found := uncovered(placesOf(previous), placesOf(*s), samePlace)
+	place, found := firstUncovered(placesOf(previous), placesOf(*s), samePlace)
 	add("places", found, string(place))
 	add("exclusive", previous.Exclusive && !s.Exclusive, "")
-	name, found := uncovered(previous.Allow, s.Allow, allows)
+	name, found := firstUncovered(previous.Allow, s.Allow, allows)
 	add("allow", previous.Exclusive && s.Exclusive && found, name)
 	add("plain", s.Plain && !previous.Plain, "")
 	return fields, added
@@ -48,21 +48,21 @@ func (s *Secret) Widens(previous Secret) (fields []string, added string) {
 func (s *Secret) Within(earlier Secret) (out Secret, visible bool) {
 	out = *s
 	switch {
-	case earlier.visible():
-		return out, out.visible()
-	case out.visible():
+	case earlier.isVisible():
+		return out, out.isVisible()
+	case out.isVisible():
 		out.Hosts, out.Places, out.Exclusive, out.Allow, out.Plain = earlier.Hosts, earlier.Places, earlier.Exclusive, earlier.Allow, earlier.Plain
 		return out, false
 	}
-	out.Hosts = common(s.Hosts, earlier.Hosts, MatchHost)
-	if out.Places = common(placesOf(*s), placesOf(earlier), samePlace); len(out.Places) == 0 {
+	out.Hosts = intersect(s.Hosts, earlier.Hosts, MatchHost)
+	if out.Places = intersect(placesOf(*s), placesOf(earlier), samePlace); len(out.Places) == 0 {
 		out.Hosts = nil
 	}
 	switch {
 	case !s.Exclusive:
 		out.Allow = earlier.Allow
 	case earlier.Exclusive:
-		out.Allow = common(s.Allow, earlier.Allow, allows)
+		out.Allow = intersect(s.Allow, earlier.Allow, allows)
 	}
 	out.Exclusive, out.Plain = s.Exclusive || earlier.Exclusive, s.Plain && earlier.Plain
 	return out, false
@@ -91,8 +91,8 @@ func allows(wide, narrow string) bool {
 	return strings.EqualFold(wide, narrow)
 }
 
-// uncovered returns the first pattern of after that no pattern of before includes.
-func uncovered[P any](before, after []P, includes func(wide, narrow P) bool) (first P, found bool) {
+// firstUncovered returns the first pattern of after that no pattern of before includes.
+func firstUncovered[P any](before, after []P, includes func(wide, narrow P) bool) (first P, found bool) {
 	i := slices.IndexFunc(after, func(n P) bool {
 		return !slices.ContainsFunc(before, func(w P) bool { return includes(w, n) })
 	})
@@ -102,9 +102,9 @@ func uncovered[P any](before, after []P, includes func(wide, narrow P) bool) (fi
 	return after[i], true
 }
 
-// common returns the intersection of two lists of patterns. Of any two patterns,
+// intersect returns the intersection of two lists of patterns. Of any two patterns,
 // either one includes the other, or they match nothing in common.
-func common[P comparable](a, b []P, includes func(wide, narrow P) bool) (out []P) {
+func intersect[P comparable](a, b []P, includes func(wide, narrow P) bool) (out []P) {
 	for _, x := range a {
 		for _, y := range b {
 			narrow := y

@@ -72,7 +72,7 @@ func TestSecurityTestsExist(t *testing.T) {
 func TestMissingSecurityTestsAreReported(t *testing.T) {
 	for row, want := range map[string]string{
 		"| a | `brig.TestSecurityTestsExist` | c | control |":                                                                   "",
-		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges`, `servicetest.secrets` | c | server: so |":                      "",
+		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges`, `servicetest.testSecrets` | c | server: so |":                  "",
 		"| a | `servicetest/vault.go` | `OPTIONS` | code, revert |":                                                             "",
 		"| a | `api/httpapi.TestNoSuchTest` | c | control |":                                                                    "api/httpapi.TestNoSuchTest",
 		"| a | `api/httpapi.TestCookieNeedsCSRFTokenForChanges`, `api/rest.TestCookieNeedsCSRFTokenForChanges` | c | control |": "api/rest.TestCookieNeedsCSRFTokenForChanges",

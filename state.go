@@ -25,8 +25,8 @@ const (
 // States lists every state, for exhaustive tests and for the APIs.
 var States = []State{Creating, Running, Paused, Stopping, Ended}
 
-// next lists the legal transitions of each state.
-var next = map[State][]State{
+// transitions lists the legal transitions of each state.
+var transitions = map[State][]State{
 	Creating: {Running, Paused, Stopping},
 	Running:  {Paused, Stopping, Ended},
 	Paused:   {Running, Ended},
@@ -34,17 +34,17 @@ var next = map[State][]State{
 	Ended:    nil,
 }
 
-// To returns FailedPrecondition unless s may change to t. A change to the same
+// CheckTransition returns FailedPrecondition unless s may change to t. A change to the same
 // state is always allowed.
-func (s State) To(t State) error {
-	if s == t || slices.Contains(next[s], t) {
+func (s State) CheckTransition(t State) error {
+	if s == t || slices.Contains(transitions[s], t) {
 		return nil
 	}
 	return Errorf(FailedPrecondition, "a sandbox cannot change from %s to %s", s, t)
 }
 
-// Live reports whether a sandbox in state s may have an instance.
-func (s State) Live() bool { return s == Creating || s == Running || s == Stopping }
+// IsLive reports whether a sandbox in state s may have an instance.
+func (s State) IsLive() bool { return s == Creating || s == Running || s == Stopping }
 
-// Lasts reports whether a sandbox in state s has an instance or may get one again.
-func (s State) Lasts() bool { return s.Live() || s == Paused }
+// IsActive reports whether a sandbox in state s has an instance or may get one again.
+func (s State) IsActive() bool { return s.IsLive() || s == Paused }

@@ -18,17 +18,17 @@ func TestStateTransitions(t *testing.T) {
 	for _, from := range brig.States {
 		for _, to := range brig.States {
 			want := from == to || legal[[2]brig.State{from, to}]
-			if err := from.To(to); (err == nil) != want {
+			if err := from.CheckTransition(to); (err == nil) != want {
 				t.Errorf("%s to %s: %v, want legal %t", from, to, err, want)
 			} else if err != nil && brig.KindOf(err) != brig.FailedPrecondition {
 				t.Errorf("%s to %s: kind %s", from, to, brig.KindOf(err))
 			}
 		}
 	}
-	if brig.Ended.Live() || brig.Paused.Live() || !brig.Creating.Live() {
+	if brig.Ended.IsLive() || brig.Paused.IsLive() || !brig.Creating.IsLive() {
 		t.Error("Live is wrong")
 	}
-	if brig.Ended.Lasts() || !brig.Paused.Lasts() || !brig.Running.Lasts() {
-		t.Error("Lasts is wrong")
+	if brig.Ended.IsActive() || !brig.Paused.IsActive() || !brig.Running.IsActive() {
+		t.Error("IsActive is wrong")
 	}
 }

@@ -17,7 +17,7 @@ type Tenant struct {
 	Ceilings Ceilings
 	Created  time.Time
 	// Rev increases with every change. UpdateTenant rejects a change that is
-	// based on another revision (see Moved); 0 skips the check.
+	// based on another revision (see IsConflict); 0 skips the check.
 	Rev int64 `json:",omitempty"`
 }
 

@@ -35,7 +35,7 @@ type Tool struct {
 	// Limit is the maximum number of characters of the returned text. Default
 	// DefaultToolText.
 	Limit int
-	// Timeout is the wall time after which the call is ended. Default 3 minutes,
+	// Timeout is the wall time after which the call is ended. Default: 3 minutes,
 	// limited by the tenant's maximum.
 	Timeout time.Duration
 }

@@ -70,7 +70,7 @@ var WorkspaceModes = []WorkspaceMode{WorkspaceReadOnly, WorkspaceOverlay, Worksp
 type WorkspaceUse struct {
 	// Name is the name of the workspace. Empty means none.
 	Name string `json:",omitempty"`
-	// Mode is one of WorkspaceModes. Default overlay.
+	// Mode is one of WorkspaceModes. Default: overlay.
 	Mode WorkspaceMode `json:",omitempty"`
 	// Prefixes are the paths, relative to /workspace, at and below which a commit
 	// may make changes. Default: all paths.

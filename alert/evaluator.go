@@ -123,13 +123,13 @@ func (e *Evaluator) evaluate(r Rule, samples []brig.Sample) (notified []brig.Ale
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.Now().UTC()
-	wrong := map[string]bool{}
+	failing := map[string]bool{}
 	for _, s := range samples {
 		if !r.isMet(s) {
 			continue
 		}
 		key := keyOf(r.Name, s.Labels)
-		wrong[key] = true
+		failing[key] = true
 		a := e.alerts[key]
 		if a == nil || a.State == brig.AlertResolved {
 			a = &alertState{Alert: brig.Alert{Name: r.Name, Labels: s.Labels, State: brig.AlertPending, Since: now}}
@@ -146,7 +146,7 @@ func (e *Evaluator) evaluate(r Rule, samples []brig.Sample) (notified []brig.Ale
 		}
 	}
 	for key, a := range e.alerts {
-		if a.Name != r.Name || wrong[key] {
+		if a.Name != r.Name || failing[key] {
 			continue
 		}
 		switch a.State {

@@ -80,7 +80,7 @@ type (
 
 // FromLineOCSF returns the OCSF form of l.
 func FromLineOCSF(l brig.AuditLine) OCSF {
-	id, name := activity(l.Op)
+	id, name := activityOf(l.Op)
 	out := OCSF{
 		ActivityID: id, ActivityName: name, CategoryUID: ocsfCategory, CategoryName: "Application Activity",
 		ClassUID: ocsfClass, ClassName: "API Activity", TypeUID: ocsfClass*100 + id, Time: l.At.UnixMilli(), SeverityID: 1,
@@ -119,8 +119,8 @@ func FromLineOCSF(l brig.AuditLine) OCSF {
 	return out
 }
 
-// activity returns the OCSF activity of an operation.
-func activity(op string) (int, string) {
+// activityOf returns the OCSF activity of an operation.
+func activityOf(op string) (int, string) {
 	_, verb, _ := strings.Cut(op, ".")
 	switch verb {
 	case "create", "import", "build", "pull", "start", "write", "mkdir", "put", "compose":

@@ -90,8 +90,8 @@ func (v *Verifier) resolveDoubt(next [32]byte) error {
 	return v.recordError(v.last.Seq+1, "it was changed or inserted: it does not follow the record before it")
 }
 
-func (v *Verifier) recordError(seq int64, why string) error {
-	return &InvalidRecord{v.position, seq, why}
+func (v *Verifier) recordError(seq int64, reason string) error {
+	return &InvalidRecord{v.position, seq, reason}
 }
 
 // Lines returns the number of added lines.
@@ -132,14 +132,14 @@ func (v *Verifier) verifyBeginning() error {
 	if v.first.Seq <= 1 {
 		return nil
 	}
-	upTo, err := strconv.ParseInt(v.pruned.Detail[brig.DetailPruned], 10, 64)
+	lastPruned, err := strconv.ParseInt(v.pruned.Detail[brig.DetailPruned], 10, 64)
 	hash := hex.EncodeToString(v.first.Prev[:])
-	if err == nil && upTo == v.first.Seq-1 && v.pruned.Detail[brig.DetailPrunedHash] == hash {
+	if err == nil && lastPruned == v.first.Seq-1 && v.pruned.Detail[brig.DetailPrunedHash] == hash {
 		return nil
 	}
 	v.position = 1
-	if err != nil || upTo >= v.first.Seq {
-		upTo = 0
+	if err != nil || lastPruned >= v.first.Seq {
+		lastPruned = 0
 	}
-	return v.recordError(upTo+1, fmt.Sprintf("it is missing: the log begins with record %d, and no record states that earlier ones were pruned", v.first.Seq))
+	return v.recordError(lastPruned+1, fmt.Sprintf("it is missing: the log begins with record %d, and no record states that earlier ones were pruned", v.first.Seq))
 }

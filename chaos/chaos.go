@@ -63,9 +63,9 @@ type Report struct {
 	After  resourceUsage `json:"server_after"`
 }
 
-// Clean reports whether there were no leaks, lost results, missing events or
+// IsClean reports whether there were no leaks, lost results, missing events or
 // unexplained errors.
-func (r *Report) Clean() bool {
+func (r *Report) IsClean() bool {
 	return hasNoLeaks(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
 }
 
@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			err = errors.Join(err, r.srv.Kill())
 		}
 	}()
-	files, err := r.warm(ctx)
+	files, err := r.warmUp(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +132,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.Report, nil
 }
 
-// warm makes a few runs, so that permanent resources exist before they are counted. It returns the
-// files of the data folder.
-func (r *run) warm(ctx context.Context) (files []string, err error) {
+// warmUp makes a few runs, so that permanent resources exist before they are counted. It returns
+// the files of the data folder.
+func (r *run) warmUp(ctx context.Context) (files []string, err error) {
 	for range 3 {
 		if _, err := r.srv.Service.Run(ctx, brig.Program{Language: brig.Python, Code: "1"}, brig.IO{}); err != nil {
 			return nil, err
@@ -251,7 +251,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 		return err
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if r.Leaks = r.host.leaks(files); hasNoLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
+		if r.Leaks = r.host.findLeaks(files); hasNoLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
 			break
 		}
 	}
@@ -282,7 +282,7 @@ const (
 
 // waitIdle waits until the server has no sandboxes on the host except those in its pool.
 func (r *run) waitIdle(ctx context.Context) error {
-	why := ""
+	reason := ""
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		shelves, err := r.srv.Service.Pool(ctx)
 		if err != nil {
@@ -296,12 +296,12 @@ func (r *run) waitIdle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		why = fmt.Sprintf("%d sandboxes wait, %d are being made, and there are folders %v", ready, making, have)
+		reason = fmt.Sprintf("%d sandboxes wait, %d are being made, and there are folders %v", ready, making, have)
 		if making == 0 && ready > 0 && len(have) == ready {
 			return nil
 		}
 	}
-	return errors.New("a server without work: " + why)
+	return errors.New("a server without work: " + reason)
 }
 
 // removeAll removes every sandbox.

@@ -178,9 +178,9 @@ func (h *Host) files() []string {
 	return out
 }
 
-// leaks lists, by kind, the resources that still exist although no server runs
+// findLeaks lists, by kind, the resources that still exist although no server runs
 // and all sandboxes have been removed.
-func (h *Host) leaks(before []string) map[string][]string {
+func (h *Host) findLeaks(before []string) map[string][]string {
 	folders, err := h.Folders()
 	if err != nil {
 		folders = []string{err.Error()} // treat an error as a leak, because the directories may exist

@@ -19,8 +19,8 @@ type load struct {
 	tag       string                 // makes the names of this load unique
 	n         atomic.Int64
 	work      sync.WaitGroup
-	onSuccess func(op string, took time.Duration) // receives the durations of successes; may be nil
-	kills     [holderCount]atomic.Bool            // the holders whose interpreter must kill itself
+	onSuccess func(op string, duration time.Duration) // receives the durations of successes; may be nil
+	kills     [holderCount]atomic.Bool                // the holders whose interpreter must kill itself
 }
 
 // holderCount is the number of persistent sandboxes with variables.

@@ -61,13 +61,13 @@ type spans struct {
 	all      map[string][]time.Duration
 }
 
-func (s *spans) add(op string, took time.Duration) {
+func (s *spans) add(op string, duration time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if op == brig.OpRun.Name {
-		s.newSpans = append(s.newSpans, took)
+		s.newSpans = append(s.newSpans, duration)
 	}
-	s.all[op] = append(s.all[op], took)
+	s.all[op] = append(s.all[op], duration)
 }
 
 func (s *spans) take() []time.Duration {
@@ -90,8 +90,8 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 		o.Goroutines = func(context.Context) int { return 0 }
 	}
 	begin := time.Now()
-	times := &spans{all: map[string][]time.Duration{}}
-	l := &load{ledger: newLedger(), tag: strconv.FormatInt(begin.UnixNano()%100000, 10), onSuccess: times.add}
+	durations := &spans{all: map[string][]time.Duration{}}
+	l := &load{ledger: newLedger(), tag: strconv.FormatInt(begin.UnixNano()%100000, 10), onSuccess: durations.add}
 	l.server.Store(o.Server)
 	work, quit := context.WithTimeout(ctx, o.For)
 	defer quit()
@@ -105,7 +105,7 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 			continue
 		case <-tick.C:
 		}
-		took := times.take()
+		took := durations.take()
 		l.mu.Lock()
 		s := Sample{At: time.Since(begin), resourceUsage: resourceUsageOf(o.Server.PID), Runs: l.counts.Runs}
 		l.mu.Unlock()
@@ -123,12 +123,12 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 		return nil, err
 	}
 	r.Counts, r.Errors, r.Lost = l.counts, l.errors, append(l.lost, l.unexplained...)
-	r.fit(times)
+	r.fit(durations)
 	return r, nil
 }
 
 // fit fits lines to the samples.
-func (r *SoakReport) fit(times *spans) {
+func (r *SoakReport) fit(durations *spans) {
 	var runs, rss, fds, goroutines, minutes, p50, p99 []float64
 	for _, s := range r.Samples[len(r.Samples)/4:] {
 		runs = append(runs, float64(s.Runs)/1000)
@@ -142,7 +142,7 @@ func (r *SoakReport) fit(times *spans) {
 	r.Descriptors, _ = FitLine(runs, fds)
 	r.Goroutines, _ = FitLine(runs, goroutines)
 	r.Drift50, r.Drift99 = driftPercent(minutes, p50), driftPercent(minutes, p99)
-	for name, all := range times.all {
+	for name, all := range durations.all {
 		r.Operations = append(r.Operations, Operation{name, len(all), Percentile(all, 50), Percentile(all, 99), slices.Max(all)})
 	}
 	slices.SortFunc(r.Operations, func(a, b Operation) int { return b.Count - a.Count })

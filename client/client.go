@@ -205,13 +205,13 @@ func (c *conn) connectionError(ctx context.Context, message string, err error) e
 
 // decodeError decodes the error in a response.
 func (c *conn) decodeError(resp *http.Response) error {
-	var answer v1.ErrorAnswer
-	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&answer)
-	if err != nil || answer.Error.Kind == "" {
+	var errBody v1.ErrorAnswer
+	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&errBody)
+	if err != nil || errBody.Error.Kind == "" {
 		return brig.Errorf(brig.ConnectionFailed, "%s is not a Brig server (HTTP %d)", c.name, resp.StatusCode).Because(err).
 			WithHint("check that a server runs at %s; brig serve starts one", c.name)
 	}
-	apiErr := restore(answer.Error)
+	apiErr := restore(errBody.Error)
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && apiErr.Kind == brig.RateLimited {
 		apiErr.RetryAfter = time.Duration(s) * time.Second
 	}

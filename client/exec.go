@@ -70,7 +70,7 @@ func (c execCalls) GetRun(ctx context.Context, name string) (*brig.Outcome, erro
 // stream without a writer is captured in the result instead.
 func streamsOf(sio brig.IO) (bool, []string) {
 	streams := []string{}
-	for name, w := range writers(sio) {
+	for name, w := range outputWriters(sio) {
 		if w != nil {
 			streams = append(streams, name)
 		}
@@ -82,7 +82,7 @@ func streamsOf(sio brig.IO) (bool, []string) {
 	return true, streams
 }
 
-func writers(sio brig.IO) map[string]io.Writer {
+func outputWriters(sio brig.IO) map[string]io.Writer {
 	return map[string]io.Writer{
 		v1.EventStdout: sio.Stdout, v1.EventStderr: sio.Stderr, v1.EventDescriptor3: sio.Result,
 	}
@@ -112,7 +112,7 @@ func (c execCalls) execute(ctx context.Context, path string, in any, stream bool
 		return err
 	}
 	defer resp.Body.Close()
-	outputs := writers(sio)
+	outputs := outputWriters(sio)
 	return c.readEvents(ctx, resp.Body, out, func(event string, line []byte) error {
 		if event == v1.EventStarted && sio.Started != nil {
 			var started v1.Started
@@ -156,11 +156,11 @@ func (c *conn) readEvents(ctx context.Context, body io.Reader, out any, on func(
 			}
 			return nil
 		case v1.EventError:
-			var answer v1.ErrorAnswer
-			if err := json.Unmarshal(line, &answer); err != nil {
+			var errBody v1.ErrorAnswer
+			if err := json.Unmarshal(line, &errBody); err != nil {
 				return fmt.Errorf("decode error: %w", err)
 			}
-			return restore(answer.Error)
+			return restore(errBody.Error)
 		}
 		if err := on(e.Event, line); err != nil {
 			return err

@@ -98,8 +98,8 @@ func (p processes) Attach(ctx context.Context, pid int, from int64, on func(brig
 	return on(brig.ProcessEvent{End: out.Domain()})
 }
 
-// Input implements brig.Processes.
-func (p processes) Input(ctx context.Context, pid int, data []byte) error {
+// WriteInput implements brig.Processes.
+func (p processes) WriteInput(ctx context.Context, pid int, data []byte) error {
 	resp, err := p.c.send(ctx, request{
 		method: http.MethodPost, path: p.path(pid, "input"), body: bytes.NewReader(data), contentType: v1.Octets,
 	})

@@ -156,7 +156,7 @@ func TestAPIGenerated(t *testing.T) {
 		t.Skip("thousands of requests")
 	}
 	url, d, empty := serveDocument(t)
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	client := &http.Client{Timeout: promptTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	before := runtime.NumGoroutine()
 	total := 0
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
@@ -165,9 +165,9 @@ func TestAPIGenerated(t *testing.T) {
 			n, bad := 0, 0
 			try := func(about, target, kind, body string) {
 				n++
-				if why := sendGenerated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); why != "" {
+				if reason := sendGenerated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); reason != "" {
 					bad++
-					t.Errorf("%s %s: %s: %s", method, path, about, why)
+					t.Errorf("%s %s: %s: %s", method, path, about, reason)
 				}
 			}
 			names := parameterNames(path)
@@ -198,7 +198,7 @@ func TestAPIGenerated(t *testing.T) {
 	if total < 3000 {
 		t.Errorf("%d requests are too few to mean anything", total)
 	}
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
@@ -224,17 +224,17 @@ func TestAPIGeneratedDetectsFailingServers(t *testing.T) {
 	defer careless.Close()
 	client := &http.Client{Timeout: 300 * time.Millisecond}
 	for _, body := range []string{"hang", "fall", "else"} {
-		why := sendGenerated(client, "POST", careless.URL, "k", "application/json", body)
-		if why == "" {
+		reason := sendGenerated(client, "POST", careless.URL, "k", "application/json", body)
+		if reason == "" {
 			t.Errorf("%s is not seen", body)
 		}
-		attack.RecordMutant("API-06", "a server that does not stand it: "+body, "strict decoding", why != "")
+		attack.RecordMutant("API-06", "a server that does not stand it: "+body, "strict decoding", reason != "")
 	}
 }
 
 // sendGenerated sends a request and returns a description of what is wrong with the response, or
 // "".
-func sendGenerated(client *http.Client, method, url, key, kind, body string) (why string) {
+func sendGenerated(client *http.Client, method, url, key, kind, body string) (reason string) {
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return "" // Go's client refuses to send this request

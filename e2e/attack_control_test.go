@@ -102,7 +102,7 @@ func TestAttackExceedsSharesWithoutLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	highest := 0.0
-	for end := time.Now().Add(4 * patience); highest < 0.55 && time.Now().Before(end); {
+	for end := time.Now().Add(4 * promptTimeout); highest < 0.55 && time.Now().Before(end); {
 		before, start := cpuTime(t, dataDirOf(t, e), s.ID), time.Now()
 		time.Sleep(time.Second)
 		highest = max(highest, (cpuTime(t, dataDirOf(t, e), s.ID)-before).Seconds()/time.Since(start).Seconds())
@@ -135,7 +135,7 @@ func TestHeapWatcherDetectsTrustingReaders(t *testing.T) {
 		for i := range kept {
 			kept[i][0] = 1
 		}
-		for end := time.Now().Add(patience); peak.Load() <= 128*brig.MiB && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(promptTimeout); peak.Load() <= 128*brig.MiB && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			kept[0][0]++
 		}
 		stop()

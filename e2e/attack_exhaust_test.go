@@ -99,8 +99,8 @@ func TestAttackDisk(t *testing.T) {
 	} {
 		out := m.sh("user", probe+" fill "+file)
 		var n int64
-		var why string
-		if _, err := fmt.Sscan(out, &n, &why); err != nil || why != "ENOSPC" || n > limit || n < limit*9/10 {
+		var reason string
+		if _, err := fmt.Sscan(out, &n, &reason); err != nil || reason != "ENOSPC" || n > limit || n < limit*9/10 {
 			t.Errorf("%s took %q, want ENOSPC at about %d", file, out, limit)
 		}
 		if file != "/home/user/fill" {

@@ -66,7 +66,7 @@ func TestAttackSignals(t *testing.T) {
 		printed := <-flood
 		// The flood may have killed concurrent commands, but later commands must work.
 		_, out, err := m.try(brig.Command{Shell: "echo alive"})
-		escaped := err != nil || out != "alive\n" || m.sentry() != sentry || neighbor.sentry() != agent || slices.Max(took) > patience
+		escaped := err != nil || out != "alive\n" || m.sentry() != sentry || neighbor.sentry() != agent || slices.Max(took) > promptTimeout
 		if escaped {
 			t.Errorf("as %s: %q, %v; the neighbour took up to %v; the flood: %s", user, out, err, slices.Max(took), printed)
 		}
@@ -86,7 +86,7 @@ func TestAttackSignals(t *testing.T) {
 	select {
 	case <-state:
 		seen = true
-	case <-time.After(patience):
+	case <-time.After(promptTimeout):
 		_ = victim.Process.Kill()
 		t.Errorf("on the host nobody dies of it")
 	}
@@ -195,7 +195,7 @@ func TestAttackProxyFlood(t *testing.T) {
 		}
 		stop()
 		grown := peak.Load() - initialHeap
-		escaped := maxOpen.Load() > bound+10 || grown > 256*brig.MiB || served < 3 || slow > 2*patience || !strings.Contains(printed, "open")
+		escaped := maxOpen.Load() > bound+10 || grown > 256*brig.MiB || served < 3 || slow > 2*promptTimeout || !strings.Contains(printed, "open")
 		if escaped {
 			t.Errorf("looked at %t: up to %d connections, %d MiB, the neighbour was served %d times, in up to %v; it said %s", inspected, maxOpen.Load(), grown>>20, served, slow, printed)
 		}
@@ -217,7 +217,7 @@ func TestAttackProxyFlood(t *testing.T) {
 		}
 		conns = append(conns, c)
 	}
-	for end := time.Now().Add(patience); maxOpen.Load() <= bound+10 && time.Now().Before(end); {
+	for end := time.Now().Add(promptTimeout); maxOpen.Load() <= bound+10 && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	seen := maxOpen.Load() > bound+10

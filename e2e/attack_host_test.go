@@ -116,7 +116,7 @@ func TestAttackSockets(t *testing.T) {
 	}
 	// The control: outside of a sandbox, the same program can connect.
 	out, err := exec.Command("python3", "-c", connectProgram, string(b)).CombinedOutput()
-	for end := time.Now().Add(patience); arrivals.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); arrivals.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
 	if err != nil || arrivals.Load() < 3 {
 		t.Errorf("on the host: %v, %d came: %s", err, arrivals.Load(), out)
@@ -270,7 +270,7 @@ func TestAttackTerminalInjection(t *testing.T) {
 	h, _ := listen(ctx, ps, p.PID, 0)
 	say := func(s string) {
 		t.Helper()
-		if err := ps.Input(ctx, p.PID, []byte(s)); err != nil {
+		if err := ps.WriteInput(ctx, p.PID, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -78,7 +78,7 @@ func TestAttackHostileAgent(t *testing.T) {
 	if highest := peak.Load(); highest > 128*brig.MiB {
 		t.Errorf("the heap grew to %d bytes", highest)
 	}
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 64<<10)
 			t.Fatalf("%d goroutines before, %d after: %s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
@@ -143,7 +143,7 @@ func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 	// An unresponsive agent gets some time, because an agent that competes with many programs is
 	// slow, too. An agent that responds but makes no progress gets a minute or two. An agent that
 	// violates the protocol gets none.
-	limit := patience
+	limit := promptTimeout
 	switch what {
 	case "silent", "endless", "trickle", "half", "closes":
 		limit += guest.AgentTimeout
@@ -158,7 +158,7 @@ func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 	}
 	start = time.Now()
 	m := &machine{Instance: in, t: t, dir: filepath.Join(p.DataDir, "sandboxes", "hostile-"+what)}
-	if err := in.Destroy(context.WithoutCancel(t.Context())); err != nil || time.Since(start) > patience {
+	if err := in.Destroy(context.WithoutCancel(t.Context())); err != nil || time.Since(start) > promptTimeout {
 		t.Errorf("destroy took %v: %v", time.Since(start), err)
 	}
 	m.checkNoTraces()

@@ -28,8 +28,8 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 	p, images := newProvider(t, dataDir(t))
 	m := newMachine(t, p, images, "opens", nil)
 	m.sh("root", outside)
-	times := testenv.Size(3000, 20_000)
-	f := m.facts("user", "opens", "/workspace/race", "/home/outside", strconv.Itoa(times))
+	rounds := testenv.Size(3000, 20_000)
+	f := m.facts("user", "opens", "/workspace/race", "/home/outside", strconv.Itoa(rounds))
 	t.Logf("%v", f)
 	number := func(name string) int {
 		n, err := strconv.Atoi(f[name])
@@ -44,7 +44,7 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 			escaped = true
 			t.Errorf("%s led outside %d times", variant, n)
 		}
-		if number(variant+".inside") < times/20 || number(variant+".refused") < times/20 {
+		if number(variant+".inside") < rounds/20 || number(variant+".refused") < rounds/20 {
 			t.Errorf("%s was not raced for: %d inside, %d refused", variant, number(variant+".inside"), number(variant+".refused"))
 		}
 	}
@@ -52,7 +52,7 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 	if leaked == 0 {
 		t.Error("os.Root did not lead outside once: the race shows nothing, or gVisor has changed")
 	}
-	attack.RecordCase("FS-02", fmt.Sprintf("%d opens inside gVisor while a directory is exchanged for a link", 2*times), escaped)
+	attack.RecordCase("FS-02", fmt.Sprintf("%d opens inside gVisor while a directory is exchanged for a link", 2*rounds), escaped)
 	attack.RecordMutant("FS-02", "os.Root inside gVisor", "opening without O_DIRECTORY", leaked > 0)
 }
 

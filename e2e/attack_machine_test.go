@@ -119,7 +119,7 @@ func (m *machine) pids() []int { return sandboxProcesses(m.dir) }
 // time.
 func (m *machine) checkNoTraces() {
 	m.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(promptTimeout)
 	for {
 		remaining := m.traces()
 		if len(remaining) == 0 {

@@ -236,7 +236,7 @@ threading.Thread(target=go, daemon=True).start()`, port)
 		t.Fatal(err)
 	}
 	ask := func(key, host, path string, more ...string) string {
-		c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
+		c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), promptTimeout)
 		if err != nil {
 			return err.Error()
 		}

@@ -62,12 +62,12 @@ func TestAttackRaces(t *testing.T) {
 		if i%3 == 0 {
 			method, body = http.MethodPut, "mine"
 		}
-		status, answer := s.file(method, file, body)
+		status, resp := s.file(method, file, body)
 		mu.Lock()
 		defer mu.Unlock()
 		responses[fmt.Sprintf("%s %d", method, status)]++
-		if strings.Contains(answer, secret) || status >= 500 {
-			t.Errorf("%s: %d %s", method, status, answer)
+		if strings.Contains(resp, secret) || status >= 500 {
+			t.Errorf("%s: %d %s", method, status, resp)
 		}
 	})
 	if responses["GET 200"] == 0 || len(responses) < 3 {
@@ -110,7 +110,7 @@ func raceOnHost(t *testing.T, dir, secret string) {
 		}
 	})
 	leaked := false
-	for end := time.Now().Add(2 * patience); !leaked && time.Now().Before(end); {
+	for end := time.Now().Add(2 * promptTimeout); !leaked && time.Now().Before(end); {
 		name := filepath.Join(here, "canary")
 		if real, err := filepath.EvalSymlinks(name); err != nil || !strings.HasPrefix(real, root) {
 			continue

@@ -128,7 +128,7 @@ func TestAttackKilledAgent(t *testing.T) {
 	attack.RecordMutant("GST-05", "traces of a sandbox that lives", "its end", len(m.traces()) > 0)
 	start := time.Now()
 	_, _, err := m.try(brig.Command{Shell: "kill -9 1; sleep 20", User: "root"})
-	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), string(brig.Crashed)) || time.Since(start) > patience {
+	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), string(brig.Crashed)) || time.Since(start) > promptTimeout {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 	select {
@@ -136,7 +136,7 @@ func TestAttackKilledAgent(t *testing.T) {
 		if e := m.Exit(); e.Reason != brig.Crashed || e.OOMKilled {
 			t.Errorf("exit: %+v", e)
 		}
-	case <-time.After(patience):
+	case <-time.After(promptTimeout):
 		t.Error("the provider does not notice")
 	}
 	if out := neighbour.sh("user", "echo fine"); out != "fine\n" {
@@ -159,7 +159,7 @@ func TestAttackStoppedAgent(t *testing.T) {
 	m := newMachine(t, p, images, "stopped", nil)
 	start := time.Now()
 	res, _, err := m.try(brig.Command{Shell: "kill -STOP 1; sleep 20", User: "root", Timeout: time.Second})
-	if err != nil || !res.TimedOut || res.ExitCode != 124 || time.Since(start) > guest.AgentTimeout+patience {
+	if err != nil || !res.TimedOut || res.ExitCode != 124 || time.Since(start) > guest.AgentTimeout+promptTimeout {
 		t.Errorf("after %v: %+v, %v", time.Since(start), res, err)
 	}
 	select {
@@ -167,7 +167,7 @@ func TestAttackStoppedAgent(t *testing.T) {
 		if e := m.Exit(); e.Reason != brig.AgentLost {
 			t.Errorf("exit: %+v", e)
 		}
-	case <-time.After(patience):
+	case <-time.After(promptTimeout):
 		t.Error("the sandbox lives on")
 	}
 	if err := m.Destroy(t.Context()); err != nil {

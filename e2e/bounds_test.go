@@ -196,7 +196,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 	for range waiting {
 		s.startUnreadStream("one", `while True: print("x" * 4095)`)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); ; time.Sleep(200 * time.Millisecond) {
 		done, _, running := count()
 		if running == waiting {
 			break
@@ -215,7 +215,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 	for range ending {
 		s.startUnreadStream("one", fillPipeProgram)
 	}
-	for end := time.Now().Add(4 * patience); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(4 * promptTimeout); ; time.Sleep(200 * time.Millisecond) {
 		done, sevens, running := count()
 		if sevens == ending {
 			break
@@ -232,7 +232,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 	if each > 3072 {
 		t.Errorf("an unread stream, of a program that has ended, takes %.0f KiB of the heap", each)
 	}
-	for end := time.Now().Add(patience + 120*time.Second); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(promptTimeout + 120*time.Second); ; time.Sleep(time.Second) {
 		if done, _, running := count(); running == 0 && done == ending+waiting {
 			break
 		} else if time.Now().After(end) {
@@ -263,7 +263,7 @@ func TestRequestsAreRejectedBeforeBodies(t *testing.T) {
 		}
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s%s\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n", path, header, viewer)
 		answer := make([]byte, 32)
-		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		_ = conn.SetReadDeadline(time.Now().Add(promptTimeout))
 		// The test does not send the body, so a response proves that the server does not wait for
 		// it.
 		if n, err := conn.Read(answer); err != nil || !strings.Contains(string(answer[:n]), " 403 ") {

@@ -57,7 +57,7 @@ func TestBrokeredSecretReachesOnlyBoundHost(t *testing.T) {
 	attack.RecordCase("SEC-01", "the value that is", n[3] > 0)
 	attack.RecordMutant("SEC-01", "a value in a program's environment", "brokering", n[0] > 0)
 	var records []string
-	for deadline := time.Now().Add(patience); len(records) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(promptTimeout); len(records) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		p, err := e.Audit(ctx, brig.AuditQuery{Sandbox: string(box.ID), Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

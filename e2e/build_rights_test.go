@@ -176,7 +176,7 @@ func TestBuildRights(t *testing.T) {
 	// A program that leaves its group may survive the end of its step, but not the sandbox.
 	begin := time.Now()
 	res, out, err := build.try(brig.Command{Shell: "setsid setpriv --reuid 1000 --regid 1000 --clear-groups sleep 1000 & wait", User: "root", Timeout: time.Second})
-	if err != nil || !res.TimedOut || time.Since(begin) > patience {
+	if err != nil || !res.TimedOut || time.Since(begin) > promptTimeout {
 		t.Errorf("a step that leaves a program behind, after %v: %+v, %v: %s", time.Since(begin), res, err, out)
 	}
 	if err := build.Destroy(t.Context()); err != nil {

@@ -216,7 +216,7 @@ func TestConcurrentChanges(t *testing.T) {
 						if err != nil {
 							t.Error(err)
 						}
-					case <-time.After(patience):
+					case <-time.After(promptTimeout):
 						t.Fatal("the changes do not end")
 					}
 				}

@@ -260,7 +260,7 @@ func channelContext(t *testing.T, c *client.Client, name string, l brig.Language
 	}
 	return func(code string) *brig.CodeResult {
 		t.Helper()
-		r, err := c.RunCode(t.Context(), name, brig.Code{Context: made.ID, Source: code, Timeout: patience}, nil)
+		r, err := c.RunCode(t.Context(), name, brig.Code{Context: made.ID, Source: code, Timeout: promptTimeout}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func putFile(t *testing.T, c *client.Client, box, name string) {
 
 func awaitFile(t *testing.T, c *client.Client, box, name string) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := c.Files(box).Stat(t.Context(), brig.Path{Name: name}); err == nil {
 			return
 		}
@@ -333,7 +333,7 @@ func TestProgramCannotForgeItsResult(t *testing.T) {
 	} {
 		run := func(source string) *brig.Outcome {
 			t.Helper()
-			o, err := c.Run(t.Context(), brig.Program{Language: l, Code: channelPreludes[l] + source, Timeout: patience}, brig.IO{})
+			o, err := c.Run(t.Context(), brig.Program{Language: l, Code: channelPreludes[l] + source, Timeout: promptTimeout}, brig.IO{})
 			if err != nil {
 				t.Fatalf("%s: %v", l, err)
 			}
@@ -383,7 +383,7 @@ await_file("/workspace/go-%d")`, n, i, n))
 				}
 			})
 		}
-		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(promptTimeout); ; time.Sleep(50 * time.Millisecond) {
 			canceled := int(ended.Load())
 			sent := strings.Count(shellOut(t, t.Context(), c, "one", "ls /workspace"), fmt.Sprintf("sent-%d-", n))
 			if canceled+sent >= n {

@@ -83,7 +83,7 @@ func TestKilledSandboxProcess(t *testing.T) {
 			}
 			start := time.Now()
 			var now *brig.Sandbox
-			for time.Since(start) < patience {
+			for time.Since(start) < promptTimeout {
 				if now, err = svc.Get(ctx, box.Spec.Name); err == nil && now.State == brig.Ended {
 					break
 				}
@@ -98,7 +98,7 @@ func TestKilledSandboxProcess(t *testing.T) {
 				if brig.KindOf(err) != brig.FailedPrecondition {
 					t.Errorf("the exec under way: %v", err)
 				}
-			case <-time.After(patience):
+			case <-time.After(promptTimeout):
 				t.Error("the exec under way does not end")
 			}
 			if remaining := processesOfSandbox(t, s.dir, box.ID); len(remaining) > 0 {
@@ -147,7 +147,7 @@ func TestStoppedServerKeepsSandboxes(t *testing.T) {
 		t.Errorf("stop: %v: %s", err, s.errs)
 	}
 	t.Logf("stopped in %v", time.Since(start).Round(time.Millisecond))
-	if took := time.Since(start); took > patience {
+	if took := time.Since(start); took > promptTimeout {
 		t.Errorf("it took %v to stop", took)
 	}
 	if err := <-under; err == nil {
@@ -190,7 +190,7 @@ func TestSecondServerIsRejected(t *testing.T) {
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}
-	guard := time.AfterFunc(2*patience, func() { _ = second.Process.Kill() })
+	guard := time.AfterFunc(2*promptTimeout, func() { _ = second.Process.Kill() })
 	err := second.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !guard.Stop() || !ok || exit.ExitCode() <= 0 {
 		t.Errorf("the second server: %v", err)

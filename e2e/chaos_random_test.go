@@ -57,7 +57,7 @@ func TestRandomKills(t *testing.T) {
 	} else {
 		t.Logf("%s", out)
 	}
-	if !r.Clean() {
+	if !r.IsClean() {
 		t.Errorf("leaks %v, lost %v, %d events missing, unexplained %v", r.Leaks, r.Lost, r.Missing, r.Unexplained)
 	}
 	if r.Runs < kills/4 || r.Codes < kills || r.Sandboxes < kills/4 || r.Checked < kills {

@@ -202,7 +202,7 @@ func (s *loadTest) check(svc brig.Service) {
 		box, id, _ := strings.Cut(key, " ")
 		var x *brig.Execution
 		var err error
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(promptTimeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if x, err = svc.GetExec(ctx, box, id); err == nil && x.Done {
 				break
 			}

@@ -77,7 +77,7 @@ func removeSandboxes(t testing.TB, dir string) {
 	}
 	p, _ := newProvider(t, dir)
 	// The first sweep may miss a shim that was started just before its server was killed.
-	for end := time.Now().Add(patience); hasFolders() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); hasFolders() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
@@ -134,7 +134,7 @@ func filesIn(dir string) []string {
 
 // tracesTimeout is the time within which all traces of a sandbox must disappear from the host,
 // even if the host is busy.
-var tracesTimeout = patience
+var tracesTimeout = promptTimeout
 
 // checkNoHostTraces fails the test if traces of sandboxes in a data folder remain on the host
 // after tracesTimeout.
@@ -155,12 +155,12 @@ func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 // pool.
 func checkOnlyPool(t *testing.T, srv *server) {
 	t.Helper()
-	svc, why := srv.client(), ""
+	svc, reason := srv.client(), ""
 	// Filling a large pool takes a long time on a busy host, so wait as long as the pool changes.
 	begin, moved, before := time.Now(), time.Now(), ""
-	for ; time.Since(moved) < patience && time.Since(begin) < 8*patience; time.Sleep(20 * time.Millisecond) {
-		if why != before {
-			moved, before = time.Now(), why
+	for ; time.Since(moved) < promptTimeout && time.Since(begin) < 8*promptTimeout; time.Sleep(20 * time.Millisecond) {
+		if reason != before {
+			moved, before = time.Now(), reason
 		}
 		shelves, err := svc.Pool(t.Context())
 		if err != nil {
@@ -171,7 +171,7 @@ func checkOnlyPool(t *testing.T, srv *server) {
 			ready, making = ready+s.Ready, making+s.Making
 		}
 		have := folders(t, srv.dir)
-		why = fmt.Sprintf("%d wait, %d are being made, and there are folders %v", ready, making, have)
+		reason = fmt.Sprintf("%d wait, %d are being made, and there are folders %v", ready, making, have)
 		if making > 0 || len(have) != ready {
 			continue
 		}
@@ -179,15 +179,15 @@ func checkOnlyPool(t *testing.T, srv *server) {
 			return !slices.ContainsFunc(have, func(id string) bool { return strings.Contains(text, id) })
 		}
 		if all := hostOf(t, srv.dir).Cgroups(); slices.ContainsFunc(all, stranger) {
-			why += fmt.Sprintf(", and a cgroup of %v", all)
+			reason += fmt.Sprintf(", and a cgroup of %v", all)
 			continue
 		}
 		all := processes(t, srv.dir, srv.cmd.Process.Pid)
 		if slices.ContainsFunc(all, func(p chaos.Process) bool { return stranger(p.Cmdline + p.Cgroups) }) {
-			why += fmt.Sprintf(", and one of %v", all)
+			reason += fmt.Sprintf(", and one of %v", all)
 			continue
 		}
 		return
 	}
-	t.Error(why)
+	t.Error(reason)
 }

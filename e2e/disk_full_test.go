@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > promptTimeout {
 			t.Fatalf("with space again: %v", err)
 		}
 	}

@@ -112,7 +112,7 @@ EOF`)
 			in := with(t, disabled, few)
 			mark := fmt.Sprintf("48%d", time.Now().UnixNano()%1e9)
 			startIn(t, in, brig.Command{Shell: fmt.Sprintf("for i in $(seq %d); do sleep %s & done 2>/dev/null; wait", want, mark)})
-			for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			for end := time.Now().Add(2 * promptTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				n := len(hostPIDs("sleep", mark))
 				if n == tasks && n > 30 {
 					break
@@ -275,7 +275,7 @@ func hostPIDs(argv ...string) (out []string) {
 // hostStatus returns the status in the host's /proc of the only process with these arguments.
 func hostStatus(t *testing.T, argv ...string) map[string]string {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		pids := hostPIDs(argv...)
 		if len(pids) != 1 {
 			continue

@@ -40,7 +40,7 @@ func (l *dockerLab) checkCrashes(t *testing.T) {
 	}
 	ends := func(t *testing.T, id brig.ID) bool {
 		t.Helper()
-		for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * promptTimeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if !state(t, id).Running {
 				return true
 			}

@@ -131,7 +131,7 @@ func (l *dockerLab) end(s syscall.Signal) {
 	}
 	_ = l.cmd.Process.Signal(s)
 	_ = l.cmd.Wait()
-	for end := time.Now().Add(2 * patience); pid > 1 && syscall.Kill(pid, s) == nil && time.Now().Before(end); {
+	for end := time.Now().Add(2 * promptTimeout); pid > 1 && syscall.Kill(pid, s) == nil && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
 }

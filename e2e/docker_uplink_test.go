@@ -258,7 +258,7 @@ func (l *dockerLab) checkUplinkPrivileges(t *testing.T, image string) {
 	if err := up.Close(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 		got := interfacesAt(t, l.init(t, m))
 		if slices.Equal(got, []string{"lo"}) {
 			break
@@ -398,7 +398,7 @@ func (l *dockerLab) checkBrokeredSecret(t *testing.T) {
 // dialUntilListening dials a port of an instance until a server accepts the connection.
 func dialUntilListening(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if c, err = in.Dial(t.Context(), port); err == nil {
 			return c, nil
 		}
@@ -457,7 +457,7 @@ func (l *dockerLab) checkEngineLoss(t *testing.T, image string) {
 	l.end(9)
 	select {
 	case <-got:
-	case <-time.After(2 * patience):
+	case <-time.After(2 * promptTimeout):
 		t.Fatal("without an engine packets come")
 	}
 	time.Sleep(2 * time.Second) // wait until all buffers on the path are full

@@ -15,11 +15,11 @@ var pythonClients = []string{"e2b==2.63.0", "e2b-code-interpreter==2.11.5"}
 // token when they run code.
 var olderPythonClients = []string{"e2b==1.11.1", "e2b-code-interpreter==1.5.2"}
 
-// TestE2BPythonOlder runs e2b-code-interpreter 1.x with the server setting that it needs. The
+// TestE2BPythonOfOlderSDK runs e2b-code-interpreter 1.x with the server setting that it needs. The
 // control is a server without the setting, which rejects the client.
 //
 //suite:part clients full
-func TestE2BPythonOlder(t *testing.T) {
+func TestE2BPythonOfOlderSDK(t *testing.T) {
 	packages := cached(t, "pip", strings.Join(olderPythonClients, " "), func(dir string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, olderPythonClients...)...)
 	})

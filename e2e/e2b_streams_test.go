@@ -82,11 +82,11 @@ func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method
 	}
 }
 
-// TestE2BManyStreams verifies that the server handles five hundred concurrent
+// TestE2BClientOpensManyStreams verifies that the server handles five hundred concurrent
 // streams, and that all of them end when their sandbox is killed.
 //
 //suite:part clients full
-func TestE2BManyStreams(t *testing.T) {
+func TestE2BClientOpensManyStreams(t *testing.T) {
 	const many = 500
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	if err := os.WriteFile(config, []byte("streams: {sandbox: 1200, key: 1000}\n"), 0o600); err != nil {
@@ -135,7 +135,7 @@ func TestE2BManyStreams(t *testing.T) {
 	}
 	select {
 	case <-ticked:
-	case <-time.After(4 * patience):
+	case <-time.After(4 * promptTimeout):
 		t.Fatalf("%d of %d streams hear the process", ticking.Load(), many)
 	}
 	s.call(t, http.MethodDelete, "/sandboxes/"+box.SandboxID, nil, nil)
@@ -143,7 +143,7 @@ func TestE2BManyStreams(t *testing.T) {
 	go func() { streams.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
+	case <-time.After(2 * promptTimeout):
 		t.Fatal("streams are left hanging when their sandbox is killed")
 	}
 	if n := broken.Load(); n != many {

@@ -125,18 +125,18 @@ func report(t *testing.T, cmd *exec.Cmd, minChecks int) {
 		if name, ok := strings.CutPrefix(line, "ok "); ok {
 			tests = append(tests, verdictOf{name: name})
 		} else if rest, ok := strings.CutPrefix(line, "FAIL "); ok {
-			name, why, _ := strings.Cut(rest, ": ")
-			tests = append(tests, verdictOf{name, why + "\n"})
-		} else if n := len(tests); n > 0 && tests[n-1].why != "" {
-			tests[n-1].why += line + "\n"
+			name, reason, _ := strings.Cut(rest, ": ")
+			tests = append(tests, verdictOf{name, reason + "\n"})
+		} else if n := len(tests); n > 0 && tests[n-1].reason != "" {
+			tests[n-1].reason += line + "\n"
 		} else {
 			t.Log(line)
 		}
 	}
 	for _, v := range tests {
 		t.Run(v.name, func(t *testing.T) {
-			if v.why != "" {
-				t.Error(v.why)
+			if v.reason != "" {
+				t.Error(v.reason)
 			}
 		})
 	}
@@ -146,18 +146,18 @@ func report(t *testing.T, cmd *exec.Cmd, minChecks int) {
 }
 
 // verdictOf is the result of a script's check; an empty reason means success.
-type verdictOf struct{ name, why string }
+type verdictOf struct{ name, reason string }
 
 // TestE2BSandbox runs E2B's SDK, which is configured with only a key and two addresses.
 //
 //suite:part clients
 func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
 
-// TestE2BSandboxOlder runs an older version of E2B's SDK, which uses older routes to create
+// TestE2BSandboxOfOlderSDK runs an older version of E2B's SDK, which uses older routes to create
 // sandboxes.
 //
 //suite:part clients full
-func TestE2BSandboxOlder(t *testing.T) {
+func TestE2BSandboxOfOlderSDK(t *testing.T) {
 	startE2B(t).checks(t, 24, "sandbox.mjs", "E2B_MODULE=e2b-older")
 }
 

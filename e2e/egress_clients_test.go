@@ -293,7 +293,7 @@ func (l *lab) database() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Process.Signal(os.Interrupt); _ = server.Wait() })
-	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		err := l.behindRouter(func() error {
 			c, err := net.DialTimeout("tcp", good+":5432", time.Second)
 			if err == nil {

@@ -60,7 +60,7 @@ while True:
 	}
 	t.Run("alive", func(t *testing.T) {
 		attack.Mutant(t, "NET-13", "the same program while the server lives", "the server's death")
-		if !comes(2 * patience) {
+		if !comes(2 * promptTimeout) {
 			t.Error("nothing arrives while the server runs")
 		}
 		time.Sleep(time.Second) // a process outlives a server crash only after it has run for a moment
@@ -78,7 +78,7 @@ while True:
 	})
 	t.Run("again", func(t *testing.T) {
 		s = startServer(t, dir, "--config", config)
-		if !comes(2 * patience) {
+		if !comes(2 * promptTimeout) {
 			t.Errorf("nothing arrives with the next server: %s", s.errs)
 		}
 		c = s.client()

@@ -249,14 +249,14 @@ func (l *lab) serveNames() {
 			if err != nil {
 				return
 			}
-			if out := l.answer(b[:n]); out != nil {
+			if out := l.respond(b[:n]); out != nil {
 				_, _ = pc.WriteTo(out, from)
 			}
 		}
 	}()
 }
 
-func (l *lab) answer(q []byte) []byte {
+func (l *lab) respond(q []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(q) != nil || len(m.Questions) != 1 {
 		return nil
@@ -349,7 +349,7 @@ func (l *lab) newArrivals() []string {
 
 // awaitArrivals waits until forbidden traffic arrives. It is for controls that send such traffic.
 func (l *lab) awaitArrivals() []string {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		if got := l.newArrivals(); len(got) > 0 || time.Now().After(end) {
 			return got
 		}

@@ -260,7 +260,7 @@ func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag stri
 		// The next server starts while the shim is still ending.
 		rule += ";shim.gone=sleep(2s)"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*promptTimeout)
 	defer cancel()
 	if strings.HasPrefix(point, "recover.") {
 		a.load(ctx, svc, tag)
@@ -272,7 +272,7 @@ func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag stri
 		a.load(ctx, svc, tag)
 	}
 	// A background action may reach the failpoint only later.
-	if !c.hasReached(point, 2*patience) {
+	if !c.hasReached(point, 2*promptTimeout) {
 		t.Errorf("the failpoint was not reached: %v: %s", a.failed, c.srv.errs)
 	}
 	c.arm("")

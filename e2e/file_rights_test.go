@@ -35,7 +35,7 @@ type way struct {
 	name string
 	// do makes the call, and returns the response and whether the call was
 	// rejected.
-	do func(t *testing.T, dir string) (answer string, refused bool)
+	do func(t *testing.T, dir string) (resp string, refused bool)
 	// changes is set for a call that modifies the path, shows for one that
 	// returns its content.
 	changes, shows bool
@@ -77,11 +77,11 @@ func TestRootFilesAreProtected(t *testing.T) {
 	}
 	l.createFixtures(t)
 	path := "/files/content?user=root&path=/closed/secret.txt"
-	if answer, refused := l.rest(t, l.viewer, "GET", path, ""); !refused || strings.Contains(answer, rootCanary) {
-		t.Errorf("a viewer as root: %s", answer)
+	if resp, refused := l.rest(t, l.viewer, "GET", path, ""); !refused || strings.Contains(resp, rootCanary) {
+		t.Errorf("a viewer as root: %s", resp)
 	}
-	if answer, refused := l.rest(t, l.member, "GET", path, ""); refused || !strings.Contains(answer, rootCanary) {
-		t.Errorf("a member as root: %s", answer)
+	if resp, refused := l.rest(t, l.member, "GET", path, ""); refused || !strings.Contains(resp, rootCanary) {
+		t.Errorf("a member as root: %s", resp)
 	}
 }
 
@@ -180,7 +180,7 @@ func (l *fileRightsLab) send(t *testing.T, method, path, body string, headers ..
 	return string(b), resp.StatusCode, err
 }
 
-func (l *fileRightsLab) answer(t *testing.T, method, path, body string, headers ...string) (string, bool) {
+func (l *fileRightsLab) request(t *testing.T, method, path, body string, headers ...string) (string, bool) {
 	t.Helper()
 	answer, status, err := l.send(t, method, path, body, headers...)
 	if err != nil {
@@ -191,13 +191,13 @@ func (l *fileRightsLab) answer(t *testing.T, method, path, body string, headers 
 
 func (l *fileRightsLab) rest(t *testing.T, key, method, path, body string) (string, bool) {
 	t.Helper()
-	return l.answer(t, method, "/v1/sandboxes/"+l.id+path, body, "Authorization", "Bearer "+key)
+	return l.request(t, method, "/v1/sandboxes/"+l.id+path, body, "Authorization", "Bearer "+key)
 }
 
 // envd sends a request to the sandbox's envd.
 func (l *fileRightsLab) envd(t *testing.T, method, path, body string, headers ...string) (string, bool) {
 	t.Helper()
-	return l.answer(t, method, path, body, append([]string{"E2b-Sandbox-Id", l.id, "E2b-Sandbox-Port", "49983"}, headers...)...)
+	return l.request(t, method, path, body, append([]string{"E2b-Sandbox-Id", l.id, "E2b-Sandbox-Port", "49983"}, headers...)...)
 }
 
 // cli runs the brig command with a key.
@@ -223,7 +223,7 @@ func (l *fileRightsLab) ways() (out []way) {
 			})
 			if who == "viewer" {
 				add("console, a viewer "+name, c[1], func(t *testing.T, dir string) (string, bool) {
-					return l.answer(t, "GET", "/v1/sandboxes/"+l.id+fmt.Sprintf(c[0], dir), "", "Cookie", l.session.String())
+					return l.request(t, "GET", "/v1/sandboxes/"+l.id+fmt.Sprintf(c[0], dir), "", "Cookie", l.session.String())
 				})
 			}
 		}

@@ -27,7 +27,7 @@ func TestIdleSandboxIsFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(500 * time.Millisecond)
-		before, end := cpuTime(t, dir, box.ID), time.Now().Add(patience)
+		before, end := cpuTime(t, dir, box.ID), time.Now().Add(promptTimeout)
 		time.Sleep(time.Second)
 		if after > 0 { // on a busy machine, the sandbox may be frozen late
 			for cpuTime(t, dir, box.ID)-before > 50*time.Millisecond && time.Now().Before(end) {
@@ -72,7 +72,7 @@ func TestFrozenSandboxesCanBeEnded(t *testing.T) {
 		if err := end(name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if took := time.Since(begin); took > patience {
+		if took := time.Since(begin); took > promptTimeout {
 			t.Errorf("%s took %v", name, took)
 		}
 		if name != "remove" {

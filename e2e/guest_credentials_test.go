@@ -114,7 +114,7 @@ var ownParts = []string{
 // cookies that were set.
 func exchange(conn net.Conn, req *http.Request) (body string, set []string, err error) {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * patience))
+	_ = conn.SetDeadline(time.Now().Add(2 * promptTimeout))
 	if err := req.Write(conn); err != nil {
 		return "", nil, err
 	}

@@ -254,7 +254,7 @@ var panicLine = regexp.MustCompile(`(?m)^(panic: |fatal error: ).*|.*(handler pa
 // to the test's directory, which is about to be removed. Other sandboxes continue to run until
 // the owner of the data folder ends them.
 func (s *server) awaitOrphans() {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		if !slices.ContainsFunc(lines, func(name string) bool {
 			b, _ := os.ReadFile(name)
@@ -276,7 +276,7 @@ func (s *server) awaitOrphans() {
 func (s *server) await() {
 	t, dir := s.t, s.dir
 	t.Helper()
-	deadline := time.Now().Add(2 * patience)
+	deadline := time.Now().Add(2 * promptTimeout)
 	for time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 		b, err := os.ReadFile(filepath.Join(dir, "server.json"))

@@ -78,7 +78,7 @@ func TestImageEntrypoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			for end := time.Now().Add(2 * patience); !strings.Contains(got, "CapEff") && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(2 * promptTimeout); !strings.Contains(got, "CapEff") && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				r, err := e.Logs(ctx, box.Spec.Name, brig.LogOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -124,7 +124,7 @@ func TestImageEntrypoint(t *testing.T) {
 	}
 	box, err := e.Create(ctx, brig.Spec{Image: host + "/app:wrong", Entrypoint: true, TTL: time.Minute})
 	if err == nil { // the error occurs only when the program is started in the sandbox
-		for end := time.Now().Add(2 * patience); box.State != brig.Ended && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(2 * promptTimeout); box.State != brig.Ended && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			if box, err = e.Get(ctx, string(box.ID)); err != nil {
 				t.Fatal(err)
 			}

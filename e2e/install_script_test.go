@@ -161,11 +161,11 @@ func TestInstallScript(t *testing.T) {
 	}
 }
 
-// TestInstallScriptRejects verifies that install.sh does not install files with
+// TestInstallScriptRejectsInvalidDownloads verifies that install.sh does not install files with
 // an invalid signature. TestInstallScript is the control.
 //
 //suite:part install
-func TestInstallScriptRejects(t *testing.T) {
+func TestInstallScriptRejectsInvalidDownloads(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		harm func(*testing.T, *fakeRelease) []string

@@ -186,7 +186,7 @@ func TestDiskUsageFollowsFiles(t *testing.T) {
 	want := func(when string, mib int64) {
 		t.Helper()
 		var got int64
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // gVisor frees space with a delay
+		for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // gVisor frees space with a delay
 			if got = measured(); got >= mib<<20 && got < (mib+8)<<20 {
 				return
 			}

@@ -210,7 +210,7 @@ func startCancelableCall(t *testing.T, s *server, tool string, args any, old boo
 		}
 		select {
 		case <-over:
-		case <-time.After(patience):
+		case <-time.After(promptTimeout):
 			t.Error("the client waits on")
 		}
 	}

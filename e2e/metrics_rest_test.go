@@ -21,7 +21,7 @@ import (
 // awaitMetrics waits until the server's metrics satisfy a condition.
 func (s *server) awaitMetrics(t *testing.T, what string, is func(m scrape) bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); !is(s.scrape()); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); !is(s.scrape()); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Errorf("it never says so: %s", what)
 			return

@@ -312,7 +312,7 @@ func (s *server) liveMetrics(t *testing.T) {
 		_, err := svc.Exec(t.Context(), "stays", brig.Command{Shell: "until [ -e /workspace/seen ]; do sleep 0.1; done"}, brig.IO{})
 		done <- err
 	}()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(promptTimeout)
 	for m := s.scrape(); ; m = s.scrape() {
 		if m.sum("brig_executions_active", `provider="gvisor"`) == 1 {
 			if m.sum("brig_sandboxes_active", `provider="gvisor"`) != 1 {
@@ -386,7 +386,7 @@ func (s *server) hostMetrics(t *testing.T, before scrape) {
 // metrics.
 func (s *server) healthCheckMetrics(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		m := s.scrape()
 		if m.sum("brig_trials_total", `provider="gvisor"`, `result="ok"`) > 0 {
 			if m.sum("brig_provider_up") != 1 || m.sum("brig_trial_seconds") <= 0 || m.sum("brig_sandbox_create_seconds_count", `for="trial"`) < 1 {

@@ -84,7 +84,7 @@ func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 			t.Log(p.log)
 		}
 	})
-	for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 		resp, err := http.Get(p.issuer + "/.well-known/openid-configuration")
 		if err == nil {
 			resp.Body.Close()

@@ -149,7 +149,7 @@ func (o openSandbox) serve() {
 func (o openSandbox) dial() io.ReadWriteCloser {
 	o.t.Helper()
 	o.serve()
-	for end := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 		c, err := o.svc.Dial(o.ctx, o.name, 8000)
 		if err == nil {
 			return c
@@ -164,7 +164,7 @@ func (o openSandbox) dial() io.ReadWriteCloser {
 func (o openSandbox) request(method string, upgrade bool) *http.Response {
 	o.t.Helper()
 	o.serve()
-	for end := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 		req, err := http.NewRequestWithContext(o.ctx, method, o.s.url+"/", nil)
 		if err != nil {
 			o.t.Fatal(err)
@@ -265,7 +265,7 @@ func openAllWays(t *testing.T, s *e2bServer, spec brig.Spec) map[string]openSand
 // awaitEnd waits until a sandbox has ended, and returns its record.
 func awaitEnd(t *testing.T, s brig.Service, what, name string) *brig.Sandbox {
 	t.Helper()
-	for end := time.Now().Add(openLease + 2*patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(openLease + 2*promptTimeout); ; time.Sleep(50 * time.Millisecond) {
 		b, err := s.Get(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -376,7 +376,7 @@ func TestOpenConnectionExtendsLease(t *testing.T) {
 	wantOpen(t, all, time.Now().Add(2*openLease+openLease/2))
 	for _, name := range []string{"idle", e2b.ID} {
 		b := awaitEnd(t, svc, "control", name)
-		if b.Exit.Reason != brig.LeaseExpired || b.Ended.Sub(b.Created) > openLease+patience {
+		if b.Exit.Reason != brig.LeaseExpired || b.Ended.Sub(b.Created) > openLease+promptTimeout {
 			t.Errorf("control %s: it ended with %+v, %v after its creation", name, b.Exit, b.Ended.Sub(b.Created))
 		}
 	}
@@ -428,7 +428,7 @@ func TestOpenSandboxIsNotPaused(t *testing.T) {
 	wantOpen(t, all, time.Now().Add(openLease))
 	awaitPaused := func(what, name string) {
 		t.Helper()
-		for end := time.Now().Add(2 * patience); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(50 * time.Millisecond) {
 			b, err := s.client().Get(t.Context(), name)
 			if err == nil && b.State == brig.Paused {
 				return

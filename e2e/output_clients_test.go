@@ -253,7 +253,7 @@ func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) fun
 	}
 	onCleanup(t, func() {
 		in.Close() // the client then removes its sandbox
-		defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+		defer time.AfterFunc(promptTimeout, func() { cmd.Process.Kill() }).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, &errs)
 		}

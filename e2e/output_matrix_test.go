@@ -174,11 +174,11 @@ func (m *matrixCell) run(t *testing.T, s *matrixServer) {
 				if !m.client.runs(o, form) || o.seldom && round%10 != 0 {
 					continue
 				}
-				verdict, why := m.check(o, form, call)
+				verdict, reason := m.check(o, form, call)
 				counts[verdict]++
 				name := fmt.Sprintf("%s of %s, %s", form, o.language, o.name)
 				if reported[name]++; verdict != isExact && reported[name] <= 3 {
-					t.Errorf("%s: %s: %s", name, verdict, why)
+					t.Errorf("%s: %s: %s", name, verdict, reason)
 				}
 			}
 		}
@@ -187,8 +187,8 @@ func (m *matrixCell) run(t *testing.T, s *matrixServer) {
 	if !m.client.runs(&outputCase{forms: inCell, language: brig.Python}, asCell) {
 		control = asCommand
 	}
-	if verdict, why := m.check(&shortCase, control, call); verdict != isShort {
-		t.Errorf("the control: %s: %s", verdict, why)
+	if verdict, reason := m.check(&shortCase, control, call); verdict != isShort {
+		t.Errorf("the control: %s: %s", verdict, reason)
 	}
 	t.Logf("%s, %g CPUs, %s: %d rounds, %d exact, %d short, %d foreign, %d wrong, %d failed", m.image, m.cpus, m.client.name, rounds,
 		counts[isExact], counts[isShort], counts[isForeign], counts[isWrong], counts[isFailed])

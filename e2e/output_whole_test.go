@@ -74,7 +74,7 @@ func TestOutputIsComplete(t *testing.T) {
 		name := createOutputBox(t, c, ctx, cpus)
 		for range max(testenv.Size(1, 40), outputRepeats(t)) {
 			for _, w := range wholeWrites {
-				o, err := c.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
+				o, err := c.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: promptTimeout}, brig.IO{})
 				if err != nil || o.ExitCode != 0 {
 					t.Fatalf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
 				}
@@ -87,7 +87,7 @@ func TestOutputIsComplete(t *testing.T) {
 				for _, cell := range []writingProgram{w, {language: w.language, code: map[brig.Language]string{
 					brig.JavaScript: "console.log('mine')", brig.Python: "print('mine')", brig.Bash: "echo mine",
 				}[w.language], stdout: "mine\n"}} {
-					r, err := c.RunCode(ctx, name, brig.Code{Language: cell.language, Source: cell.code, Timeout: patience}, nil)
+					r, err := c.RunCode(ctx, name, brig.Code{Language: cell.language, Source: cell.code, Timeout: promptTimeout}, nil)
 					if err != nil || r.Error != nil {
 						t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
 					}
@@ -101,7 +101,7 @@ func TestOutputIsComplete(t *testing.T) {
 				{code: "for (let i = 0; i < 50; i++) console.log('x'.repeat(9999))", stdout: strings.Repeat(xLine(9999), 50)},
 				{code: "console.log('mine')", stdout: "mine\n"},
 			} {
-				r, err := c.RunCode(ctx, name, brig.Code{Language: brig.JavaScript, Source: cell.code, Timeout: patience}, nil)
+				r, err := c.RunCode(ctx, name, brig.Code{Language: brig.JavaScript, Source: cell.code, Timeout: promptTimeout}, nil)
 				if err != nil || r.Error != nil {
 					t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
 				}
@@ -209,13 +209,13 @@ func TestOutputIncludesOutlivingChildren(t *testing.T) {
 				{language: brig.Python, code: forked + "\nimport os; os._exit(0)", stdout: "5\n"},
 				{language: brig.JavaScript, code: spawned, stdout: "late\n"}, {language: brig.JavaScript, code: spawned + "; process.exit(0)", stdout: "late\n"},
 			} {
-				o, err := e.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
+				o, err := e.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: promptTimeout}, brig.IO{})
 				if err != nil || o.ExitCode != 0 || describeDifference(o.Stdout, w.stdout) != "" {
 					t.Errorf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
 				}
 				argv := map[brig.Language][]string{brig.Bash: {"bash", "-c", w.code}, brig.Python: {"python3", "-c", w.code}, brig.JavaScript: {"node", "-e", w.code}}[w.language]
 				var out bytes.Buffer
-				res, err := e.Exec(ctx, name, brig.Command{Argv: argv, Timeout: patience}, brig.IO{Stdout: &out})
+				res, err := e.Exec(ctx, name, brig.Command{Argv: argv, Timeout: promptTimeout}, brig.IO{Stdout: &out})
 				if err != nil || res.ExitCode != 0 || out.String() != w.stdout {
 					t.Errorf("%g CPUs, command %s: %+v, %v, %q", cpus, w.code, res, err, &out)
 				}
@@ -225,7 +225,7 @@ func TestOutputIncludesOutlivingChildren(t *testing.T) {
 	// Children that never end outlive their command, even if its timeout is shorter than the wait
 	// for their output.
 	name, _ := createWithProcesses(t, e, ctx)
-	for _, timeout := range []time.Duration{2 * time.Second, 2 * patience} {
+	for _, timeout := range []time.Duration{2 * time.Second, 2 * promptTimeout} {
 		var out bytes.Buffer
 		res, err := e.Exec(ctx, name, brig.Command{Shell: "sleep 1001 & echo now", Timeout: timeout}, brig.IO{Stdout: &out})
 		if err != nil || res.ExitCode != 0 || res.TimedOut || out.String() != "now\n" {

@@ -40,11 +40,11 @@ func TestPauseCrash(t *testing.T) {
 	checkNoHostTraces(t, c.dir)
 }
 
-// TestPauseFilesCrash is like TestPauseCrash, but for pauses that keep only the files. The
-// sandbox must still have its file.
+// TestCrashDuringFilesOnlyPause is like TestPauseCrash, but for pauses that keep only the files.
+// The sandbox must still have its file.
 //
 //suite:part crash
-func TestPauseFilesCrash(t *testing.T) {
+func TestCrashDuringFilesOnlyPause(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
 		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // such a pause does not park interpreters
@@ -76,7 +76,7 @@ func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausabl
 
 // restart waits until a process has crashed at a failpoint, and starts the next server.
 func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
-	if !c.hasReached(point, 2*patience) {
+	if !c.hasReached(point, 2*promptTimeout) {
 		t.Errorf("no process reached %s: %s", point, c.srv.errs)
 	}
 	c.arm("")
@@ -111,7 +111,7 @@ func TestSandboxIsPausedAfterLateSave(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\n")
 	for point, action := range map[string]string{"save.written": "sleep(10s)", "save.sealed": "crash"} {
 		t.Run(point, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*promptTimeout)
 			defer cancel()
 			svc, box, cx := c.withVariable(t, ctx, true)
 			c.arm(point + "=" + action)

@@ -54,20 +54,20 @@ func TestPauseAfter(t *testing.T) {
 			t.Errorf("after the pause %d the context printed %q, want %q", n+1, got, want)
 		}
 	}
-	why := ""
-	for end := time.Now().Add(2 * patience); why == "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	reason := ""
+	for end := time.Now().Add(2 * promptTimeout); reason == "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		page, err := svc.Audit(ctx, brig.AuditQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range page.Lines {
 			if l.Op == brig.OpPause.Name && l.Kind == brig.FailedPrecondition {
-				why = l.Detail[brig.DetailWhy]
+				reason = l.Detail[brig.DetailWhy]
 			}
 		}
 	}
-	if !strings.HasPrefix(why, "idle: ") || !strings.Contains(why, "sleep") {
-		t.Errorf("the reason on record is %q", why)
+	if !strings.HasPrefix(reason, "idle: ") || !strings.Contains(reason, "sleep") {
+		t.Errorf("the reason on record is %q", reason)
 	}
 	if got := state("held"); got != brig.Running {
 		t.Errorf("a sandbox with a program that cannot be saved is %s", got)

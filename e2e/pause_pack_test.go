@@ -17,7 +17,7 @@ import (
 func awaitPacked(t *testing.T, dir string, id brig.ID) (size int64) {
 	t.Helper()
 	save := filepath.Join(dir, "saves", string(id))
-	for end := time.Now().Add(2 * patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		var names []string
 		entries, err := os.ReadDir(save)
 		if err != nil {

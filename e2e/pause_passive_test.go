@@ -70,7 +70,7 @@ func TestPauseEndsPassiveCalls(t *testing.T) {
 			if err == nil || what != "connection" && brig.KindOf(err) != brig.Unavailable {
 				t.Errorf("%s ended with %v", what, err)
 			}
-		case <-time.After(2 * patience):
+		case <-time.After(2 * promptTimeout):
 			t.Errorf("%s has not ended", what)
 		}
 	}

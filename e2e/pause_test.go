@@ -127,11 +127,11 @@ func TestPauseToDisk(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// TestResumeOnce verifies that many concurrent calls to a paused sandbox cause
-// only one resume.
+// TestConcurrentResumesStartSandboxOnce verifies that many concurrent calls to a paused sandbox
+// cause only one resume.
 //
 //suite:part core
-func TestResumeOnce(t *testing.T) {
+func TestConcurrentResumesStartSandboxOnce(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	if _, err := e.Create(ctx, brig.Spec{Name: "one", Pausable: true}); err != nil {
@@ -212,7 +212,7 @@ func TestPauseRefused(t *testing.T) {
 // awaitNoProcess waits until no background process runs in a sandbox.
 func awaitNoProcess(t *testing.T, ctx context.Context, svc brig.Service, name string) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		list, err := svc.Processes(name).List(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -175,7 +175,7 @@ func TestSavesOfEarlierVersionAreRestored(t *testing.T) {
 func instanceShell(t *testing.T, in brig.Instance, script string) string {
 	t.Helper()
 	var out strings.Builder
-	res, err := in.Exec(t.Context(), fmt.Sprintf("run-%d", time.Now().UnixNano()), brig.Command{Shell: script, Timeout: patience}, brig.IO{Stdout: &out, Stderr: &out})
+	res, err := in.Exec(t.Context(), fmt.Sprintf("run-%d", time.Now().UnixNano()), brig.Command{Shell: script, Timeout: promptTimeout}, brig.IO{Stdout: &out, Stderr: &out})
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%s: %+v, %v: %s", script, res, err, out.String())
 	}

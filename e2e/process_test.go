@@ -46,7 +46,7 @@ func (h *processEvents) printed() string {
 // until waits until the output contains a text.
 func (h *processEvents) until(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(2 * patience)
+	timeout := time.After(2 * promptTimeout)
 	for {
 		h.mu.Lock()
 		out := h.stdout.String()
@@ -102,7 +102,7 @@ func TestProcesses(t *testing.T) {
 	if list, err := ps.List(ctx); err != nil || len(list) != 1 || list[0].PID != p.PID || list[0].Spec.Tag != "one" || list[0].Result != nil {
 		t.Errorf("List = %+v, %v", list, err)
 	}
-	if err := ps.Input(ctx, p.PID, []byte("typed\n")); err != nil {
+	if err := ps.WriteInput(ctx, p.PID, []byte("typed\n")); err != nil {
 		t.Error(err)
 	}
 	h.until(t, "typed\n")
@@ -122,7 +122,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("late: %v %q %q", err, &h.stdout, &h.stderr)
 	}
 	for what, err := range map[string]error{
-		"input":  ps.Input(ctx, p.PID, []byte("x")),
+		"input":  ps.WriteInput(ctx, p.PID, []byte("x")),
 		"signal": ps.Signal(ctx, p.PID, "SIGTERM"),
 		"nobody": ps.Signal(ctx, 999_999, "SIGTERM"),
 		"attach": ps.Attach(ctx, 999_999, 0, h.record),
@@ -189,7 +189,7 @@ func TestTerminal(t *testing.T) {
 	other, otherDone := listen(ctx, ps, p.PID, 0)
 	say := func(s string) {
 		t.Helper()
-		if err := ps.Input(ctx, p.PID, []byte(s)); err != nil {
+		if err := ps.WriteInput(ctx, p.PID, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, done := listen(t.Context(), ps, p.PID, 0)
-	if err := ps.Input(t.Context(), p.PID, []byte("1\n")); err != nil {
+	if err := ps.WriteInput(t.Context(), p.PID, []byte("1\n")); err != nil {
 		t.Fatal(err)
 	}
 	h.until(t, "got 1")
@@ -257,7 +257,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 		t.Fatalf("List = %+v, %v", list, err)
 	}
 	h, done = listen(t.Context(), ps, p.PID, 0)
-	if err := ps.Input(t.Context(), p.PID, []byte("2\n")); err != nil {
+	if err := ps.WriteInput(t.Context(), p.PID, []byte("2\n")); err != nil {
 		t.Fatal(err)
 	}
 	h.until(t, "got 2")

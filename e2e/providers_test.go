@@ -280,7 +280,7 @@ func (s *server) configureTemporarily(t *testing.T, id string, fields map[string
 	t.Cleanup(func() {
 		// Retry, because the last program's sandbox is removed only after the response.
 		err := svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
-		for end := time.Now().Add(2 * patience); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
+		for end := time.Now().Add(2 * promptTimeout); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
 			err = svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
 		}
@@ -312,7 +312,7 @@ func TestSettingsReloadFromDatabase(t *testing.T) {
 		}
 		begin := time.Now()
 		for a.activeProvider() != id {
-			if time.Since(begin) > patience {
+			if time.Since(begin) > promptTimeout {
 				t.Fatalf("%s is not active", id)
 			}
 			time.Sleep(20 * time.Millisecond)

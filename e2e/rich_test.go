@@ -207,7 +207,7 @@ func (n notebook) interrupt() {
 	if r := n.mustRun("print(kept)"); string(r.Stdout.Head) != "7\n" {
 		n.t.Errorf("after interrupts the variable is %q", r.Stdout.Head)
 	}
-	if took := time.Since(begin); took > patience {
+	if took := time.Since(begin); took > promptTimeout {
 		n.t.Errorf("after an interrupt the context was busy for %v", took)
 	}
 }

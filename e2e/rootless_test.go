@@ -59,13 +59,13 @@ func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 	if code == 0 {
 		return p
 	}
-	var answer struct {
+	var resp struct {
 		Findings []struct{ Name, State, Detail, Fix string }
 	}
-	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+	if err := json.Unmarshal([]byte(out), &resp); err != nil {
 		t.Fatalf("doctor: %v: %s%s", err, out, errs)
 	}
-	for _, f := range answer.Findings {
+	for _, f := range resp.Findings {
 		if f.Name == "user namespaces" && f.State == "fail" {
 			if f.Detail == "" || f.Fix == "" {
 				t.Fatalf("doctor says neither what forbids it nor what to do: %+v", f)
@@ -198,7 +198,7 @@ func TestRootlessServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(p.home, ".local/share/brig/server.json")
-		for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 			b, _ := os.ReadFile(file)
 			if strings.Contains(string(b), fmt.Sprintf(`"pid":%d}`, cmd.Process.Pid)) {
 				break

@@ -59,16 +59,16 @@ E`)
 			})
 		}},
 		{id: "SEC-01", name: "artifacts and answer of a one-shot", code: `ask()`, do: func(l *secretLab) {
-			_, answer := l.do("POST", "/v1/run", fmt.Sprintf(`{"language":"python","code":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"cidr":%q}]}}`,
+			_, resp := l.do("POST", "/v1/run", fmt.Sprintf(`{"language":"python","code":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"cidr":%q}]}}`,
 				"import os\nos.makedirs('artifacts', exist_ok=True)\n"+fmt.Sprintf(fetch, "plain")+"\nopen('artifacts/a.csv', 'wb').write(b)\ndef main(): return b.decode()", l.secret, boundHost, good))
-			if !strings.Contains(answer, "brig-secret-") || !strings.Contains(answer, `"path":"a.csv"`) {
-				l.t.Errorf("the one-shot: %s", answer)
+			if !strings.Contains(resp, "brig-secret-") || !strings.Contains(resp, `"path":"a.csv"`) {
+				l.t.Errorf("the one-shot: %s", resp)
 			}
 		}},
 		{id: "SEC-01", name: "a workspace that is kept", spec: `,"workspace":{"name":"kept"}`, code: `ask("/plain"); ask("/hex"); ask("/utf16")`, do: func(l *secretLab) {
 			l.after = func() {
-				if status, answer := l.do("POST", l.path("/commit"), ""); status != 200 {
-					l.t.Errorf("commit: %d %s", status, answer)
+				if status, resp := l.do("POST", l.path("/commit"), ""); status != 200 {
+					l.t.Errorf("commit: %d %s", status, resp)
 				}
 			}
 		}},
@@ -135,9 +135,9 @@ func (l *secretLab) command(user, script string) string {
 // process starts a process, and lists the processes a moment later.
 func (l *secretLab) process(body string) {
 	l.t.Helper()
-	status, answer := l.do("POST", l.path("/processes"), body)
+	status, resp := l.do("POST", l.path("/processes"), body)
 	if status >= 300 {
-		l.t.Errorf("process: %d %s", status, answer)
+		l.t.Errorf("process: %d %s", status, resp)
 	}
 	time.Sleep(1500 * time.Millisecond)
 	l.do("GET", l.path("/processes"), "")

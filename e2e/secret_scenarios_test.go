@@ -77,12 +77,12 @@ func (l *secretLab) restart() {
 // do sends a request and records the response.
 func (l *secretLab) do(method, path, body string) (int, string) {
 	l.t.Helper()
-	status, answer := l.server.do(method, path, body)
-	fmt.Fprintln(&l.answers, method, path, status, answer)
+	status, resp := l.server.do(method, path, body)
+	fmt.Fprintln(&l.answers, method, path, status, resp)
 	if status >= 500 {
-		l.t.Errorf("%s %s: %d %s", method, path, status, answer)
+		l.t.Errorf("%s %s: %d %s", method, path, status, resp)
 	}
-	return status, answer
+	return status, resp
 }
 
 // newValue returns a new secret value, and adds it to all subsequent searches. The value contains
@@ -100,8 +100,8 @@ func (l *secretLab) put(name, value, more string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if status, answer := l.do("PUT", "/v1/secrets/"+name, fmt.Sprintf(`{"value":%s,"hosts":[%q]%s}`, quoted, boundHost, more)); status != 200 {
-		l.t.Fatalf("put: %d %s", status, answer)
+	if status, resp := l.do("PUT", "/v1/secrets/"+name, fmt.Sprintf(`{"value":%s,"hosts":[%q]%s}`, quoted, boundHost, more)); status != 200 {
+		l.t.Fatalf("put: %d %s", status, resp)
 	}
 }
 
@@ -109,11 +109,11 @@ func (l *secretLab) put(name, value, more string) {
 func (l *secretLab) createWithSecret(name, secret string, more ...string) {
 	l.t.Helper()
 	l.box = name
-	status, answer := l.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"name":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"host":%q},{"cidr":%q}]}%s}`,
+	status, resp := l.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"name":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"host":%q},{"cidr":%q}]}%s}`,
 		name, secret, boundHost, otherHost, good, strings.Join(more, "")))
 	var s struct{ ID string }
-	if err := json.Unmarshal([]byte(answer), &s); err != nil || status != 201 {
-		l.t.Fatalf("create: %d %s", status, answer)
+	if err := json.Unmarshal([]byte(resp), &s); err != nil || status != 201 {
+		l.t.Fatalf("create: %d %s", status, resp)
 	}
 	l.dir = filepath.Join(l.server.dir, "sandboxes", s.ID)
 }
@@ -264,10 +264,10 @@ func (l *secretLab) control(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.do("PUT", "/v1/secrets/ordinary", fmt.Sprintf(`{"value":%s}`, quoted))
-	status, answer := l.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"name":"control","secrets":[{"name":"ordinary","env":"TOKEN"}],"labels":{"team":%q},"shell":"echo $TOKEN; exec sleep 600"}`, value[len(value)-26:]))
+	status, resp := l.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"name":"control","secrets":[{"name":"ordinary","env":"TOKEN"}],"labels":{"team":%q},"shell":"echo $TOKEN; exec sleep 600"}`, value[len(value)-26:]))
 	var s struct{ ID string }
-	if err := json.Unmarshal([]byte(answer), &s); err != nil || status != 201 {
-		t.Fatalf("%d %s", status, answer)
+	if err := json.Unmarshal([]byte(resp), &s); err != nil || status != 201 {
+		t.Fatalf("%d %s", status, resp)
 	}
 	l.box, l.dir = "control", filepath.Join(l.server.dir, "sandboxes", s.ID)
 	printed := l.code(t, secretPrelude+"show(T)")

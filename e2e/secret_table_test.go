@@ -143,9 +143,9 @@ func wideningScenarios() (list []scenario) {
 	} {
 		change := func(l *secretLab, value string, want int) {
 			l.t.Helper()
-			status, answer := l.do(http.MethodPut, "/v1/secrets/"+l.secret, "{"+value+c.fields+"}")
-			if status != want || want == 400 && !strings.Contains(answer, "give the value again") {
-				l.t.Errorf("the change: %d %s", status, answer)
+			status, resp := l.do(http.MethodPut, "/v1/secrets/"+l.secret, "{"+value+c.fields+"}")
+			if status != want || want == 400 && !strings.Contains(resp, "give the value again") {
+				l.t.Errorf("the change: %d %s", status, resp)
 			}
 		}
 		list = append(list, scenario{id: "SEC-02", name: "a change without the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
@@ -154,8 +154,8 @@ func wideningScenarios() (list []scenario) {
 			l.value = l.newValue()
 			l.hosts.begin(l.value) // the bound host echoes this value
 			change(l, `"value":`+strconv.Quote(l.value)+",", 200)
-			if status, answer := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(answer, "TOKEN=brig-secret-") {
-				l.t.Errorf("the next command: %d %s", status, answer)
+			if status, resp := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(resp, "TOKEN=brig-secret-") {
+				l.t.Errorf("the next command: %d %s", status, resp)
 			}
 		}})
 	}

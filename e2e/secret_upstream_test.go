@@ -230,7 +230,7 @@ func (u *reflector) talk(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * patience))
+	_ = conn.SetDeadline(time.Now().Add(2 * promptTimeout))
 	out := bufio.NewWriter(conn)
 	fmt.Fprintf(out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
 	if r.URL.RawQuery == "frames" {

@@ -50,7 +50,7 @@ func TestTenantsShareCPUs(t *testing.T) {
 			}
 			beforeMany, beforeOne := used(many), used(one)
 			var ofMany, ofOne time.Duration
-			for end := time.Now().Add(8 * patience); ofMany+ofOne < time.Duration(testenv.Size(6, 10))*time.Second && time.Now().Before(end); {
+			for end := time.Now().Add(8 * promptTimeout); ofMany+ofOne < time.Duration(testenv.Size(6, 10))*time.Second && time.Now().Before(end); {
 				time.Sleep(time.Second)
 				ofMany, ofOne = used(many)-beforeMany, used(one)-beforeOne
 			}
@@ -72,7 +72,7 @@ func TestTenantsShareCPUs(t *testing.T) {
 //suite:part hostile
 func TestBusyTenantYieldsToLightTenant(t *testing.T) {
 	needRoot(t)
-	wait := patience // the control waits several times as long as the decrease took
+	wait := promptTimeout // the control waits several times as long as the decrease took
 	for _, disabled := range []string{"", "shares"} {
 		t.Run("without "+disabled, func(t *testing.T) {
 			e, _ := newEngine(t, disabled)
@@ -112,7 +112,7 @@ func TestBusyTenantYieldsToLightTenant(t *testing.T) {
 			if err := e.Remove(ctx, "light"); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(4 * patience); weightOf(t, weigher(busy[0])) < normal; time.Sleep(100 * time.Millisecond) {
+			for end := time.Now().Add(4 * promptTimeout); weightOf(t, weigher(busy[0])) < normal; time.Sleep(100 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("the weight of a tenant alone is %d", weightOf(t, weigher(busy[0])))
 				}
@@ -135,7 +135,7 @@ func TestPooledSandboxesShareWeight(t *testing.T) {
 	var ids []brig.ID
 	for i := range 3 {
 		var s *brig.Sandbox
-		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(promptTimeout); ; time.Sleep(50 * time.Millisecond) {
 			shelves, err := e.Pool(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +160,7 @@ func TestPooledSandboxesShareWeight(t *testing.T) {
 		// The provider updates the weights when it detects the end of a sandbox, possibly after
 		// Remove has returned.
 		var sum int
-		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 			sum = 0
 			for _, id := range ids[:n] {
 				sum += weightOf(t, cgroupOf(t, dir, id))

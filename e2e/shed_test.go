@@ -41,7 +41,7 @@ func startInCgroup(t *testing.T, memory int64, config string) *server {
 	})
 	s := launchServer(t, script, nil, dataDir(t), "--pool", "-1", "--config", file)
 	pid := s.cmd.Process.Pid
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); ; time.Sleep(10 * time.Millisecond) {
 		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && bytes.Contains(b, []byte(") T ")) {
 			break
 		} else if time.Now().After(end) {
@@ -103,7 +103,7 @@ func TestServerShedsLoad(t *testing.T) {
 			conns = append(conns, conn)
 			all.Go(func() {
 				fmt.Fprintf(conn, "POST /v1/run HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n{\"code\":\"", s.key)
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(time.Now().Add(promptTimeout))
 				for range each >> 20 {
 					if _, err := conn.Write(body); err != nil {
 						break // the server has responded
@@ -135,7 +135,7 @@ func TestServerShedsLoad(t *testing.T) {
 		t.Errorf("%d of %d were refused", refused, callers)
 	}
 	end()
-	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(promptTimeout); ; time.Sleep(200 * time.Millisecond) {
 		o, err := s.client().Run(t.Context(), brig.Program{Language: brig.Python, Code: "print(42)"}, brig.IO{})
 		if err == nil && string(o.Stdout.Head) == "42\n" {
 			break

@@ -102,7 +102,7 @@ func TestSessionsAreRevoked(t *testing.T) {
 	}
 	gone := func(what string, b *browser) {
 		t.Helper()
-		for deadline := time.Now().Add(revokeTimeout + patience); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(revokeTimeout + promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 			if status, _ := s.whoami(b); status == http.StatusUnauthorized {
 				return
 			}

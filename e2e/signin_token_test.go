@@ -205,7 +205,7 @@ func TestRoleRemovalIsImmediate(t *testing.T) {
 	select { // the command would run for 50 s
 	case at := <-ended:
 		t.Logf("the stream ended after %v", at.Sub(begin))
-	case <-time.After(patience):
+	case <-time.After(promptTimeout):
 		t.Error("what went on goes on")
 	}
 	s.roles(t, s.url, "developers: viewer")

@@ -43,15 +43,15 @@ func newImposter(t *testing.T, port int) *imposter {
 			if err != nil {
 				return
 			}
-			go i.answer(c)
+			go i.serve(c)
 		}
 	}()
 	return i
 }
 
-// answer records the received bytes and responds to each request, so that the client does not try
+// serve records the received bytes and responds to each request, so that the client does not try
 // another address.
-func (i *imposter) answer(c net.Conn) {
+func (i *imposter) serve(c net.Conn) {
 	defer c.Close()
 	i.record([]byte("connected "))
 	for b := make([]byte, 4096); ; {
@@ -160,7 +160,7 @@ func persistentClients(t *testing.T, dir string) map[string]func() bool {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(promptTimeout))
 			_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 			b, _ := io.ReadAll(c)
 			return strings.Contains(string(b), " 200 OK")

@@ -38,7 +38,7 @@ templates:
 // createCopy creates sandboxes of the template "once" until one of them is a copy.
 func createCopy(t *testing.T, c *client.Client, spec brig.Spec) *brig.Sandbox {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); ; time.Sleep(100 * time.Millisecond) {
 		spec.Template = "once"
 		box, err := c.Create(t.Context(), spec)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestBootCrash(t *testing.T) {
 			if point == "boot.restored" {
 				eventually(t, "the template boots", func() bool { return len(saves()) > 0 })
 				c.arm(point + "=crash")
-				for end := time.Now().Add(patience); !c.hasReached(point, 0) && time.Now().Before(end); {
+				for end := time.Now().Add(promptTimeout); !c.hasReached(point, 0) && time.Now().Before(end); {
 					_, _ = c.srv.client().Create(t.Context(), brig.Spec{Template: "once"}) // the server crashes
 				}
 			} else {

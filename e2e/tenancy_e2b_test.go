@@ -227,7 +227,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 // address.
 func (x *e2bMatrix) send(t *testing.T, method, path, body string, headers ...string) response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), promptTimeout)
 	defer cancel()
 	if method == "" {
 		method = "GET"

@@ -73,7 +73,7 @@ func (c apiCase) replaceNames(text string) string {
 // not read the data of upgraded connections.
 func (m *matrix) request(t *testing.T, method, path, body string, headers ...string) response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), promptTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, m.url+path, strings.NewReader(body))
 	if err != nil {

@@ -253,7 +253,7 @@ func (m *matrix) send(t *testing.T, who, method, path string, a requestCase, par
 	if query = strings.Trim(a.query+"&"+query, "&"); query != "" {
 		path += "?" + query
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), promptTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, m.url+path, strings.NewReader(a.body))
 	if err != nil {

@@ -94,7 +94,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn, err := c.Dial(ctx, "box", 8000)
-	for deadline := time.Now().Add(2 * patience); err != nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * promptTimeout); err != nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		conn, err = c.Dial(ctx, "box", 8000)
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 	for range 4 {
 		select {
 		case <-started:
-		case <-time.After(2 * patience):
+		case <-time.After(2 * promptTimeout):
 			t.Fatal("not everything began")
 		}
 	}
@@ -142,7 +142,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		}
 	}
 	at := time.Now()
-	late := time.After(revokeTimeout + patience) // the host may be busy; the test logs the duration
+	late := time.After(revokeTimeout + promptTimeout) // the host may be busy; the test logs the duration
 	for what, done := range ended {
 		select {
 		case <-done:

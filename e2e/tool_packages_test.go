@@ -254,7 +254,7 @@ func (identityCompiler) Cell(_ context.Context, source string) (string, error)  
 // eventuallyGone waits until at most limit sandboxes are running.
 func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, limit int) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * promptTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		page, err := e.List(ctx, brig.ListOptions{States: []brig.State{brig.Running}})
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,7 @@ func newTracesReceiver(t *testing.T) *tracesReceiver {
 // spans of the trace.
 func (c *tracesReceiver) trace(t *testing.T, id, last string) map[string]*tracepb.Span {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(promptTimeout)
 	for {
 		out := map[string]*tracepb.Span{}
 		c.mu.Lock()

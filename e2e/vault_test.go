@@ -35,10 +35,10 @@ func TestServerDataContainsNoSecrets(t *testing.T) {
 	c := secretCanaries{"plain" + rand.Text() + rand.Text(), "brokered" + rand.Text() + rand.Text()}
 	var answers bytes.Buffer
 	ask := func(method, path, body string) {
-		status, answer := s.do(method, path, body)
-		fmt.Fprintln(&answers, method, path, status, answer)
+		status, resp := s.do(method, path, body)
+		fmt.Fprintln(&answers, method, path, status, resp)
 		if status >= 500 {
-			t.Errorf("%s %s: %d %s", method, path, status, answer)
+			t.Errorf("%s %s: %d %s", method, path, status, resp)
 		}
 	}
 	ask("PUT", "/v1/secrets/plain", `{"value":"`+c.plain+`"}`)

@@ -126,7 +126,7 @@ func TestDisconnectEndsRuns(t *testing.T) {
 			if err == nil {
 				t.Error("an interrupted run says that all went well")
 			}
-		case <-time.After(patience):
+		case <-time.After(promptTimeout):
 			t.Error("it does not end")
 			_ = cmd.Process.Kill()
 		}

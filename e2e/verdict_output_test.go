@@ -49,8 +49,8 @@ func peak(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// answer holds the fields of the API's response to a run that these tests use.
-type answer struct {
+// runResponse holds the fields of the API's response to a run that these tests use.
+type runResponse struct {
 	Stdout      string
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StdoutCut   *struct{ Head, Tail int }
@@ -63,14 +63,14 @@ type answer struct {
 
 // run runs a command in a one-shot sandbox. The argument more holds additional JSON fields of the
 // request.
-func (s *server) run(command []string, more string) answer {
+func (s *server) run(command []string, more string) runResponse {
 	s.t.Helper()
 	argv, err := json.Marshal(command)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	status, body := s.do("POST", "/v1/run", `{"command":`+string(argv)+more+`}`)
-	var a answer
+	var a runResponse
 	if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 {
 		s.t.Fatalf("%d %.500s: %v", status, body, err)
 	}

@@ -32,7 +32,7 @@ func TestSandboxEndsWithProgram(t *testing.T) {
 			t.Run(end.what+"/"+string(language), func(t *testing.T) {
 				ctx := t.Context()
 				name := strings.TrimSuffix(end.what+"-"+string(language), "-")
-				if _, err := c.Create(ctx, brig.Spec{Name: name, TTL: 2 * patience, Limits: brig.Limits{Memory: 256 * brig.MiB}}); err != nil {
+				if _, err := c.Create(ctx, brig.Spec{Name: name, TTL: 2 * promptTimeout, Limits: brig.Limits{Memory: 256 * brig.MiB}}); err != nil {
 					t.Fatal(err)
 				}
 				var out bytes.Buffer
@@ -55,12 +55,12 @@ func TestSandboxEndsWithProgram(t *testing.T) {
 					ended <- nil
 				}()
 				if language == "" {
-					res, err := c.Exec(ctx, name, brig.Command{Argv: []string{"python3", "-c", end.code}, Timeout: patience}, brig.IO{Stdout: eventWriter(event)})
+					res, err := c.Exec(ctx, name, brig.Command{Argv: []string{"python3", "-c", end.code}, Timeout: promptTimeout}, brig.IO{Stdout: eventWriter(event)})
 					if err != nil || res.SandboxEnded != end.reason || res.ExitCode != 137 || res.Signal != "SIGKILL" || !res.Done || res.OOMKilled != (end.reason == brig.OutOfMem) || out.String() != "before\n" {
 						t.Errorf("%+v, %v, %q", res, err, &out)
 					}
 				} else {
-					res, err := c.RunCode(ctx, name, brig.Code{Source: end.code, Timeout: patience}, func(ev brig.CodeEvent) error {
+					res, err := c.RunCode(ctx, name, brig.Code{Source: end.code, Timeout: promptTimeout}, func(ev brig.CodeEvent) error {
 						event(ev.Stdout)
 						return nil
 					})
@@ -77,7 +77,7 @@ func TestSandboxEndsWithProgram(t *testing.T) {
 			})
 		}
 	}
-	if _, err := c.Create(t.Context(), brig.Spec{Name: "mcp", TTL: 2 * patience, Limits: brig.Limits{Memory: 256 * brig.MiB}}); err != nil {
+	if _, err := c.Create(t.Context(), brig.Spec{Name: "mcp", TTL: 2 * promptTimeout, Limits: brig.Limits{Memory: 256 * brig.MiB}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.tool("run_code", map[string]any{"code": grow, "sandbox": "mcp"}); !strings.Contains(got, "before") || !strings.Contains(got, "memory") {

@@ -215,7 +215,7 @@ func stubbornPrograms() []sortedProgram {
 func untilBegun(run func(timeout time.Duration) (printed bool, err error)) (time.Duration, error) {
 	for timeout := time.Second; ; timeout *= 2 {
 		printed, err := run(timeout)
-		if printed || err != nil || timeout > patience {
+		if printed || err != nil || timeout > promptTimeout {
 			return timeout, err
 		}
 	}
@@ -255,7 +255,7 @@ func TestTimeoutEndsRuns(t *testing.T) {
 		if c.count(x.sort, ok); !ok || !strings.HasPrefix(string(o.Stdout.Head), x.stdout) {
 			t.Errorf("%s: %+v, error %+v, stdout %.20q, stderr %.400q", x.sort, o.Result, o.Error, o.Stdout.Head, o.Stderr.Head)
 		}
-		if took := time.Since(start); took > timeout+patience {
+		if took := time.Since(start); took > timeout+promptTimeout {
 			t.Errorf("%s: with a timeout of %v it took %v, and the call %v", x.sort, timeout, o.Duration, took)
 		}
 	})
@@ -307,7 +307,7 @@ func TestTimeoutEndsExecs(t *testing.T) {
 		}
 		// gVisor's cleanup uses the CPU briefly, possibly late on a loaded host. A remaining
 		// process uses it continuously.
-		for end := time.Now().Add(patience); ; {
+		for end := time.Now().Add(promptTimeout); ; {
 			before := cpuTime(t, dataDirOf(t, e), s.ID)
 			time.Sleep(500 * time.Millisecond)
 			used := cpuTime(t, dataDirOf(t, e), s.ID) - before
@@ -329,7 +329,7 @@ func checkNoProcessLeft(ctx context.Context, t *testing.T, e brig.Service, s *br
 	t.Helper()
 	const count = `n=0; for f in /proc/[0-9]*/stat; do read -r pid comm state rest < $f || continue; case $state in Z|X) ;; *) [ $pid = 1 ] || [ $pid = $$ ] || { n=$((n+1)); echo "$pid $comm $state $rest" | cut -c1-60; } ;; esac; done 2>/dev/null; echo $n`
 	for {
-		late := time.Since(ended) > patience
+		late := time.Since(ended) > promptTimeout
 		res, err := e.Exec(ctx, s.Spec.Name, brig.Command{Argv: []string{"/bin/sh", "-c", count}, User: "root"}, brig.IO{})
 		if err != nil {
 			t.Errorf("%s: count: %v", sort, err)

@@ -38,7 +38,7 @@ func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir str
 	case <-started:
 	case err := <-w.ended:
 		t.Fatalf("watch %s: %v", dir, err)
-	case <-time.After(2 * patience):
+	case <-time.After(2 * promptTimeout):
 		t.Fatalf("the watch of %s does not begin", dir)
 	}
 	return w
@@ -48,7 +48,7 @@ func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir str
 func (w *backgroundWatch) until(t *testing.T, want string) {
 	t.Helper()
 	var seen []string
-	for late := time.After(2 * patience); ; {
+	for late := time.After(2 * promptTimeout); ; {
 		select {
 		case c := <-w.changes:
 			if seen = append(seen, c); c == want {
@@ -104,7 +104,7 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 						!strings.Contains(err.Error(), moved) && !strings.Contains(err.Error(), replaced) {
 						t.Errorf("%s: the watch ended with %v", c.script, err)
 					}
-				case <-time.After(2 * patience):
+				case <-time.After(2 * promptTimeout):
 					t.Errorf("%s: the watch is silent", c.script)
 				}
 			})
@@ -222,11 +222,11 @@ func TestE2BWatchEnds(t *testing.T) {
 		if !strings.Contains(m, `"code":"not_found"`) || !strings.Contains(m, "watched directory") {
 			t.Errorf("the stream ended with %s", m)
 		}
-	case <-time.After(2 * patience):
+	case <-time.After(2 * promptTimeout):
 		t.Error("the stream is silent")
 	}
 	events := ""
-	for deadline := time.Now().Add(2 * patience); ; {
+	for deadline := time.Now().Add(2 * promptTimeout); ; {
 		status, body := call("GetWatcherEvents", map[string]any{"watcherId": id["/tmp/w"]}, nil)
 		if status == http.StatusOK && time.Now().Before(deadline) {
 			events += body
@@ -284,7 +284,7 @@ func TestFollowedLogContainsAllOutput(t *testing.T) {
 	got := ""
 	until := func(want string) {
 		t.Helper()
-		for late := time.After(patience); got != want; {
+		for late := time.After(promptTimeout); got != want; {
 			select {
 			case more, ok := <-output:
 				if got += more; !ok {
@@ -296,7 +296,7 @@ func TestFollowedLogContainsAllOutput(t *testing.T) {
 		}
 	}
 	until("no end")
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(promptTimeout); ; {
 		read, err := c.Logs(ctx, "read", brig.LogOptions{})
 		if err != nil {
 			t.Fatal(err)

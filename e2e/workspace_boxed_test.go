@@ -59,14 +59,15 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// patience is the maximum wait for an event that is immediate on an idle host. It is long because
-// tests run concurrently, but shorter than the run time of sleeping programs that must end early.
-var patience = race.Patience(15 * time.Second)
+// promptTimeout is the maximum wait for an event that is immediate on an idle host. It is long
+// because tests run concurrently, but shorter than the run time of sleeping programs that must end
+// early.
+var promptTimeout = race.ScaleTimeout(15 * time.Second)
 
 // eventually waits until ok returns true, and fails the test after a default time.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	eventuallyWithin(t, 2*patience, what, ok)
+	eventuallyWithin(t, 2*promptTimeout, what, ok)
 }
 
 // eventuallyWithin is like eventually, but with the given time limit.

@@ -53,7 +53,7 @@ func TestWorkspaceCrash(t *testing.T) {
 			if out, err := b.svc.CommitWorkspace(ctx, "box"); err == nil {
 				t.Errorf("the server has not died: %+v", out)
 			}
-			if !c.hasReached(p.Name, patience) {
+			if !c.hasReached(p.Name, promptTimeout) {
 				t.Error("nothing came by")
 			}
 			c.arm("")

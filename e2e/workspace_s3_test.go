@@ -42,7 +42,7 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * promptTimeout); ; time.Sleep(20 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()

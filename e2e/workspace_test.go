@@ -131,7 +131,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The conflict may have triggered a sweep, and the next sweep follows a minute later.
-	eventuallyWithin(t, time.Minute+patience, "the store is swept", func() bool {
+	eventuallyWithin(t, time.Minute+promptTimeout, "the store is swept", func() bool {
 		for name := range treeOf(t, filepath.Join(dir, "objects")) {
 			if strings.Contains(name, "/blobs/") || strings.Contains(name, "/versions/") {
 				return false

@@ -34,8 +34,8 @@ func (n *inspection) currentSecrets() []Secret {
 	return n.secrets()
 }
 
-// bound returns the given secrets that the host may receive.
-func (n *inspection) bound(all []Secret) (list []Secret) {
+// secretsForHost returns the given secrets that the host may receive.
+func (n *inspection) secretsForHost(all []Secret) (list []Secret) {
 	for _, s := range all {
 		allowed := slices.ContainsFunc(s.Hosts, func(pattern string) bool {
 			rules := brig.Egress{Rules: []brig.EgressRule{{Host: pattern}}}
@@ -62,8 +62,8 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
-	if why := findForeignCredentials(x.in, bound); why != "" {
-		return &refusal{http.StatusForbidden, why}
+	if reason := findForeignCredentials(x.in, bound); reason != "" {
+		return &refusal{http.StatusForbidden, reason}
 	}
 	// Redact all secrets bound to this host, not only those used in this
 	// request: the response may echo a secret sent earlier.
@@ -95,8 +95,8 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 	if refused := x.substituteBody(out); refused != nil {
 		return refused
 	}
-	if why := x.checkCleartext(); why != "" {
-		return &refusal{http.StatusForbidden, why}
+	if reason := x.checkCleartext(); reason != "" {
+		return &refusal{http.StatusForbidden, reason}
 	}
 	x.n.valuesSent.add(x.grants)
 	if refused := x.prepareScrubber(earlier); refused != nil {

@@ -33,9 +33,9 @@ type substitutedBody struct {
 // Read returns an error instead of the data, and the request fails.
 func (b *substitutedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if why := b.x.checkCleartext(); why != "" {
+	if reason := b.x.checkCleartext(); reason != "" {
 		clear(p[:n])
-		return 0, brig.Errorf(brig.PolicyBlocked, "%s", why)
+		return 0, brig.Errorf(brig.PolicyBlocked, "%s", reason)
 	}
 	return n, err
 }

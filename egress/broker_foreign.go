@@ -12,7 +12,7 @@ import (
 // findForeignCredentials returns the reason why the exclusive secrets of a host forbid a request. The
 // reason is a header field or a query parameter that may carry credentials other than the secrets'
 // placeholders. Paths and bodies are the content of a request, and are not checked.
-func findForeignCredentials(r *http.Request, bound []Secret) (why string) {
+func findForeignCredentials(r *http.Request, bound []Secret) (reason string) {
 	if !slices.ContainsFunc(bound, func(s Secret) bool { return s.Exclusive }) {
 		return ""
 	}

@@ -24,11 +24,11 @@ const maxBasicPairs = 4
 func newScrubber(grants []boundSecret, pairs []swap) *scrubber {
 	var list []pattern
 	for _, g := range grants {
-		list = append(list, forms(g, false)...)
+		list = append(list, encodedForms(g, false)...)
 	}
 	var lower []pattern
 	for _, g := range grants {
-		lower = append(lower, forms(g, true)...)
+		lower = append(lower, encodedForms(g, true)...)
 	}
 	return (&scrubber{values: newSearch(list, false), names: newSearch(lower, true)}).withCredentials(pairs)
 }
@@ -45,10 +45,10 @@ func (s *scrubber) withCredentials(pairs []swap) *scrubber {
 	return &scrubber{values: s.values.withPatterns(list), names: s.names}
 }
 
-// forms returns the encoded forms of a value, each with the encoded placeholder. Each form covers
-// the whole value, except for the bits that base64 shares with the surrounding text. Otherwise, a
-// guess of a part of the value would be detectable as a match.
-func forms(g boundSecret, lower bool) []pattern {
+// encodedForms returns the encoded forms of a value, each with the encoded placeholder. Each form
+// covers the whole value, except for the bits that base64 shares with the surrounding text.
+// Otherwise, a guess of a part of the value would be detectable as a match.
+func encodedForms(g boundSecret, lower bool) []pattern {
 	whole := func(v view, text, with []byte) pattern { return pattern{v, text, with, g.Name} }
 	list := []pattern{whole(asWritten, g.value, []byte(g.Placeholder))}
 	for v := percent; v <= allEscapes; v++ {

@@ -329,21 +329,21 @@ func (d *viewState) append(r *reading, b []byte, lower, last bool) {
 		if i = j; i == len(b) {
 			return
 		}
-		n, means := 1, ""
+		n, decoded := 1, ""
 		if r.class[b[i]] == lead {
-			if n, means = r.escape(b[i:], last); n == 0 {
+			if n, decoded = r.escape(b[i:], last); n == 0 {
 				return // the rest waits for more text
 			}
 			if lower {
-				means = strings.ToLower(means)
+				decoded = strings.ToLower(decoded)
 			}
 		}
 		ended := d.read
 		d.read += int64(n)
 		i += n
-		for k := range len(means) {
+		for k := range len(decoded) {
 			d.recordJump(d.read-int64(n), ended)
-			d.text = append(d.text, means[k])
+			d.text = append(d.text, decoded[k])
 			ended = d.read
 		}
 		d.recordJump(d.read, ended)

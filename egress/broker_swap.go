@@ -13,9 +13,9 @@ type swap struct {
 	name     string // the secret's name
 }
 
-// matchPrefix returns the length of the match at the start of b. open means that more
+// matchPrefix returns the length of the match at the start of b. incomplete means that more
 // text is needed to decide.
-func (w *swap) matchPrefix(b []byte) (n int, open bool) {
+func (w *swap) matchPrefix(b []byte) (n int, incomplete bool) {
 	for n < len(b) && n < len(w.old) && b[n] == w.old[n] {
 		n++
 	}
@@ -56,15 +56,15 @@ func newSwaps(list []swap) *swaps {
 }
 
 // matchAt returns the swap that matches at the start of b, which is not empty.
-// open means that more text is needed to decide.
-func (s *swaps) matchAt(b []byte, last bool) (w *swap, open bool) {
+// incomplete means that more text is needed to decide.
+func (s *swaps) matchAt(b []byte, last bool) (w *swap, incomplete bool) {
 	list := s.byFirst[b[0]]
 	for i := range list {
-		n, open := list[i].matchPrefix(b)
+		n, incomplete := list[i].matchPrefix(b)
 		switch {
 		case n > 0:
 			return &list[i], false
-		case open && !last:
+		case incomplete && !last:
 			return nil, true
 		}
 	}
@@ -81,9 +81,9 @@ func (s *swaps) scan(dst, b []byte, last bool, maxLen int, found func(name strin
 			i++
 			continue
 		}
-		w, open := s.matchAt(b[i:], last)
+		w, incomplete := s.matchAt(b[i:], last)
 		switch {
-		case open:
+		case incomplete:
 			return append(dst, b[from:i]...), b[i:], false
 		case w == nil:
 			i++

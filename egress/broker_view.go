@@ -34,7 +34,7 @@ type reading struct {
 	// escape decodes a text that begins with an escape, and returns the length
 	// and the meaning of the escape. Length 0 means that more text is needed to
 	// decide.
-	escape func(b []byte, last bool) (n int, means string)
+	escape func(b []byte, last bool) (n int, decoded string)
 }
 
 const (
@@ -102,39 +102,39 @@ func activeViews(b []byte) (of uint8) {
 }
 
 // decodeEscape decodes an escape according to its first character.
-func decodeEscape(b []byte, last bool) (n int, means string) {
+func decodeEscape(b []byte, last bool) (n int, decoded string) {
 	switch b[0] {
 	case '%':
-		n, means = decodeDigits(b, 1, 2, last)
+		n, decoded = decodeDigits(b, 1, 2, last)
 	case '=':
-		if n, means = decodeLineBreak(b, last); n < 0 {
-			n, means = decodeDigits(b, 1, 2, last)
+		if n, decoded = decodeLineBreak(b, last); n < 0 {
+			n, decoded = decodeDigits(b, 1, 2, last)
 		}
 	case '\\':
-		n, means = decodeBackslash(b, last)
+		n, decoded = decodeBackslash(b, last)
 	default:
-		n, means = decodeEntity(b, last)
+		n, decoded = decodeEntity(b, last)
 	}
 	if n < 0 { // not an escape
 		return 1, string(b[:1])
 	}
-	return n, means
+	return n, decoded
 }
 
 // decodeSpaceEscape decodes escapes where a plus sign may be a space. It
 // decodes every form of a plus sign as a space.
-func decodeSpaceEscape(b []byte, last bool) (n int, means string) {
-	n, means = decodeEscape(b, last)
-	if means == "+" {
-		means = " "
+func decodeSpaceEscape(b []byte, last bool) (n int, decoded string) {
+	n, decoded = decodeEscape(b, last)
+	if decoded == "+" {
+		decoded = " "
 	}
-	return n, means
+	return n, decoded
 }
 
 // decodeSignEscape decodes escapes of the signs of base64, and of line breaks.
-func decodeSignEscape(b []byte, last bool) (n int, means string) {
-	n, means = decodeEscape(b, last)
-	switch means {
+func decodeSignEscape(b []byte, last bool) (n int, decoded string) {
+	n, decoded = decodeEscape(b, last)
+	switch decoded {
 	case "+", "-":
 		return n, "+"
 	case "/", "_":
@@ -148,7 +148,7 @@ func decodeSignEscape(b []byte, last bool) (n int, means string) {
 }
 
 // decodeDigits decodes count hexadecimal digits at an index. It returns -1 if there are fewer digits.
-func decodeDigits(b []byte, from, count int, last bool) (n int, means string) {
+func decodeDigits(b []byte, from, count int, last bool) (n int, decoded string) {
 	v, ok := parseHexAt(b, from, count)
 	switch {
 	case !ok:
@@ -163,7 +163,7 @@ func decodeDigits(b []byte, from, count int, last bool) (n int, means string) {
 
 // decodeLineBreak decodes a line break after b's first character, which marks a
 // soft line break and has no meaning. It returns -1 if no line break follows.
-func decodeLineBreak(b []byte, last bool) (n int, means string) {
+func decodeLineBreak(b []byte, last bool) (n int, decoded string) {
 	switch {
 	case len(b) > 1 && b[1] == '\n':
 		return 2, ""
@@ -194,15 +194,15 @@ func parseHexAt(b []byte, from, count int) (v uint16, ok bool) {
 
 // decodeBackslash decodes \x41, \u0041 (or a surrogate pair of those), and a
 // backslash before a literal character.
-func decodeBackslash(b []byte, last bool) (n int, means string) {
+func decodeBackslash(b []byte, last bool) (n int, decoded string) {
 	if len(b) < 2 {
 		if last {
 			return -1, ""
 		}
 		return 0, ""
 	}
-	if n, means = decodeLineBreak(b, last); n >= 0 {
-		return n, means
+	if n, decoded = decodeLineBreak(b, last); n >= 0 {
+		return n, decoded
 	}
 	switch c := b[1]; {
 	case c == 'x':
@@ -222,7 +222,7 @@ func decodeBackslash(b []byte, last bool) (n int, means string) {
 	}
 }
 
-func decodeUTF16(b []byte, last bool) (n int, means string) {
+func decodeUTF16(b []byte, last bool) (n int, decoded string) {
 	high, ok := parseHexAt(b, 2, 4)
 	switch {
 	case !ok || len(b) < 6 && last:
@@ -249,7 +249,7 @@ func decodeUTF16(b []byte, last bool) (n int, means string) {
 }
 
 // decodeEntity decodes an HTML character reference.
-func decodeEntity(b []byte, last bool) (n int, means string) {
+func decodeEntity(b []byte, last bool) (n int, decoded string) {
 	end := 1
 	for end < len(b) && end < maxEscape && (b[end] == '#' || b[end] >= '0' && b[end] <= '9' || b[end]|0x20 >= 'a' && b[end]|0x20 <= 'z') {
 		end++
@@ -260,11 +260,11 @@ func decodeEntity(b []byte, last bool) (n int, means string) {
 	if end == len(b) || b[end] != ';' {
 		return -1, ""
 	}
-	means = html.UnescapeString(string(b[:end+1]))
-	if utf8.RuneCountInString(means) != 1 {
+	decoded = html.UnescapeString(string(b[:end+1]))
+	if utf8.RuneCountInString(decoded) != 1 {
 		return -1, ""
 	}
-	return end + 1, means
+	return end + 1, decoded
 }
 
 // read decodes a whole text in a view.
@@ -278,11 +278,11 @@ func (v view) read(text []byte, lower bool) (out []byte) {
 		case c == dropped:
 			i++
 		default:
-			n, means := r.escape(text[i:], true)
+			n, decoded := r.escape(text[i:], true)
 			if lower {
-				means = strings.ToLower(means)
+				decoded = strings.ToLower(decoded)
 			}
-			out = append(out, means...)
+			out = append(out, decoded...)
 			i += n
 		}
 	}

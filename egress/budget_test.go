@@ -163,8 +163,8 @@ func peakMemoryOf(t *testing.T, how string, limit int64, requests int) (peak, re
 	conn := tls.Client(a, &tls.Config{InsecureSkipVerify: true, ServerName: labHost, NextProtos: []string{"http/1.1"}})
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	fmt.Fprintf(conn, "GET /good HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", labHost)
-	if answer, _ := io.ReadAll(conn); !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
-		t.Errorf("another sandbox is answered %q", answer)
+	if response, _ := io.ReadAll(conn); !strings.HasPrefix(string(response), "HTTP/1.1 200 ") {
+		t.Errorf("another sandbox is answered %q", response)
 	}
 	a.Close()
 

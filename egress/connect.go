@@ -27,9 +27,9 @@ func (s *Session) connect(to netip.AddrPort, accept func(buffer int64) (net.Conn
 	if named {
 		addr = netip.Addr{}
 	}
-	f, why := s.open(host, addr, int(to.Port()))
+	f, reason := s.openFlow(host, addr, int(to.Port()))
 	if f == nil {
-		s.report(Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: why})
+		s.report(Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: reason})
 		return
 	}
 	defer s.finish(f)
@@ -80,8 +80,8 @@ func (s *Session) carry(f *flow, judged *policy, event Event, accept func(buffer
 	}
 	defer inside.Close()
 	f.add(inside)
-	if why := s.tunnel(f, sandboxConn{inside, s}, outside); why != "" {
-		event.Allowed, event.Why = false, why
+	if reason := s.tunnel(f, sandboxConn{inside, s}, outside); reason != "" {
+		event.Allowed, event.Why = false, reason
 		s.report(event)
 	}
 }
@@ -101,7 +101,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 
 // serveDNS responds to DNS queries over TCP.
 func (s *Session) serveDNS(accept func(buffer int64) (net.Conn, error)) {
-	f, _ := s.open("", brig.UplinkGateway, dnsPort)
+	f, _ := s.openFlow("", brig.UplinkGateway, dnsPort)
 	if f == nil {
 		return
 	}

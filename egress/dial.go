@@ -16,13 +16,13 @@ const (
 
 // blockedError is the error of a connection that the rules do not allow.
 type blockedError struct {
-	why  string
-	rule int
-	addr netip.Addr
+	reason string
+	rule   int
+	addr   netip.Addr
 }
 
 // Error implements error.
-func (r *blockedError) Error() string { return r.why }
+func (r *blockedError) Error() string { return r.reason }
 
 // dial connects to a name that the rules allow. It resolves the name once, checks each address, and
 // dials only checked addresses.
@@ -74,9 +74,9 @@ func (s *Session) dialAddr(ctx context.Context, a netip.Addr, port int) (net.Con
 }
 
 // describeDialError returns a short reason why a connection failed.
-func describeDialError(err error) (why string, rule int, addr netip.Addr) {
+func describeDialError(err error) (reason string, rule int, addr netip.Addr) {
 	if r, ok := errors.AsType[*blockedError](err); ok {
-		return r.why, r.rule, r.addr
+		return r.reason, r.rule, r.addr
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {

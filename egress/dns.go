@@ -70,9 +70,9 @@ func buildDNSReply(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AR
 	return out
 }
 
-func reasonIfNot(ok bool, why string) string {
+func reasonIfNot(ok bool, reason string) string {
 	if ok {
 		return ""
 	}
-	return why
+	return reason
 }

@@ -77,15 +77,15 @@ func (s *Session) recheck(f *flow) error {
 		for _, k := range conns {
 			_ = k.Close()
 		}
-		s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(a), Port: f.port, Rule: r.rule, Why: r.why})
+		s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(a), Port: f.port, Rule: r.rule, Why: r.reason})
 		first = r
 	}
 	return first
 }
 
-// open creates a flow, or returns the reason if a limit was reached. Later
+// openFlow creates a flow, or returns the reason if a limit was reached. Later
 // changes of the rules apply to the flow.
-func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why string) {
+func (s *Session) openFlow(host string, addr netip.Addr, port int) (_ *flow, reason string) {
 	f := &flow{host: host, addr: addr, port: port}
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -94,13 +94,13 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 		f.cancel()
 		return nil, "the session has ended"
 	}
-	if why = s.reserve(); why == "" && !s.charge(f) {
+	if reason = s.reserve(); reason == "" && !s.charge(f) {
 		s.ConnLimiter.release()
-		why = reasonNoMemory
+		reason = reasonNoMemory
 	}
-	if why != "" {
+	if reason != "" {
 		f.cancel()
-		return nil, why
+		return nil, reason
 	}
 	s.flows[f] = struct{}{}
 	s.carrying.Add(1)
@@ -109,7 +109,7 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 
 // reserve reserves one more connection, or returns the reason if none is
 // available. The caller holds s.mu.
-func (s *Session) reserve() (why string) {
+func (s *Session) reserve() (reason string) {
 	switch conns := len(s.flows) + s.more; {
 	case conns >= maxFlows:
 		return "too many connections"
@@ -120,11 +120,11 @@ func (s *Session) reserve() (why string) {
 }
 
 // reserveConnection reserves one more outside connection for a flow.
-func (s *Session) reserveConnection() (leave func(), why string) {
+func (s *Session) reserveConnection() (leave func(), reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if why = s.reserve(); why != "" {
-		return nil, why
+	if reason = s.reserve(); reason != "" {
+		return nil, reason
 	}
 	s.more++
 	return func() {

@@ -22,8 +22,8 @@ func TestInspectedConnectionsAreLimited(t *testing.T) {
 		}))
 		l.server.TLS.NextProtos = []string{"http/1.1"}
 		s = &Session{Options: Options{ConnLimiter: NewConnLimiter(limit)}, flows: map[*flow]struct{}{}}
-		if why := s.reserve(); why != "" { // the guest's own connection
-			t.Fatal(why)
+		if reason := s.reserve(); reason != "" { // the guest's own connection
+			t.Fatal(reason)
 		}
 		if counted {
 			l.reserveConn = s.reserveConnection

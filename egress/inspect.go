@@ -36,7 +36,7 @@ type inspector struct {
 	// reason if none is available. The first connection of an inspection uses
 	// the reservation of the guest's connection. If further is nil, connections
 	// are not counted.
-	reserveConn func() (leave func(), why string)
+	reserveConn func() (leave func(), reason string)
 	// isRestricted reports whether a rule for the host restricts methods or paths. If isRestricted
 	// is nil, restrictions are assumed.
 	isRestricted func(host string, port int) bool

@@ -64,7 +64,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer n.requestTracker.endServing(cost)
 	escaped, methods, refused := n.check(r)
-	x := &exchange{n: n, in: r, bound: n.bound(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
+	x := &exchange{n: n, in: r, bound: n.secretsForHost(secrets), requested: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.release()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)
@@ -77,8 +77,8 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused = x.serve(w)
 	}
 	if refused != nil {
-		x.report(refused.why)
-		respondError(w, refused.status, fmt.Sprintf("this request to %s is not made: %s", n.host, refused.why))
+		x.report(refused.reason)
+		respondError(w, refused.status, fmt.Sprintf("this request to %s is not made: %s", n.host, refused.reason))
 	}
 	if x.body != nil {
 		_ = http.NewResponseController(w).Flush() // the guest may send no more before it has the response
@@ -209,7 +209,7 @@ func (x *exchange) recordInserted(name string) {
 }
 
 // checkCleartext returns the reason why the request may not be sent in clear text.
-func (x *exchange) checkCleartext() (why string) {
+func (x *exchange) checkCleartext() (reason string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.exposed == "" {
@@ -218,25 +218,25 @@ func (x *exchange) checkCleartext() (why string) {
 	return "the secret " + x.exposed + " is for https only"
 }
 
-// report reports the outcome of the request. why is empty if the request is
+// report reports the outcome of the request. reason is empty if the request is
 // sent.
-func (x *exchange) report(why string) {
+func (x *exchange) report(reason string) {
 	x.mu.Lock()
 	used := slices.Clone(x.inserted)
 	x.mu.Unlock()
-	if why != "" {
+	if reason != "" {
 		used = nil // nothing was sent
 	}
 	x.n.report(Event{
 		At: x.n.now(), Kind: Request, Host: x.n.host, Port: x.n.port,
 		Method: clip(x.requested.Method), Path: clip(x.requested.Path),
-		Allowed: why == "", Rule: x.rule, Why: why, Secrets: used,
+		Allowed: reason == "", Rule: x.rule, Why: reason, Secrets: used,
 	})
 }
 
 // reportRefused reports a request that was refused before it was checked.
-func (n *inspection) reportRefused(why string) {
-	n.report(Event{At: n.now(), Kind: Request, Host: n.host, Port: n.port, Rule: -1, Why: why})
+func (n *inspection) reportRefused(reason string) {
+	n.report(Event{At: n.now(), Kind: Request, Host: n.host, Port: n.port, Rule: -1, Why: reason})
 }
 
 // begin counts a request. It reports false if the inspection has ended.

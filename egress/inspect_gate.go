@@ -18,7 +18,7 @@ import (
 // only removes data: requests that are checked and sent on are the ones that the server parsed.
 type gate struct {
 	net.Conn
-	refused func(why string)
+	refused func(reason string)
 	begin   func() bool // charges a header that begins
 	charged bool        // a header, or a long line, has been charged
 
@@ -167,12 +167,12 @@ func (g *gate) readLine() error {
 	g.in = g.in[end+1:]
 	g.out = line
 	text, plain := strings.CutSuffix(string(line), "\r\n")
-	why := "a line does not end as lines do"
+	reason := "a line does not end as lines do"
 	if plain {
-		why = g.inspect(text)
+		reason = g.inspect(text)
 	}
-	if why != "" {
-		g.refused(why)
+	if reason != "" {
+		g.refused(reason)
 		g.out, g.in = []byte(invalidLine), nil
 		g.state = shut
 	}
@@ -180,7 +180,7 @@ func (g *gate) readLine() error {
 }
 
 // inspect checks the next line, and returns the reason if it is invalid.
-func (g *gate) inspect(line string) (why string) {
+func (g *gate) inspect(line string) (reason string) {
 	switch g.state {
 	case atRequest:
 		if line == "" {
@@ -193,7 +193,7 @@ func (g *gate) inspect(line string) (why string) {
 		if line != "" {
 			return g.head.parseField(line)
 		}
-		why = g.head.checkEnd()
+		reason = g.head.checkEnd()
 		g.charged = false // the server charges the request from now on
 		switch {
 		case g.head.chunked:
@@ -201,7 +201,7 @@ func (g *gate) inspect(line string) (why string) {
 		default:
 			g.state, g.unchecked = inBody, max(g.head.length, 0)
 		}
-		return why
+		return reason
 	case atChunk:
 		size, ok := parseChunkSize(line)
 		if !ok {

@@ -15,7 +15,7 @@ type frameGate struct {
 	net.Conn
 	ctx            context.Context
 	requestTracker *requestTracker
-	refused        func(why string)
+	refused        func(reason string)
 
 	preface     int     // bytes of the preface received so far
 	head        [9]byte // a frame header

@@ -39,8 +39,8 @@ func (h *halfClose) set(change func()) {
 // end waits until the server may receive the end of the guest's direction, and returns the error
 // for its Read.
 func (h *halfClose) end() error {
-	over := time.NewTimer(halfCloseTimeout)
-	defer over.Stop()
+	timer := time.NewTimer(halfCloseTimeout)
+	defer timer.Stop()
 	for {
 		h.mu.Lock()
 		serving, late := h.serving, h.timedOut
@@ -57,7 +57,7 @@ func (h *halfClose) end() error {
 		}
 		select {
 		case <-wake:
-		case <-over.C:
+		case <-timer.C:
 			return io.EOF
 		}
 	}

@@ -18,7 +18,7 @@ type headLines struct {
 }
 
 // parseRequestLine parses the first line, and returns the reason if it is invalid.
-func (h *headLines) parseRequestLine(line string) (why string) {
+func (h *headLines) parseRequestLine(line string) (reason string) {
 	h.length = -1
 	method, rest, ok1 := strings.Cut(line, " ")
 	target, proto, ok2 := strings.Cut(rest, " ")
@@ -35,10 +35,10 @@ func (h *headLines) parseRequestLine(line string) (why string) {
 }
 
 // parseField parses a line of the header, and returns the reason if it is invalid.
-func (h *headLines) parseField(line string) (why string) {
-	name, value, why := cutField(line)
-	if why != "" {
-		return why
+func (h *headLines) parseField(line string) (reason string) {
+	name, value, reason := cutField(line)
+	if reason != "" {
+		return reason
 	}
 	switch name {
 	case "host":
@@ -62,7 +62,7 @@ func (h *headLines) parseField(line string) (why string) {
 
 // checkEnd is called after the last field. It returns the reason if the header is
 // invalid.
-func (h *headLines) checkEnd() (why string) {
+func (h *headLines) checkEnd() (reason string) {
 	switch {
 	case h.lengths > 1 || h.codings > 1:
 		return "it has more than one length"
@@ -86,7 +86,7 @@ func (h *headLines) checkEnd() (why string) {
 }
 
 // cutField splits a field, and returns the name in lower case.
-func cutField(line string) (name, value, why string) {
+func cutField(line string) (name, value, reason string) {
 	name, value, ok := strings.Cut(line, ":")
 	value = strings.Trim(value, " \t")
 	if !ok || !isToken(name) {
@@ -106,13 +106,13 @@ func cutField(line string) (name, value, why string) {
 }
 
 // checkTrailerField returns the reason why a trailer field is invalid.
-func checkTrailerField(line string) (why string) {
-	name, _, why := cutField(line)
+func checkTrailerField(line string) (reason string) {
+	name, _, reason := cutField(line)
 	switch name {
 	case "host", "content-length", "transfer-encoding":
 		return "its trailers have fields that belong in the header"
 	}
-	return why
+	return reason
 }
 
 // parseChunkSize parses the line before a chunk.

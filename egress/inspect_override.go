@@ -13,14 +13,14 @@ import (
 
 // parseOverrides returns the escaped paths and the methods with which a field may override those of the
 // request.
-func parseOverrides(name string, values []string) (paths, methods []string, why string) {
+func parseOverrides(name string, values []string) (paths, methods []string, reason string) {
 	switch canonicalField(name) {
 	case "x-original-url", "x-original-uri", "x-original-path", "x-original-request-uri",
 		"x-rewrite-url", "x-rewrite-uri", "x-rewritten-url", "x-override-url", "x-override-uri",
 		"x-forwarded-uri", "x-forwarded-url", "x-forwarded-path", "x-forwarded-request-uri", "x-replaced-path",
 		"x-request-uri", "x-request-url", "x-request-path", "request-uri", "x-envoy-original-path", "x-envoy-original-url",
 		"x-accel-redirect", "x-sendfile", "x-http-destinationurl", "x-proxy-url", "x-auth-request-redirect", "x-uri", "x-url", "x-path":
-		paths, why = parseOverridingPaths(values)
+		paths, reason = parseOverridingPaths(values)
 	case "destination", "x-amz-copy-source", "x-amz-rename-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source",
 		"x-oss-copy-source", "x-cos-copy-source", "x-obs-copy-source", "x-bce-copy-source", "x-copy-from":
 		// The destination of a copy or move: WebDAV uses a URL or a path, and
@@ -32,7 +32,7 @@ func parseOverrides(name string, values []string) (paths, methods []string, why 
 			}
 			absolute[i] = v
 		}
-		paths, why = parseOverridingPaths(absolute)
+		paths, reason = parseOverridingPaths(absolute)
 	case "x-http-method-override", "x-http-method", "x-method-override", "http-method-override",
 		"x-rest-method", "x-tunneled-method", "x-original-method", "x-forwarded-method", "x-http-verb", "x-verb-override":
 		for _, v := range values {
@@ -43,15 +43,15 @@ func parseOverrides(name string, values []string) (paths, methods []string, why 
 			}
 		}
 	}
-	return paths, methods, why
+	return paths, methods, reason
 }
 
 // parseOverridingPaths returns the distinct escaped paths in the values of a field.
-func parseOverridingPaths(values []string) (paths []string, why string) {
+func parseOverridingPaths(values []string) (paths []string, reason string) {
 	for _, v := range values {
-		p, why := parseOverridingPath(v)
-		if why != "" {
-			return nil, why
+		p, reason := parseOverridingPath(v)
+		if reason != "" {
+			return nil, reason
 		}
 		if len(paths) <= maxPaths && !slices.Contains(paths, p) {
 			paths = append(paths, p)
@@ -75,7 +75,7 @@ func canonicalField(name string) string {
 
 // parseOverridingPath returns the escaped path in a field's value, which may be a
 // URL.
-func parseOverridingPath(v string) (path, why string) {
+func parseOverridingPath(v string) (path, reason string) {
 	v, _, _ = strings.Cut(textproto.TrimString(v), "?")
 	v, _, _ = strings.Cut(v, "#")
 	if !strings.HasPrefix(v, "/") {

@@ -69,7 +69,7 @@ func (r *pathReadings) expand(f func(p string, add func(string) bool) bool) bool
 // twice, whether repeated slashes are one, whether parameters follow a semicolon, and whether an
 // escaped question mark begins a query. They also disagree on which Unicode letters are equal, and
 // on whether dots and blanks at the end of a name count.
-func (r *pathReadings) read(escaped string) (why string) {
+func (r *pathReadings) read(escaped string) (reason string) {
 	if len(escaped) > maxPath {
 		return whyPathTooLong
 	}
@@ -97,16 +97,16 @@ func (r *pathReadings) read(escaped string) (why string) {
 	}
 	ok = ok && one.expand(func(p string, add func(string) bool) bool {
 		for _, form := range []func(string) string{norm.NFC.String, norm.NFKC.String, lookalikePath} {
-			alike := form(p)
-			if !add(alike) || !add(unescape(alike)) {
+			normalized := form(p)
+			if !add(normalized) || !add(unescape(normalized)) {
 				return false
 			}
 		}
 		return true
 	})
 	for _, p := range one.list {
-		if why := rejectPath(p); why != "" {
-			return why
+		if reason := rejectPath(p); reason != "" {
+			return reason
 		}
 	}
 	ok = ok && one.expand(func(p string, add func(string) bool) bool {
@@ -147,7 +147,7 @@ func unescape(p string) string {
 }
 
 // rejectPath returns the reason why a path is rejected under any rules.
-func rejectPath(p string) (why string) {
+func rejectPath(p string) (reason string) {
 	if strings.Contains(p, `\`) || hasControl(p) {
 		return "its path has a backslash or a control character"
 	}

@@ -14,10 +14,10 @@ import (
 
 // readPath returns the interpretations of an escaped path, or the reason why it
 // is rejected.
-func readPath(escaped string) (paths []string, why string) {
+func readPath(escaped string) (paths []string, reason string) {
 	var r pathReadings
-	if why := r.read(escaped); why != "" {
-		return nil, why
+	if reason := r.read(escaped); reason != "" {
+		return nil, reason
 	}
 	return r.list, ""
 }
@@ -95,15 +95,15 @@ func TestAllReadingsOfPathAreFound(t *testing.T) {
 		"/a;x=%2e%2e/b":                    "/a;x=../b /a/b",
 		"/%2525252525252561b":              "!its path is escaped over and over",
 	} {
-		paths, why := readPath(in)
+		paths, reason := readPath(in)
 		if refusal, ok := strings.CutPrefix(want, "!"); ok {
-			if why != refusal || len(paths) > 0 {
-				t.Errorf("%s: %q, refused as %q", in, paths, why)
+			if reason != refusal || len(paths) > 0 {
+				t.Errorf("%s: %q, refused as %q", in, paths, reason)
 			}
 			continue
 		}
-		if why != "" || len(paths) == 0 {
-			t.Errorf("%s: refused as %q", in, why)
+		if reason != "" || len(paths) == 0 {
+			t.Errorf("%s: refused as %q", in, reason)
 			continue
 		}
 		if usual, _, _ := strings.Cut(want, " /"); paths[0] != usual {

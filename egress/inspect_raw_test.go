@@ -21,7 +21,7 @@ import (
 
 // serveRaw makes the lab's host answer each request with a text, and then wait for
 // the end of the connection.
-func (l *lab) serveRaw(answer func(*http.Request) string) {
+func (l *lab) serveRaw(respond func(*http.Request) string) {
 	l.dial = func(context.Context, string, int) (net.Conn, error) {
 		ours, theirs := tcpPair(l.t)
 		l.over.Go(func() {
@@ -33,7 +33,7 @@ func (l *lab) serveRaw(answer func(*http.Request) string) {
 					return
 				}
 				_, _ = io.Copy(io.Discard, req.Body)
-				if _, err := io.WriteString(theirs, answer(req)); err != nil {
+				if _, err := io.WriteString(theirs, respond(req)); err != nil {
 					return
 				}
 			}

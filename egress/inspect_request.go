@@ -12,7 +12,7 @@ import (
 // refusal is the error that a guest receives for a request that is not sent on.
 type refusal struct {
 	status int
-	why    string // a short reason for the guest and the log
+	reason string // a short reason for the guest and the log
 }
 
 // maxTrailers limits the trailer fields that a request announces.
@@ -39,8 +39,8 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, refused 
 		return nil, nil, &refusal{http.StatusRequestHeaderFieldsTooLarge, "it announces too many trailers"}
 	}
 	for name, values := range r.Header {
-		if why := checkField(name, values); why != "" {
-			return nil, nil, &refusal{http.StatusBadRequest, why}
+		if reason := checkField(name, values); reason != "" {
+			return nil, nil, &refusal{http.StatusBadRequest, reason}
 		}
 	}
 	if hosts := r.Header["Host"]; len(hosts) > 1 || len(hosts) == 1 && !n.isHost(hosts[0]) {
@@ -52,9 +52,9 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, refused 
 
 // checkField returns the reason why a header field is invalid. It repeats
 // checks of the gate, which HTTP/2 requests bypass.
-func checkField(name string, values []string) (why string) {
-	if _, _, why := cutField(name + ":"); why != "" {
-		return why
+func checkField(name string, values []string) (reason string) {
+	if _, _, reason := cutField(name + ":"); reason != "" {
+		return reason
 	}
 	if name == "Content-Length" && (len(values) > 1 || len(values) == 1 && strings.Trim(values[0], "0123456789") != "") {
 		return "its length is not one number"
@@ -102,13 +102,13 @@ func readTargets(r *http.Request, hasRequestRules bool) (escaped, methods []stri
 		if !hasRequestRules {
 			break
 		}
-		more, verbs, why := parseOverrides(name, values)
+		more, verbs, reason := parseOverrides(name, values)
 		escaped, methods = append(escaped, more...), append(methods, verbs...)
-		if why == "" && len(escaped) > maxPaths {
-			why = whyTooManyReadings
+		if reason == "" && len(escaped) > maxPaths {
+			reason = whyTooManyReadings
 		}
-		if why != "" {
-			return nil, nil, &refusal{http.StatusBadRequest, why}
+		if reason != "" {
+			return nil, nil, &refusal{http.StatusBadRequest, reason}
 		}
 	}
 	methods = append(methods, parseQueryMethods(r.URL.RawQuery)...)
@@ -136,8 +136,8 @@ func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 	defer x.discharge(cost)
 	var paths pathReadings
 	for _, p := range escaped {
-		if why := paths.read(p); why != "" {
-			return &refusal{http.StatusBadRequest, why}
+		if reason := paths.read(p); reason != "" {
+			return &refusal{http.StatusBadRequest, reason}
 		}
 	}
 	requests := make([]brig.Request, 0, len(paths.list)*len(methods))

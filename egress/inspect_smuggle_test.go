@@ -64,7 +64,7 @@ func (s *sink) recordRequest(request string, broken bool) {
 
 // sendThrough sends text over plain HTTP to an inspector that allows GET and
 // POST of /ok. It returns the guest's response, the sink, and the events.
-func sendThrough(t testing.TB, text []byte, patience time.Duration) (answer string, s *sink, allowed []string, events []Event) {
+func sendThrough(t testing.TB, text []byte, patience time.Duration) (response string, s *sink, allowed []string, events []Event) {
 	s = &sink{}
 	var mu sync.Mutex
 	var sinks sync.WaitGroup
@@ -261,9 +261,9 @@ func TestAmbiguousHTTP1RequestsAreRejected(t *testing.T) {
 			if !strings.HasPrefix(c.name, "control") {
 				attack.Case(t, "NET-11", c.name)
 			}
-			answer, s, allowed, events := sendThrough(t, []byte(c.text), 5*time.Second)
-			if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.want)) && !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.0 %d ", c.want)) {
-				t.Errorf("answered %.100q", answer)
+			response, s, allowed, events := sendThrough(t, []byte(c.text), 5*time.Second)
+			if !strings.HasPrefix(response, fmt.Sprintf("HTTP/1.1 %d ", c.want)) && !strings.HasPrefix(response, fmt.Sprintf("HTTP/1.0 %d ", c.want)) {
+				t.Errorf("answered %.100q", response)
 			}
 			checkOnlyJudged(t, []byte(c.text), s, allowed)
 			if c.want != 200 && (len(s.requests) > 0 || s.broken == 0 && s.raw.Len() > 0) {

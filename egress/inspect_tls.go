@@ -67,7 +67,7 @@ type upstream struct {
 	lines            atomic.Bool // the host speaks HTTP/1
 
 	mu       sync.Mutex
-	open     int      // connections to the host, including those being established
+	conns    int      // connections to the host, including those being established
 	window   bool     // an HTTP/2 connection uses the window of the inspection
 	releases []func() // releases the reservations of all but one of them
 }
@@ -166,19 +166,19 @@ func closedContext(c net.Conn) context.Context {
 func (u *upstream) reserveConn() (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.open > 0 && u.n.reserveConn != nil {
-		give, why := u.n.reserveConn()
-		if why != "" {
-			u.n.report(Event{At: u.n.now(), Kind: Connect, Host: u.n.host, Port: u.n.port, Rule: -1, Why: why})
-			return nil, brig.Errorf(brig.RateLimited, "%s", why)
+	if u.conns > 0 && u.n.reserveConn != nil {
+		give, reason := u.n.reserveConn()
+		if reason != "" {
+			u.n.report(Event{At: u.n.now(), Kind: Connect, Host: u.n.host, Port: u.n.port, Rule: -1, Why: reason})
+			return nil, brig.Errorf(brig.RateLimited, "%s", reason)
 		}
 		u.releases = append(u.releases, give)
 	}
-	u.open++
+	u.conns++
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.open--
+		u.conns--
 		if last := len(u.releases) - 1; last >= 0 {
 			u.releases[last]()
 			u.releases = u.releases[:last]

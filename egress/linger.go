@@ -28,12 +28,12 @@ func newLingering(queue *waiter.Queue, ep tcpip.Endpoint) *lingeringConn {
 
 // linger returns when the network stack has released a closed connection. It
 // aborts the connection when end is closed or patience has passed.
-func (c *lingeringConn) linger(end <-chan struct{}, patience time.Duration) {
+func (c *lingeringConn) linger(end <-chan struct{}, timeout time.Duration) {
 	entry, changed := waiter.NewChannelEntry(waiter.EventHUp | waiter.EventErr)
 	c.queue.EventRegister(&entry)
 	defer c.queue.EventUnregister(&entry)
-	over := time.NewTimer(patience)
-	defer over.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	ticker := time.NewTicker(250 * time.Millisecond) // the queue does not report every way in which a connection ends
 	defer ticker.Stop()
 	for {
@@ -44,7 +44,7 @@ func (c *lingeringConn) linger(end <-chan struct{}, patience time.Duration) {
 		select {
 		case <-changed:
 		case <-ticker.C:
-		case <-over.C:
+		case <-timer.C:
 			c.ep.Abort()
 			return
 		case <-end:
@@ -60,8 +60,8 @@ func (s *Session) linger(f *flow) {
 	conns := append([]net.Conn(nil), f.conns...)
 	f.mu.Unlock()
 	for _, c := range conns {
-		if c, ok := c.(*lingeringConn); ok && s.patience > 0 {
-			c.linger(s.ctx.Done(), s.patience)
+		if c, ok := c.(*lingeringConn); ok && s.lingerTime > 0 {
+			c.linger(s.ctx.Done(), s.lingerTime)
 		}
 	}
 }

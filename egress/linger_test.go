@@ -39,7 +39,7 @@ func TestUnreadResponsesAreCharged(t *testing.T) {
 	const answer = 900 << 10
 	unread := func(t *testing.T, tries int, patience time.Duration) func() (kept, flows int, charged int64) {
 		l := newWorld(t, allowHosts("api.test"))
-		l.patience = patience
+		l.lingerTime = patience
 		l.name("api.test", "203.0.113.5")
 		l.serve("203.0.113.5:5432", func(c net.Conn) { _, _ = c.Write(make([]byte, answer)) })
 		narrow := tcpip.TCPReceiveBufferSizeRangeOption{Min: 1, Default: 4 << 10, Max: 4 << 10}

@@ -44,8 +44,8 @@ func (s *Session) inspect(f *flow, event Event, accept func(buffer int64) (net.C
 			}
 			// The events so far report only that the connection and the request
 			// are allowed.
-			why, rule, failedAddr := describeDialError(err)
-			s.report(Event{Kind: Connect, Host: host, Addr: addrText(failedAddr), Port: port, Rule: rule, Why: why})
+			reason, rule, failedAddr := describeDialError(err)
+			s.report(Event{Kind: Connect, Host: host, Addr: addrText(failedAddr), Port: port, Rule: rule, Why: reason})
 			return nil, err
 		},
 	}

@@ -13,14 +13,14 @@ func (s *Session) judgeAddress(a netip.Addr, port int) *blockedError {
 	rules := s.rules()
 	verdict, rule := rules.Resolved(a, port)
 	if verdict != brig.Allowed {
-		why := "the name resolves to an address of a private or special network"
+		reason := "the name resolves to an address of a private or special network"
 		if rule >= 0 {
-			why = "the name resolves to an address that a rule denies"
+			reason = "the name resolves to an address that a rule denies"
 		}
-		return &blockedError{why, rule, a}
+		return &blockedError{reason, rule, a}
 	}
-	if why := s.describeHidden(rules, rule, a, port); why != "" {
-		return &blockedError{"the name resolves to " + why, -1, a}
+	if reason := s.describeHidden(rules, rule, a, port); reason != "" {
+		return &blockedError{"the name resolves to " + reason, -1, a}
 	}
 	return nil
 }
@@ -68,13 +68,13 @@ func isNamed(a netip.Addr, networks []netip.Prefix) bool {
 // this host, except addresses opened to all tenants by the operator. A host may
 // get further addresses later, so a Session checks them again at each
 // connection.
-func CheckOwnAddress(e *brig.Egress, isOwn func(netip.Addr) bool, open []netip.Prefix) error {
+func CheckOwnAddress(e *brig.Egress, isOwn func(netip.Addr) bool, permitted []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {
 			continue
 		}
 		p, err := brig.ParseNetwork(r.CIDR)
-		if err != nil || !p.IsSingleIP() && !p.Addr().IsLoopback() || !isOwn(p.Addr()) || isWithin(p, open) && isNamed(p.Addr(), open) {
+		if err != nil || !p.IsSingleIP() && !p.Addr().IsLoopback() || !isOwn(p.Addr()) || isWithin(p, permitted) && isNamed(p.Addr(), permitted) {
 			continue
 		}
 		return brig.InvalidField(fmt.Sprintf("egress.rules[%d].cidr", i), "%q is an address of the server's own machine", r.CIDR).

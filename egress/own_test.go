@@ -24,30 +24,30 @@ import (
 func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 	const own = "203.0.113.99"
 	for _, c := range []struct {
-		addr, cidr, open string
-		operator, want   bool
+		addr, cidr, permitted string
+		operator, want        bool
 	}{
 		{addr: own},
 		{addr: own, cidr: own},
 		{addr: own, cidr: "203.0.113.0/24", operator: true},
-		{addr: own, cidr: own, open: "203.0.113.0/24"},
+		{addr: own, cidr: own, permitted: "203.0.113.0/24"},
 		{addr: own, cidr: own, operator: true, want: true},
-		{addr: own, cidr: own, open: own, want: true},
-		{addr: own, cidr: "203.0.113.0/24", open: own},
+		{addr: own, cidr: own, permitted: own, want: true},
+		{addr: own, cidr: "203.0.113.0/24", permitted: own},
 		{addr: "::ffff:" + own, cidr: own},
 		{addr: "::ffff:" + own, cidr: own, operator: true, want: true},
-		{addr: "64:ff9b::" + own, cidr: "64:ff9b::/96", open: "64:ff9b::/96"},
-		{addr: "64:ff9b::" + own, cidr: "64:ff9b::" + own, open: "64:ff9b::/96"},
+		{addr: "64:ff9b::" + own, cidr: "64:ff9b::/96", permitted: "64:ff9b::/96"},
+		{addr: "64:ff9b::" + own, cidr: "64:ff9b::" + own, permitted: "64:ff9b::/96"},
 		{addr: "64:ff9b::" + own, cidr: "64:ff9b::/96", operator: true},
 		{addr: "64:ff9b::" + own, cidr: "64:ff9b::" + own, operator: true, want: true},
 		{addr: "64:ff9b::10.0.0.1", cidr: "64:ff9b::/96", operator: true},
-		{addr: "64:ff9b::203.0.113.5", cidr: "64:ff9b::/96", open: "64:ff9b::/96", want: true}, // an address of another host
+		{addr: "64:ff9b::203.0.113.5", cidr: "64:ff9b::/96", permitted: "64:ff9b::/96", want: true}, // an address of another host
 		{addr: "2002:cb00:7163::1", cidr: "2002::/16", operator: true},
 		{addr: "2002:cb00:7105::1", cidr: "2002::/16", operator: true, want: true},
 		{addr: "2001:db8::5efe:" + own, cidr: "2001:db8::/32", operator: true},
 		{addr: "203.0.113.5", want: true},
 		{addr: "127.0.0.1", cidr: "127.0.0.0/8", operator: true, want: true},
-		{addr: "127.0.0.1", cidr: "127.0.0.0/8", open: "127.0.0.0/8", want: true},
+		{addr: "127.0.0.1", cidr: "127.0.0.0/8", permitted: "127.0.0.0/8", want: true},
 		{addr: "127.0.0.1", cidr: "127.0.0.0/8"},
 	} {
 		rules := *allowHosts("own.test")
@@ -56,8 +56,8 @@ func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 		}
 		rules.Operator = c.operator
 		s := &Session{Options: Options{CheckOwnAddress: func(a netip.Addr) bool { return a.IsLoopback() || a == netip.MustParseAddr(own) }}}
-		if c.open != "" {
-			p, err := brig.ParseNetwork(c.open)
+		if c.permitted != "" {
+			p, err := brig.ParseNetwork(c.permitted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,13 +67,13 @@ func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 		a := netip.MustParseAddr(c.addr).Unmap()
 		r := s.judgeAddress(a, 80)
 		if (r == nil) != c.want {
-			t.Errorf("a name at %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.open, c.operator, r)
+			t.Errorf("a name at %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.permitted, c.operator, r)
 		}
 		if c.cidr == "" {
 			continue
 		}
 		if v, _ := s.judgeFlow(&flow{addr: a, port: 80}, s.currentSecrets); (v == brig.Allowed) != c.want {
-			t.Errorf("the address %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.open, c.operator, v)
+			t.Errorf("the address %s, rule %q, opened %q, of an operator %t: %v", c.addr, c.cidr, c.permitted, c.operator, v)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestOwnAddressIsReachableOnlyByExactRule(t *testing.T) {
 // submitted.
 func TestRuleForOwnAddressIsRefusedForMember(t *testing.T) {
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") }
-	open := []netip.Prefix{netip.MustParsePrefix("203.0.113.99/32")}
+	permitted := []netip.Prefix{netip.MustParsePrefix("203.0.113.99/32")}
 	if err := CheckOwnAddress(allowHosts("203.0.113.99"), own, nil); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != "egress.rules[0].cidr" {
 		t.Error(err)
 	}
@@ -91,7 +91,7 @@ func TestRuleForOwnAddressIsRefusedForMember(t *testing.T) {
 			t.Errorf("%v: %v", rules, err)
 		}
 	}
-	if err := CheckOwnAddress(allowHosts("203.0.113.99"), own, open); err != nil {
+	if err := CheckOwnAddress(allowHosts("203.0.113.99"), own, permitted); err != nil {
 		t.Error(err)
 	}
 }
@@ -228,7 +228,7 @@ func TestLaterHostAddressIsRefused(t *testing.T) {
 		n, _ := c.Read(p)
 		return string(p[:n])
 	}
-	l := real(hostaddr.Has)
+	l := real(hostaddr.IsHost)
 	control := real(func(netip.Addr) bool { return false })
 	for _, name := range names {
 		if got := answers(l, name); got != beyond {
@@ -265,7 +265,7 @@ func TestKeptConnectionsAreChecked(t *testing.T) {
 	var own atomic.Value
 	own.Store(netip.Addr{})
 	l := newWorld(t, allowHosts("two.test"), func(o *Options) { o.CheckOwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
-	f, _ := l.open("two.test", netip.Addr{}, 443)
+	f, _ := l.openFlow("two.test", netip.Addr{}, 443)
 	defer l.finish(f)
 	first, last := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")
 	var ends []net.Conn

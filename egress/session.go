@@ -73,7 +73,7 @@ type Session struct {
 	// handshakeSlots and lookupSlots have a slot for each concurrent handshake
 	// and each concurrent name lookup.
 	handshakeSlots, lookupSlots chan struct{}
-	patience                    time.Duration // lingerTimeout, except in tests
+	lingerTime                  time.Duration // lingerTimeout, except in tests
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -108,7 +108,7 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 		o.Resolver = net.DefaultResolver
 	}
 	if o.CheckOwnAddress == nil {
-		o.CheckOwnAddress = hostaddr.Has
+		o.CheckOwnAddress = hostaddr.IsHost
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
@@ -125,7 +125,7 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	s := &Session{
 		Options: o, link: link, names: newNames(), end: &endpoint{link: link},
 		budget: newBudget(o.Memory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes), lookupSlots: make(chan struct{}, maxConcurrentLookups),
-		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{}, patience: lingerTimeout,
+		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{}, lingerTime: lingerTimeout,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.Update(o.Rules)
@@ -183,9 +183,9 @@ func (s *Session) Usage() (sent, received int64) {
 	return s.usage.sent.Load(), s.usage.received.Load()
 }
 
-// Suppressed returns how many events were not reported since the last reported
+// TakeSuppressed returns how many events were not reported since the last reported
 // event, and resets the counter.
-func (s *Session) Suppressed() int64 { return s.suppressed.Swap(0) }
+func (s *Session) TakeSuppressed() int64 { return s.suppressed.Swap(0) }
 
 // Done returns a channel that is closed when the session or its link has ended.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
@@ -240,9 +240,9 @@ func (s *Session) report(e Event) {
 	s.Report(e)
 }
 
-func (s *Session) drop(why string, to netip.Addr, port int) {
+func (s *Session) drop(reason string, to netip.Addr, port int) {
 	s.usage.dropped.Add(1)
-	s.report(Event{Kind: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: why})
+	s.report(Event{Kind: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: reason})
 }
 
 func addrText(a netip.Addr) string {

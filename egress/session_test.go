@@ -209,8 +209,8 @@ func TestFirstBytesMustMatchHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := exchangeText(t, conn, c.words)
-		if ok := answer == "seen"; ok != c.ok {
+		response := exchangeText(t, conn, c.words)
+		if ok := response == "seen"; ok != c.ok {
 			t.Errorf("%s: went through: %t", c.what, ok)
 		}
 		if got := <-arrived; c.ok && got != c.words || !c.ok && got != "" {
@@ -325,7 +325,7 @@ func TestInspectReportsForbiddenAddress(t *testing.T) {
 // Rules change while a connection is being established. The race detector must not find a race.
 func TestRulesCanChangeWhileDialing(t *testing.T) {
 	l := newWorld(t, allowHosts("a.test"))
-	f, _ := l.open("a.test", netip.Addr{}, 443)
+	f, _ := l.openFlow("a.test", netip.Addr{}, 443)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -375,12 +375,12 @@ func TestOnlyAllowedNamesResolve(t *testing.T) {
 	if _, err := io.ReadFull(c, size[:]); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, int(size[0])<<8|int(size[1]))
-	if _, err := io.ReadFull(c, answer); err != nil {
+	response := make([]byte, int(size[0])<<8|int(size[1]))
+	if _, err := io.ReadFull(c, response); err != nil {
 		t.Fatal(err)
 	}
 	var m dnsmessage.Message
-	if err := m.Unpack(answer); err != nil || len(m.Answers) != 1 {
+	if err := m.Unpack(response); err != nil || len(m.Answers) != 1 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

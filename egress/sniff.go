@@ -24,8 +24,8 @@ const (
 // handshake is the type of the TLS record that a client sends first. hidden is
 // the extension with which a client encrypts the server name (RFC 9849).
 const (
-	handshake = 0x16
-	hidden    = 0xfe0d
+	handshake    = 0x16
+	echExtension = 0xfe0d
 )
 
 // sniffer has the functions with which sniff reserves memory and forwards data.
@@ -37,7 +37,7 @@ type sniffer struct {
 
 // sniff reads a client's first bytes. If the bytes are TLS or HTTP for another host, it returns the
 // reason why they must not pass. It returns all bytes that it has read and not forwarded yet.
-func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
+func sniff(c net.Conn, host string, do sniffer) (first []byte, reason string) {
 	first = make([]byte, 4<<10)
 	n, err := c.Read(first)
 	first = first[:n]
@@ -132,23 +132,23 @@ func isTimeout(err error) bool {
 // sniffTLS reads a client hello, and compares its server name with host.
 func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 	var seen bytes.Buffer
-	why := "it begins as TLS and is not"
+	reason := "it begins as TLS and is not"
 	errStop := errors.New("seen enough")
 	from := io.TeeReader(io.LimitReader(io.MultiReader(bytes.NewReader(first), c), maxSniff), &seen)
 	_ = tls.Server(readOnly{c, from}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		switch {
-		case slices.Contains(h.Extensions, hidden):
-			why = "TLS hides for which host it is"
+		case slices.Contains(h.Extensions, echExtension):
+			reason = "TLS hides for which host it is"
 		case h.ServerName == "":
-			why = "TLS does not say for which host it is"
+			reason = "TLS does not say for which host it is"
 		case strings.ToLower(h.ServerName) != host:
-			why = "TLS is for another host"
+			reason = "TLS is for another host"
 		default:
-			why = ""
+			reason = ""
 		}
 		return nil, errStop
 	}}).Handshake()
-	return seen.Bytes(), why
+	return seen.Bytes(), reason
 }
 
 // readOnly is a connection that only reads.

@@ -136,18 +136,18 @@ func checkRequest(first []byte, host string) string {
 		if !whole || !plain {
 			return malformed
 		}
-		var why string
+		var reason string
 		switch {
 		case n == 0:
-			why = lines.parseRequestLine(text)
+			reason = lines.parseRequestLine(text)
 		case text != "":
-			why = lines.parseField(text)
+			reason = lines.parseField(text)
 		default:
-			why = lines.checkEnd()
+			reason = lines.checkEnd()
 		}
 		switch {
-		case why != "":
-			return malformed + ": " + why
+		case reason != "":
+			return malformed + ": " + reason
 		case text == "":
 			return checkHead(first[:len(first)-len(rest)], lines.hosts, host)
 		}

@@ -13,7 +13,7 @@ import (
 
 // sniffPieces sends text as the first bytes of a connection, in pieces. It returns
 // the bytes that pass, or the reason if they must not.
-func sniffPieces(t *testing.T, pieces ...string) (first, why string) {
+func sniffPieces(t *testing.T, pieces ...string) (first, reason string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -39,12 +39,12 @@ func sniffPieces(t *testing.T, pieces ...string) (first, why string) {
 		})
 		here.Close()
 		<-sent
-		first, why = out+string(b), w
+		first, reason = out+string(b), w
 		if held != 0 {
 			t.Errorf("memory is held %d times", held)
 		}
 	})
-	return first, why
+	return first, reason
 }
 
 // The first request of a connection must be for the connection's host,
@@ -172,9 +172,9 @@ func TestFirstRequestMustNameConnectionHost(t *testing.T) {
 				}
 			}
 			for how, pieces := range ways {
-				first, why := sniffPieces(t, pieces...)
-				if (why == "") != c.good {
-					t.Errorf("%s: refused as %q", how, why)
+				first, reason := sniffPieces(t, pieces...)
+				if (reason == "") != c.good {
+					t.Errorf("%s: refused as %q", how, reason)
 				}
 				if !strings.HasPrefix(c.text, first) || c.good && how == "at once" && first != c.text {
 					t.Errorf("%s: %q goes on", how, first)

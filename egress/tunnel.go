@@ -9,9 +9,9 @@ import (
 // tunnel copies bytes in both directions until both have ended. The sandbox's first bytes must not
 // name a host other than the one for which the connection is allowed. If they do, tunnel returns
 // the reason without sending any of them.
-func (s *Session) tunnel(f *flow, inside, outside net.Conn) (why string) {
-	var ways sync.WaitGroup
-	ways.Go(func() {
+func (s *Session) tunnel(f *flow, inside, outside net.Conn) (reason string) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		if err := carry(inside, outside, f.buffer); err != nil {
 			_ = outside.Close()
 			_ = inside.Close()
@@ -19,21 +19,21 @@ func (s *Session) tunnel(f *flow, inside, outside net.Conn) (why string) {
 		}
 		_ = closeWrite(inside)
 	})
-	why = s.forward(f, outside, inside)
-	if why != "" {
+	reason = s.forward(f, outside, inside)
+	if reason != "" {
 		_ = outside.Close()
 		_ = inside.Close()
 	}
-	ways.Wait()
-	return why
+	wg.Wait()
+	return reason
 }
 
 // forward copies the bytes that the sandbox sends.
-func (s *Session) forward(f *flow, outside, inside net.Conn) (why string) {
+func (s *Session) forward(f *flow, outside, inside net.Conn) (reason string) {
 	if f.host != "" {
-		first, why := s.sniff(f, outside, inside)
-		if why != "" {
-			return why
+		first, reason := s.sniff(f, outside, inside)
+		if reason != "" {
+			return reason
 		}
 		if _, err := outside.Write(first); err != nil {
 			_ = inside.Close()
@@ -57,7 +57,7 @@ func carry(to, from net.Conn, buffer int64) error {
 }
 
 // sniff reads the sandbox's first bytes, and charges them to its memory.
-func (s *Session) sniff(f *flow, outside, inside net.Conn) (first []byte, why string) {
+func (s *Session) sniff(f *flow, outside, inside net.Conn) (first []byte, reason string) {
 	return sniff(inside, f.host, sniffer{
 		reserveConn: func() bool { return s.budget.wait(f.ctx, helloCost, 0) },
 		releaseConn: func() { s.budget.release(helloCost) },

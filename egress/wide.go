@@ -46,7 +46,7 @@ func CheckBroadRules(e *brig.Egress) error {
 
 // CheckPrivateNetworks returns an error with the first rule that allows a network
 // outside the public internet, except networks open to all tenants.
-func CheckPrivateNetworks(e *brig.Egress, open []netip.Prefix) error {
+func CheckPrivateNetworks(e *brig.Egress, permitted []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {
 			continue
@@ -55,7 +55,7 @@ func CheckPrivateNetworks(e *brig.Egress, open []netip.Prefix) error {
 		if err == nil && !brig.InSpecialNetwork(p) {
 			continue
 		}
-		if err == nil && isWithin(p, open) {
+		if err == nil && isWithin(p, permitted) {
 			continue
 		}
 		return brig.InvalidField(fmt.Sprintf("egress.rules[%d].cidr", i), "%q is not of the public internet", r.CIDR).
@@ -64,8 +64,8 @@ func CheckPrivateNetworks(e *brig.Egress, open []netip.Prefix) error {
 	return nil
 }
 
-func isWithin(p netip.Prefix, open []netip.Prefix) bool {
-	for _, o := range open {
+func isWithin(p netip.Prefix, networks []netip.Prefix) bool {
+	for _, o := range networks {
 		if o.Contains(p.Addr()) && p.Bits() >= o.Bits() {
 			return true
 		}

@@ -16,8 +16,8 @@ type account struct {
 	records, workspaces ctxMutex
 }
 
-// account returns the account of an existing tenant.
-func (g *gate) account(ctx context.Context, tenant string) (*account, error) {
+// getAccount returns the account of an existing tenant.
+func (g *gate) getAccount(ctx context.Context, tenant string) (*account, error) {
 	if a, ok := g.accounts.Load(tenant); ok {
 		return a.(*account), nil
 	}
@@ -57,7 +57,7 @@ func (g *gate) track(id brig.ID, p *quota.Reservation) {
 // trackExisting takes a reservation for a sandbox that an earlier server
 // created, and records it.
 func (g *gate) trackExisting(ctx context.Context, r *brig.Record) error {
-	a, err := g.account(ctx, r.Tenant)
+	a, err := g.getAccount(ctx, r.Tenant)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 		err = ms.startTemplate(ctx, m, w.template)
 	}
 	if err != nil {
-		_ = v.recorded() // wait for the write before the record is deleted
+		_ = v.awaitIntent() // wait for the write before the record is deleted
 		ms.abandon(ctx, m)
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	if v.op == brig.OpCreate {
 		// Write the event together with the record, because a sandbox without a
 		// record does not exist.
-		events = append(events, v.outcome())
+		events = append(events, v.outcomeEvent())
 	}
 	if err := ms.Store.Put(ctx, m.rec, events...); err != nil {
 		m.releaseSlot()

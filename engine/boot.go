@@ -34,7 +34,7 @@ type boots struct {
 	providers    *providers
 	images       *images
 	interpreters *interpreters
-	pauses       *pauses
+	pauser       *pauser
 	machines     *machines
 	wake         chan struct{} // triggers a check of all templates in run
 
@@ -55,7 +55,7 @@ type bootedTemplate struct {
 
 func newBoots(e *Engine) *boots {
 	return &boots{
-		gate: e.gate, providers: e.providers, images: e.images, interpreters: e.interpreters, pauses: e.pauses, machines: e.machines,
+		gate: e.gate, providers: e.providers, images: e.images, interpreters: e.interpreters, pauser: e.pauser, machines: e.machines,
 		wake: make(chan struct{}, 1), byTemplate: map[string]*bootedTemplate{}, retryAt: map[string]time.Time{},
 	}
 }
@@ -163,11 +163,11 @@ func (b *boots) restore(ctx context.Context, m *machine, spec brig.Spec) (brig.I
 // attach takes over the running programs of a copy. The copy is in the state Creating, so no other
 // call can use it yet.
 func (b *boots) attach(ctx context.Context, m *machine) error {
-	a, err := b.account(ctx, m.rec.Tenant)
+	a, err := b.getAccount(ctx, m.rec.Tenant)
 	if err != nil {
 		return err
 	}
-	carried, err := b.pauses.programs.reserveCarried(a, m.rec, m.booted.executions, true)
+	carried, err := b.pauser.programs.reserveCarried(a, m.rec, m.booted.executions, true)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (b *boots) removeSave(ctx context.Context, template string, booted *bootedT
 	booted.using.Lock()
 	defer booted.using.Unlock()
 	if saver, err := saverAt(b.providers.builtin()); err == nil {
-		b.pauses.discardSave(ctx, saver, booted.save, "template", template)
+		b.pauser.discardSave(ctx, saver, booted.save, "template", template)
 	}
 }
 
@@ -235,7 +235,7 @@ func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (*b
 	}
 	failpoint.Hit("boot.made")
 	defer func() {
-		b.pauses.lifecycle.unregister(m.rec.ID)
+		b.pauser.lifecycle.unregister(m.rec.ID)
 		b.machines.destroyAsync(ctx, m.rec.ID, m.in)
 	}()
 	release() // the template's programs may take arbitrarily long
@@ -248,11 +248,11 @@ func (b *boots) boot(ctx context.Context, t *brig.Template, img *brig.Image) (*b
 	if err := b.startInterpreter(ctx, t, m); err != nil {
 		return nil, err
 	}
-	if err := b.pauses.prepareSave(ctx, saver, m.rec, m.in); err != nil {
+	if err := b.pauser.prepareSave(ctx, saver, m.rec, m.in); err != nil {
 		return nil, err
 	}
 	id := brig.SaveID(newID())
-	save, err := b.pauses.saveDetached(ctx, saver, m.rec, m.in, id, brig.SaveOptions{})
+	save, err := b.pauser.saveDetached(ctx, saver, m.rec, m.in, id, brig.SaveOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -17,13 +17,13 @@ import (
 //
 //	state       how the intent is written                         next state
 //	written     it is written, or the operation changes nothing   -
-//	pending     with the first record that the call writes,       written, by intent
+//	pending     with the first record that the call writes,       written, by intentEvents
 //	            or with the outcome
-//	concurrent  by a goroutine, while the call runs               written, by recorded
-//	delayed     with the outcome; by a timer if the call takes    written, by intent or
-//	            longer than intentDelay                           recorded
+//	concurrent  by a goroutine, while the call runs               written, by awaitIntent
+//	delayed     with the outcome; by a timer if the call takes    written, by intentEvents or
+//	            longer than intentDelay                           awaitIntent
 //
-// A caller sees no effect of the call before recorded has returned nil.
+// A caller sees no effect of the call before awaitIntent has returned nil.
 type callAudit struct {
 	op    brig.Op
 	actor brig.Actor
@@ -65,10 +65,10 @@ func (a *callAudit) nestedAudit() callAudit {
 	return callAudit{op: a.op, actor: a.actor, now: a.now, log: a.log, stored: a.stored, suppressed: true}
 }
 
-// open records the intent of a call that the gate has admitted, or arranges for
+// begin records the intent of a call that the gate has admitted, or arranges for
 // it to be recorded. inside is true if the call has no effect outside its
 // sandbox.
-func (a *callAudit) open(ctx context.Context, inside bool) error {
+func (a *callAudit) begin(ctx context.Context, inside bool) error {
 	switch {
 	case a.op == brig.OpRun, a.op == brig.OpCreate:
 		a.state = intentPending
@@ -87,7 +87,7 @@ func (a *callAudit) open(ctx context.Context, inside bool) error {
 }
 
 // writeConcurrently runs f, which writes the intent, in parallel with the call. It is for code in a
-// sandbox: the effects do not leave the sandbox, and the output is held back until recorded
+// sandbox: the effects do not leave the sandbox, and the output is held back until awaitIntent
 // returns.
 func (a *callAudit) writeConcurrently(f func() error) {
 	done := make(chan error, 1)
@@ -131,8 +131,8 @@ func (a *callAudit) intentEvents() []brig.Event {
 	return nil
 }
 
-// recorded waits until the intent is written, and returns the error of the write.
-func (a *callAudit) recorded() error {
+// awaitIntent waits until the intent is written, and returns the error of the write.
+func (a *callAudit) awaitIntent() error {
 	if !a.isWriting() {
 		return nil
 	}
@@ -142,8 +142,8 @@ func (a *callAudit) recorded() error {
 // isWriting reports whether the intent is being written while the call runs.
 func (a *callAudit) isWriting() bool { return a.state == intentConcurrent || a.state == intentDelayed }
 
-// outcome returns the event that the caller writes with its last record.
-func (a *callAudit) outcome() brig.Event {
+// outcomeEvent returns the event that the caller writes with its last record.
+func (a *callAudit) outcomeEvent() brig.Event {
 	a.flushed = true
 	return a.event(brig.Finish, nil)
 }
@@ -152,7 +152,7 @@ func (a *callAudit) outcome() brig.Event {
 // be written, because Brig acknowledges only recorded operations.
 func (a *callAudit) flush(ctx context.Context, err error) error {
 	events := a.intentEvents()
-	if lost := a.recorded(); err == nil {
+	if lost := a.awaitIntent(); err == nil {
 		err = lost
 	}
 	if a.op.Changes && (!a.flushed || err != nil) {
@@ -216,7 +216,7 @@ func (a *callAudit) holdOutput(sio brig.IO) brig.IO {
 	}
 	if started := sio.Started; started != nil {
 		sio.Started = func(id string) {
-			if a.recorded() == nil {
+			if a.awaitIntent() == nil {
 				started(id)
 			}
 		}
@@ -230,7 +230,7 @@ type recordedWriter struct {
 }
 
 func (w recordedWriter) Write(p []byte) (int, error) {
-	if err := w.a.recorded(); err != nil {
+	if err := w.a.awaitIntent(); err != nil {
 		return 0, err
 	}
 	return w.Writer.Write(p)

@@ -173,7 +173,7 @@ func (v *call) holdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) er
 		return func(brig.CodeEvent) error { return nil }
 	}
 	return func(ev brig.CodeEvent) error {
-		if err := v.recorded(); err != nil {
+		if err := v.awaitIntent(); err != nil {
 			return err
 		}
 		return on(ev)
@@ -196,9 +196,9 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	if r.session == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
 	}
-	source, wrong, err := r.e.compileCell(ctx, r.c.info.Spec.Language, code.Source)
-	if wrong != nil {
-		r.fail(ctx, *wrong)
+	source, syntaxErr, err := r.e.compileCell(ctx, r.c.info.Spec.Language, code.Source)
+	if syntaxErr != nil {
+		r.fail(ctx, *syntaxErr)
 		r.res.Duration = time.Since(r.begin)
 		return &r.res, nil
 	}

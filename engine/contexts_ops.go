@@ -107,7 +107,7 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 		// started a process that was never recorded.
 		procID := c.info.ID + "." + strings.ToLower(rand.Text())
 		if session, err = i.openSession(ctx, in, rec.Tenant, procID, lang, brig.Command{Env: mergeEnv(secrets, spec.Env), Dir: spec.Dir}); err != nil {
-			return i.lifecycle.explainLoss(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
+			return i.lifecycle.explainLoss(ctx, rec, in, notStartedError(rec.Spec.Image, lang, err))
 		}
 	}
 	failpoint.Hit("context.opened")

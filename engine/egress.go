@@ -34,14 +34,14 @@ type EgressOptions struct {
 	// Networks are non-public networks that every caller may set rules for.
 	Networks []netip.Prefix
 	// Memory is the maximum server memory for the connections and requests of
-	// one sandbox. Default egress.DefaultMemory.
+	// one sandbox. Default: egress.DefaultMemory.
 	Memory int64
-	// Resolver resolves host names. Default the system's.
+	// Resolver resolves host names. Default: the system's.
 	Resolver egress.Resolver
 	// Roots are the certificate authorities that the proxy trusts for servers
-	// whose requests it inspects. Default the system's.
+	// whose requests it inspects. Default: the system's.
 	Roots *x509.CertPool
-	// Dial opens connections to addresses. Default a net.Dialer.
+	// Dial opens connections to addresses. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -162,7 +162,7 @@ func (nw *network) checkEgress(a brig.Actor, rules *brig.Egress) error {
 	if err := egress.CheckPrivateNetworks(rules, nw.Options.Egress.Networks); err != nil {
 		return err
 	}
-	return egress.CheckOwnAddress(rules, hostaddr.Has, nw.Options.Egress.Networks)
+	return egress.CheckOwnAddress(rules, hostaddr.IsHost, nw.Options.Egress.Networks)
 }
 
 // openEgress opens the network session of a sandbox if the sandbox has rules.

@@ -46,7 +46,7 @@ func (nw *network) countLast(id brig.ID, w *egressSession) {
 func (nw *network) countSuppressed(rec *brig.Record, w *egressSession, session *egress.Session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := session.Suppressed(); n > 0 {
+	if n := session.TakeSuppressed(); n > 0 {
 		nw.noteSuppressed(rec, n)
 	}
 }

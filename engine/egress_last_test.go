@@ -67,7 +67,7 @@ func TestLastEgressEventsAreCounted(t *testing.T) {
 	if whole+more != sent {
 		t.Errorf("%d events are logged and %d counted, want %d in all", whole, more, sent)
 	}
-	if n := session.Suppressed(); n != 0 {
+	if n := session.TakeSuppressed(); n != 0 {
 		t.Errorf("%d events remain in the session", n)
 	}
 }

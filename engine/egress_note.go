@@ -34,7 +34,7 @@ type noteKind struct {
 	host, addr string
 	port, rule int
 	allowed    bool
-	why        string
+	reason     string
 	secrets    string
 }
 

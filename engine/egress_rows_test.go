@@ -120,8 +120,8 @@ func TestEgressLogLinesAreLimited(t *testing.T) {
 			lines = append(lines, e.takeNotes(*now, false)...)
 		}
 		one := len(lines)
-		if most := fullLineBurst + 600*int(time.Second/fullLineInterval) + 11*(maxNoteKinds+2); one > most {
-			t.Errorf("allowed %t: one sandbox has %d lines, and may have %d", allowed, one, most)
+		if limit := fullLineBurst + 600*int(time.Second/fullLineInterval) + 11*(maxNoteKinds+2); one > limit {
+			t.Errorf("allowed %t: one sandbox has %d lines, and may have %d", allowed, one, limit)
 		}
 		for range 60 {
 			*now = now.Add(time.Second)

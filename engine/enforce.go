@@ -106,7 +106,7 @@ func (ps *providers) checkEnforced(ctx context.Context, backend *placement.Backe
 		return nil
 	}
 	c := ps.capabilities(backend)
-	if err := need.Unmet("require", "the provider "+c.Name, c.Enforces); err != nil {
+	if err := need.UnmetError("require", "the provider "+c.Name, c.Enforces); err != nil {
 		return err
 	}
 	if err := checkRules(c, &spec.Egress); err != nil {

@@ -76,7 +76,7 @@ func (ms *machines) checkAttestation(ctx context.Context, m *machine) error {
 			return err
 		}
 	}
-	return need.Unmet("require", "a sandbox of this image", found.Areas)
+	return need.UnmetError("require", "a sandbox of this image", found.Areas)
 }
 
 // attestImage creates an instance of an image in order to examine it.
@@ -123,21 +123,21 @@ func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
 			return err
 		}
 		m.rec.Enforcement = found.Areas
-		return need.Unmet("require", "this sandbox", m.rec.Enforcement)
+		return need.UnmetError("require", "this sandbox", m.rec.Enforcement)
 	}
 	findings := attest.UnprobedFindings()
 	if found := ms.attestations.Get(ms.providers.attestationKey(m.backend, m.rec.Digest)); found != nil {
 		findings = found.Findings
 	}
 	m.rec.Enforcement = ms.effectiveEnforcement(m.backend, host, findings)
-	return need.Unmet("require", "this sandbox", m.rec.Enforcement)
+	return need.UnmetError("require", "this sandbox", m.rec.Enforcement)
 }
 
 // fillEnforcement fills in the enforcement that was observed in other instances
 // of a sandbox's image, if the sandbox's own instance was not examined. A sandbox with the rights of
 // a build differs from these instances.
 func (ms *machines) fillEnforcement(s *brig.Sandbox) {
-	if s.Enforcement != nil || s.Spec.BuildRights || !s.State.Live() {
+	if s.Enforcement != nil || s.Spec.BuildRights || !s.State.IsLive() {
 		return
 	}
 	backend, err := ms.providers.backendOf(s)

@@ -228,7 +228,7 @@ func TestEvidenceHasNoHostAddress(t *testing.T) {
 	has := func(text string) bool {
 		return slices.ContainsFunc(own, func(a string) bool { return strings.Contains(text, a) })
 	}
-	answer := func(look wire.Look) wire.Posture {
+	respond := func(look wire.Look) wire.Posture {
 		p := wire.Posture{NoNewPrivs: true, Disk: brig.GiB, Failed: map[string]string{}}
 		for i, a := range look.Dial {
 			if i == 0 {
@@ -247,7 +247,7 @@ func TestEvidenceHasNoHostAddress(t *testing.T) {
 			if has(fmt.Sprint(look)) {
 				t.Errorf("the sandbox was asked for %v", look)
 			}
-			return answer(look)
+			return respond(look)
 		}
 		ctx := withRole(t, brig.Admin)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {

@@ -46,35 +46,35 @@ type Options struct {
 	Drivers   []brig.Driver
 	DriverEnv func(id string) brig.ProviderEnv
 	// Active is the provider that is active until an operator changes the
-	// setting. Default Provider; NoProvider selects none.
+	// setting. Default: Provider; NoProvider selects none.
 	Active     string
 	Images     brig.ImageStore
 	LimitRange brig.LimitRange
-	// Now is the clock. Default time.Now.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Clock is the clock for the expiry of keys, grants and sessions. Default Now.
+	// Clock is the clock for the expiry of keys, grants and sessions. Default: Now.
 	Clock brig.Clock
 	Log   *slog.Logger
-	// Observer receives notifications of the engine's actions. Default none.
+	// Observer receives notifications of the engine's actions. Default: none.
 	Observer brig.Observer
 	// Rates are the prices of executions, by provider name. A provider without
 	// an entry has the prices of its terms.
 	Rates map[string]brig.Rate
 	// HealthCheckInterval is the interval at which a test program checks that the provider works.
-	// Default never.
+	// Default: never.
 	HealthCheckInterval time.Duration
-	// Alerts returns the current alerts. Default none.
+	// Alerts returns the current alerts. Default: none.
 	Alerts func() []brig.Alert
 	// RunRetention is how long the outcome of a one-shot can be fetched again.
 	// Default 1 hour.
 	RunRetention time.Duration
 	// EndedRetention is how long the record and the logs of a sandbox are kept after
-	// its end. Default 24 hours.
+	// its end. Default: 24 hours.
 	EndedRetention time.Duration
 	// PackAfter is how long a sandbox is paused before its save is compressed and
-	// encrypted, if there are Keys. Default 1 minute; a negative value disables it.
+	// encrypted, if there are Keys. Default: 1 minute; a negative value disables it.
 	PackAfter time.Duration
-	// Retention limits how much data of ended sandboxes is kept. Default brig.DefaultKeep.
+	// Retention limits how much data of ended sandboxes is kept. Default: brig.DefaultKeep.
 	Retention brig.Keep
 	// TypeScript compiles TypeScript to JavaScript. If it is nil, TypeScript is
 	// not supported.
@@ -112,13 +112,13 @@ type Options struct {
 	// workspaces are not supported.
 	Workspaces *workspace.Store
 	// SaveEvery is how often a workspace in direct mode is saved while its
-	// sandbox runs. Default 5 minutes; a negative value disables it.
+	// sandbox runs. Default: 5 minutes; a negative value disables it.
 	SaveEvery time.Duration
 	// Tools configures how agents' tools run.
 	Tools ToolOptions
 	// AuditKey, if set, signs the head of the audit log.
 	AuditKey ed25519.PrivateKey
-	// AuditRetention is how long lines of the audit log are kept. Default forever.
+	// AuditRetention is how long lines of the audit log are kept. Default: forever.
 	AuditRetention time.Duration
 	// AuditLines is the maximum number of audit log lines per tenant. Default
 	// unlimited.
@@ -139,7 +139,7 @@ type Options struct {
 	// it is nil, callers can use only keys.
 	Users Users
 	// SessionIdle is the time after which an unused session ends, and
-	// SessionLife the time after which every session ends. Default 8 and 24
+	// SessionLife is the time after which every session ends. Default: 8 and 24
 	// hours.
 	SessionIdle, SessionLife time.Duration
 }
@@ -159,7 +159,7 @@ type Engine struct {
 	*lifecycle
 	*programs
 	*interpreters
-	*pauses
+	*pauser
 	*machines
 	*forks
 	*tools
@@ -236,21 +236,21 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.lifecycle = &lifecycle{gate: g, network: e.network, providers: e.providers, workspaces: e.workspaces, streams: open}
 	e.programs = &programs{gate: g, vault: e.vault, lifecycle: e.lifecycle, streams: open}
 	e.interpreters = &interpreters{gate: g, vault: e.vault, lifecycle: e.lifecycle, programs: e.programs}
-	e.pauses = &pauses{
+	e.pauser = &pauser{
 		gate: g, network: e.network, providers: e.providers, lifecycle: e.lifecycle, programs: e.programs,
 		interpreters: e.interpreters,
 		packs:        &packs{gate: g, vault: e.vault, providers: e.providers, waiting: map[brig.ID]packJob{}},
 	}
-	e.lifecycle.resumePaused, e.lifecycle.pauseExpired, e.lifecycle.recordLateSave = e.pauses.resumePaused, e.pauses.pauseExpired, e.pauses.recordLateSave
-	e.lifecycle.pauseIdle = e.pauses.pauseIdle
+	e.lifecycle.resumePaused, e.lifecycle.pauseExpired, e.lifecycle.recordLateSave = e.pauser.resumePaused, e.pauser.pauseExpired, e.pauser.recordLateSave
+	e.lifecycle.pauseIdle = e.pauser.pauseIdle
 	e.machines = &machines{
 		gate: g, vault: e.vault, images: e.images, network: e.network, providers: e.providers, workspaces: e.workspaces,
 		lifecycle: e.lifecycle, programs: e.programs,
 	}
-	e.pauses.machines = e.machines
+	e.pauser.machines = e.machines
 	e.forks = &forks{
 		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
-		pauses: e.pauses, machines: e.machines, origins: map[brig.ID]*sharedOrigin{},
+		pauser: e.pauser, machines: e.machines, origins: map[brig.ID]*sharedOrigin{},
 	}
 	e.machines.pool = newPool(e.machines, o.Pool)
 	e.machines.boots = newBoots(e)

@@ -116,7 +116,7 @@ func (e *env) updateRecordWith(ctx context.Context, tenant string, id brig.ID, c
 		if err := change(rec); err != nil {
 			return nil, err
 		}
-		if err := before.To(rec.State); err != nil {
+		if err := before.CheckTransition(rec.State); err != nil {
 			return nil, err
 		}
 		err = e.Store.Put(ctx, rec, events(rec)...)

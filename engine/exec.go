@@ -211,8 +211,8 @@ func setKilled(res *brig.Result) {
 
 // endsPrograms reports whether the exit reason of a sandbox also explains the end of its
 // programs. Other reasons are failures.
-func endsPrograms(why brig.ExitReason) bool {
-	switch why {
+func endsPrograms(reason brig.ExitReason) bool {
+	switch reason {
 	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.OutOfMem, brig.OverTime:
 		return true
 	}
@@ -282,14 +282,14 @@ func (pg *programs) ListExecs(ctx context.Context, name string) ([]*brig.Executi
 // outlived its server or its caller. If the instance does not respond, for example because it is
 // frozen, the records stay unchanged.
 func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution) error {
-	open := openExecs(list)
-	if len(open) == 0 {
+	unfinished := unfinishedExecs(list)
+	if len(unfinished) == 0 {
 		return nil
 	}
 	if in := pg.instance(rec.ID); in != nil {
 		reported, err := pg.reportedExecs(ctx, in)
 		for _, k := range reported {
-			if x := open[k.ExecID]; x != nil && k.Done {
+			if x := unfinished[k.ExecID]; x != nil && k.Done {
 				if err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) { x.Result = k.Result }); err != nil {
 					return err
 				}
@@ -299,11 +299,11 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 			return err
 		}
 	}
-	if rec.State.Lasts() {
+	if rec.State.IsActive() {
 		return nil
 	}
 	// The instance has ended, and its executions with it.
-	for _, x := range open {
+	for _, x := range unfinished {
 		if x.Done {
 			continue
 		}
@@ -324,15 +324,15 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 	return nil
 }
 
-// openExecs returns the unfinished executions of a list, by ID.
-func openExecs(list []*brig.Execution) map[string]*brig.Execution {
-	open := map[string]*brig.Execution{}
+// unfinishedExecs returns the unfinished executions of a list, by ID.
+func unfinishedExecs(list []*brig.Execution) map[string]*brig.Execution {
+	unfinished := map[string]*brig.Execution{}
 	for _, x := range list {
 		if !x.Done {
-			open[x.ExecID] = x
+			unfinished[x.ExecID] = x
 		}
 	}
-	return open
+	return unfinished
 }
 
 // reportedExecs returns the executions that an instance reports, or none if the instance does not

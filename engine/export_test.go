@@ -57,7 +57,7 @@ func (e *Engine) Waiting(id brig.ID) int {
 
 // StorageOf returns the storage that counts against a tenant's quota.
 func (e *Engine) StorageOf(tenant string) int64 {
-	a, err := e.account(e.ctx, tenant)
+	a, err := e.getAccount(e.ctx, tenant)
 	if err != nil {
 		return -1
 	}
@@ -121,6 +121,6 @@ func (e *Engine) CountRefusals() { e.countRefusals() }
 
 // StopFor ends a sandbox for the given reason, like an end that no caller
 // requested.
-func (e *Engine) StopFor(ctx context.Context, rec *brig.Record, why brig.ExitReason) (*brig.Sandbox, error) {
-	return e.stopInstance(ctx, rec, 0, why)
+func (e *Engine) StopFor(ctx context.Context, rec *brig.Record, reason brig.ExitReason) (*brig.Sandbox, error) {
+	return e.stopInstance(ctx, rec, 0, reason)
 }

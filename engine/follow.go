@@ -57,7 +57,7 @@ type followedLog struct {
 // followLog returns the log of a sandbox and its later output, until the sandbox ends or the reader
 // is closed. If o.Tail is not zero, the reader starts with the last o.Tail lines.
 func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o brig.LogOptions) (_ io.ReadCloser, err error) {
-	release, err := l.streams.open(v)
+	release, err := l.streams.reserve(v)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 		}
 	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
-	if v.rec.State.Lasts() {
+	if v.rec.State.IsActive() {
 		held := l.hold(v.rec)
 		f.release = func() { held(); release() }
 	} else {
@@ -106,15 +106,15 @@ func skipToTail(ctx context.Context, in brig.Instance, source logSource, o brig.
 }
 
 // openLogSource returns the log of an instance.
-func openLogSource(ctx context.Context, in brig.Instance, times bool) (logSource, error) {
+func openLogSource(ctx context.Context, in brig.Instance, timed bool) (logSource, error) {
 	if follower, ok := in.(brig.LogFollower); ok {
-		r, err := follower.FollowLog(ctx, times)
+		r, err := follower.FollowLog(ctx, timed)
 		if err != nil {
 			return nil, err
 		}
 		return growingLog{r}, nil
 	}
-	return &rereadLog{ctx: ctx, in: in, times: times}, nil
+	return &rereadLog{ctx: ctx, in: in, timed: timed}, nil
 }
 
 // Read implements io.Reader. It waits for output.
@@ -174,7 +174,7 @@ func (f *followedLog) wait() error {
 		f.source.move(in)
 		f.in = in
 	}
-	if err != nil || !rec.State.Lasts() {
+	if err != nil || !rec.State.IsActive() {
 		f.ended = true
 		f.source.complete()
 	}
@@ -202,8 +202,8 @@ func (growingLog) move(brig.Instance) {}
 type rereadLog struct {
 	ctx   context.Context
 	in    brig.Instance
-	times bool
-	whole bool // the log is final, so its last line is complete
+	timed bool
+	final bool // the log is final, so its last line is complete
 	next  time.Time
 	rest  bytes.Buffer // output that was read but not returned yet
 	pass  *logPass     // nil between two reads of the log
@@ -251,7 +251,7 @@ func (r *rereadLog) reread() error {
 		if err != nil {
 			return err
 		}
-		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), complete: r.whole}
+		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), complete: r.final}
 	}
 	p := r.pass
 	for r.rest.Len() < rereadBuffer {
@@ -262,7 +262,7 @@ func (r *rereadLog) reread() error {
 		}
 		if atEnd && (len(text) == 0 || !p.complete) {
 			r.next = time.Now().Add(max(rereadInterval, rereadFactor*(p.spent+time.Since(begin))))
-			if r.whole && !p.complete {
+			if r.final && !p.complete {
 				r.next = time.Time{} // the last lines may have been added after the read began
 			}
 			return r.Close()
@@ -317,13 +317,13 @@ func (r *rereadLog) beginLine(text []byte) (skip int) {
 		r.last, r.count, r.pass.seen = at, 1, 1
 	}
 	r.part = 0
-	if r.times {
+	if r.timed {
 		return 0
 	}
 	return len(head) - len(after)
 }
 
-func (r *rereadLog) complete() { r.whole, r.next = true, time.Time{} }
+func (r *rereadLog) complete() { r.final, r.next = true, time.Time{} }
 
 func (r *rereadLog) move(in brig.Instance) { r.in = in }
 

@@ -108,9 +108,9 @@ func TestFollowedLogsAreLimited(t *testing.T) {
 	if _, err := h.Logs(ctx, "one", brig.LogOptions{}); err != nil {
 		t.Errorf("control: %v", err)
 	}
-	why := errors.New("the caller has gone")
-	disconnect(why)
-	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, why) {
+	cause := errors.New("the caller has gone")
+	disconnect(cause)
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
 	for _, r := range []io.Closer{first, second} {

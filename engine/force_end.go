@@ -104,13 +104,13 @@ func (l *lifecycle) endProgram(rec *brig.Record, in brig.Instance, p brig.Proces
 
 // stopUntilEnded ends an instance, and retries after errors until the instance has ended or the
 // server ends.
-func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, why brig.ExitReason) {
+func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, reason brig.ExitReason) {
 	for pause := killPause; ; pause = l.awaitRetry(in, pause) {
 		if l.ctx.Err() != nil && pause > killPause {
 			return // the next server ends it
 		}
 		ctx, cancel := detachedContext(l.ctx)
-		err := in.Stop(ctx, 0, why)
+		err := in.Stop(ctx, 0, reason)
 		cancel()
 		if err == nil || hasEnded(in) {
 			return

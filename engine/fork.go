@@ -36,7 +36,7 @@ type forks struct {
 	providers    *providers
 	lifecycle    *lifecycle
 	interpreters *interpreters
-	pauses       *pauses
+	pauser       *pauser
 	machines     *machines
 
 	originMu sync.Mutex                // guards the field below
@@ -197,7 +197,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 
 // discardSave removes a save that no copy needs anymore. The log attributes in origin name the
 // origin of the save.
-func (p *pauses) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
+func (p *pauser) discardSave(ctx context.Context, saver brig.Saver, id brig.SaveID, origin ...any) {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := saver.RemoveSave(ctx, id); err != nil { // the next start of the server removes it
@@ -235,7 +235,7 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 // reserveExecutions reserves the quota for the processes of all copies.
 func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy) (err error) {
 	for _, c := range copies {
-		if c.taken.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
+		if c.taken.executions, err = f.pauser.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
 			return err // discard releases the reservations of the other copies
 		}
 	}
@@ -269,7 +269,7 @@ func skipSlot(context.Context, string, time.Time) (func(), error) { return func(
 // because the guest determines how long its interpreters take to park. saveOrigin also returns the
 // number of processes in the save.
 func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
-	endMove, err := f.pauses.beginSave(ctx, rec)
+	endMove, err := f.pauser.beginSave(ctx, rec)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -283,7 +283,7 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *place
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
+	if err := f.pauser.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, 0, err
 	}
 	// No call can use the sandbox during this wait.
@@ -296,15 +296,15 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *place
 	defer release()
 	defer f.keepRefusals(rec.ID, in)()
 	putBack := f.keepReservation(rec.ID)
-	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
+	save, err := f.pauser.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
 	putBack()
 	release() // the rest waits for the guest's interpreters
 	if err != nil {
-		_, err = f.pauses.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
+		_, err = f.pauser.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
 		return nil, 0, err
 	}
 	executions = f.sandboxes.get(rec.ID).carried.number()
-	return save, executions, f.pauses.continueInstance(ctx, rec, backend, in, attachment{continued: true})
+	return save, executions, f.pauser.continueInstance(ctx, rec, backend, in, attachment{continued: true})
 }
 
 // keepRefusals keeps the counts of a sandbox's refusals while its instance is detached.
@@ -385,8 +385,8 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	spec.Image, spec.Env, spec.Share = c.rec.Digest, withCA(spec), c.rec.Tenant
 	allowance := saveAllowance(spec)
 	if o.save.FilesOnly {
-		allowance += f.pauses.bootAllowance(c.rec)
-		if spec, err = f.pauses.bootSpec(ctx, c.rec, spec); err != nil {
+		allowance += f.pauser.bootAllowance(c.rec)
+		if spec, err = f.pauser.bootSpec(ctx, c.rec, spec); err != nil {
 			return err
 		}
 	}
@@ -401,7 +401,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	f.track(c.rec.ID, c.taken.reservation) // before the network, whose traffic is charged
 	release()                              // the guest determines how long the rest takes
 	if o.save.FilesOnly {
-		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
+		if c.notes, err = f.pauser.bootPrograms(ctx, c.machine); err == nil {
 			err = runRestored(ctx, c.rec, c.in)
 		}
 		return err

@@ -28,7 +28,7 @@ func (f *forks) prepareOrigin(ctx context.Context, saver brig.Saver, backend *pl
 		// The sandbox was resumed before.
 	}
 	id := brig.SaveID(newID())
-	o := &forkOrigin{id: id, release: func() { f.pauses.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
+	o := &forkOrigin{id: id, release: func() { f.pauser.discardSave(ctx, saver, id, "sandbox", rec.ID) }}
 	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, skipSlot); err != nil {
 		o.release()
 		return nil, err
@@ -111,7 +111,7 @@ func (f *forks) leaveOrigin(id brig.ID, shared *sharedOrigin) {
 // preparePausedOrigin returns the save of a paused sandbox, which cannot be resumed until release is
 // called. It returns nil if the sandbox is not paused any more.
 func (f *forks) preparePausedOrigin(ctx context.Context, saver brig.Saver, rec *brig.Record) (*forkOrigin, error) {
-	endMove, err := f.pauses.beginSave(ctx, rec)
+	endMove, err := f.pauser.beginSave(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (f *forks) preparePausedOrigin(ctx context.Context, saver brig.Saver, rec *
 		return nil, err
 	}
 	o.release = func() {
-		f.pauses.packs.removeUnpacked(ctx, saver, now)
+		f.pauser.packs.removeUnpacked(ctx, saver, now)
 		endMove()
 	}
 	return o, nil
@@ -146,5 +146,5 @@ func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Re
 		return err
 	}
 	defer release()
-	return f.pauses.packs.unpack(ctx, saver, rec)
+	return f.pauser.packs.unpack(ctx, saver, rec)
 }

@@ -42,7 +42,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	failpoint.Hit("fork.paused")
 	defer func() {
 		if err != nil {
-			f.pauses.discardSave(ctx, saver, saveOf(rec.ID), "sandbox", rec.ID)
+			f.pauser.discardSave(ctx, saver, saveOf(rec.ID), "sandbox", rec.ID)
 			f.deleteRecord(ctx, rec)
 		}
 	}()
@@ -61,6 +61,6 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 		return nil, err
 	}
 	f.track(rec.ID, reserved)
-	f.pauses.packs.schedule(rec, f.PackAfter)
+	f.pauser.packs.schedule(rec, f.PackAfter)
 	return rec, nil
 }

@@ -33,7 +33,7 @@ func (f files) withFiles(ctx context.Context, op brig.Op, paths []brig.Path, g f
 	return f.e.lifecycle.withInstanceDetails(ctx, op, f.name, note, func(v *call, in brig.Instance) error {
 		use := ctx
 		if op == brig.OpWatch {
-			release, err := f.e.streams.open(v)
+			release, err := f.e.streams.reserve(v)
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (e *brig.En
 		if from < 0 {
 			return brig.InvalidField("offset", "%d is negative", from)
 		}
-		release, err := f.e.streams.open(v)
+		release, err := f.e.streams.reserve(v)
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (g *gate) begin(ctx context.Context, op brig.Op, name string, note func(*ca
 	if note != nil {
 		note(v)
 	}
-	if err := v.open(ctx, op == brig.OpRunCode && len(v.rec.Spec.Egress.Rules) == 0); err != nil {
+	if err := v.begin(ctx, op == brig.OpRunCode && len(v.rec.Spec.Egress.Rules) == 0); err != nil {
 		return nil, err
 	}
 	g.calls.Add(1)
@@ -106,14 +106,14 @@ func (v *call) appendRejection(ctx context.Context, err error) {
 
 func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	if v.actor.Role == brig.Nobody {
-		return v.actor.May(v.op)
+		return v.actor.Authorize(v.op)
 	}
-	if g.Clock.Ended(v.actor.Expires) {
+	if g.Clock.HasPassed(v.actor.Expires) {
 		// The API server checked the expiry when the caller authenticated. A connection, or a token
 		// derived from the caller's credential, may have outlived the credential.
 		return brig.Errorf(brig.Unauthenticated, "the caller's credential has expired").WithHint("ask its issuer for a new one")
 	}
-	if err := v.actor.May(v.op); err != nil {
+	if err := v.actor.Authorize(v.op); err != nil {
 		return err
 	}
 	if err := g.loadAccountOf(ctx, v); err != nil {
@@ -146,7 +146,7 @@ func (g *gate) admit(ctx context.Context, v *call, name string) error {
 // loadAccountOf loads the account of the caller's tenant, and counts the call
 // against the rate limits.
 func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
-	v.account, err = g.account(ctx, v.actor.Tenant)
+	v.account, err = g.getAccount(ctx, v.actor.Tenant)
 	if brig.KindOf(err) == brig.NotFound {
 		return brig.Errorf(brig.PermissionDenied, "there is no tenant %q to act for", truncate(v.actor.Tenant)).
 			WithHint("an operator creates tenants with brig tenant create")

@@ -108,12 +108,12 @@ func (d *identity) GrantActor(ctx context.Context, token string) (brig.Actor, er
 	if err := exactjson.Unmarshal(payload, &g); err != nil {
 		return brig.Actor{}, bad.Because(err)
 	}
-	if err := g.Ended(d.Clock); err != nil {
-		return brig.Actor{}, brig.Genuine(err)
+	if err := g.CheckExpiry(d.Clock); err != nil {
+		return brig.Actor{}, brig.MarkGenuine(err)
 	}
 	a, err := d.KeyByID(ctx, g.Key)
 	if err == nil {
 		a, err = a.Narrowed(g.Narrowing)
 	}
-	return a, brig.Genuine(err)
+	return a, brig.MarkGenuine(err)
 }

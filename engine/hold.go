@@ -9,9 +9,9 @@ import (
 )
 
 // leaseHold renews the lease of a sandbox during its uses: calls, connections to ports, watches,
-// uploads and sessions. The mutex of the table of sandboxes guards open.
+// uploads and sessions. The mutex of the table of sandboxes guards uses.
 type leaseHold struct {
-	open    int
+	uses    int
 	closed  chan struct{} // closed when the last use has ended
 	changed chan struct{} // receives a value when a caller has changed the lease
 }
@@ -40,7 +40,7 @@ func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 			s.lease = &leaseHold{closed: make(chan struct{}), changed: make(chan struct{}, 1)}
 		}
 		h = s.lease
-		h.open++
+		h.uses++
 		if !s.leaseEnd.IsZero() && s.leaseEnd.Before(end) {
 			end = s.leaseEnd // a caller may have shortened the lease since rec was read
 		}
@@ -51,7 +51,7 @@ func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 	}
 	return sync.OnceFunc(func() {
 		l.sandboxes.update(id, func(s *sandbox) {
-			if h.open--; h.open == 0 {
+			if h.uses--; h.uses == 0 {
 				close(h.closed)
 				if s.lease == h {
 					s.lease = nil
@@ -127,7 +127,7 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error
 	ctx, cancel := context.WithTimeout(l.ctx, cleanupTimeout)
 	defer cancel()
 	rec, err := l.Store.Get(ctx, tenant, string(id))
-	if err == nil && !rec.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+	if err == nil && !rec.State.IsActive() || brig.KindOf(err) == brig.NotFound {
 		return false, nil
 	}
 	in := l.instance(id)
@@ -177,7 +177,7 @@ func (l *lifecycle) watchEnd(ctx context.Context, rec *brig.Record) (ended <-cha
 		w.holders++
 	})
 	// The sandbox may have ended since rec was read, before the watch began.
-	if now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil && !now.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+	if now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil && !now.State.IsActive() || brig.KindOf(err) == brig.NotFound {
 		l.announceEnd(rec.ID)
 	}
 	return w.ended, sync.OnceFunc(func() {

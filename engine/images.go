@@ -123,7 +123,7 @@ type imageUsers struct{ *images }
 func (u imageUsers) UsedImages(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
 	err := u.Store.All(ctx, func(r *brig.Record) error {
-		used[r.Digest] = used[r.Digest] || r.State.Lasts()
+		used[r.Digest] = used[r.Digest] || r.State.IsActive()
 		return nil
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (i *images) removeUnused(ctx context.Context, name, digest string, remove f
 	defer i.imageMu.Unlock()
 	users := 0
 	err := i.Store.All(ctx, func(r *brig.Record) error {
-		if r.Digest == digest && r.State.Lasts() {
+		if r.Digest == digest && r.State.IsActive() {
 			users++
 		}
 		return nil

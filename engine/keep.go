@@ -17,7 +17,7 @@ const trimDelay = 50 * time.Millisecond
 // trimSoon trims a tenant's outcomes after trimDelay, so that it does not slow down the run that
 // has added one. The additions during a trim cause one more.
 func (l *lifecycle) trimSoon(ctx context.Context, tenant string) {
-	a, err := l.account(ctx, tenant)
+	a, err := l.getAccount(ctx, tenant)
 	if err != nil || !a.BeginTrim() {
 		return // without an account, the tenant has been removed
 	}
@@ -37,7 +37,7 @@ func (l *lifecycle) trimSoon(ctx context.Context, tenant string) {
 // It runs after every addition, so that no client can fill the disk between two rounds of
 // housekeeping.
 func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
-	a, err := l.account(ctx, tenant)
+	a, err := l.getAccount(ctx, tenant)
 	if err == nil {
 		err = l.Store.Trim(ctx, tenant, sandbox, l.Retention.Within(a.Quota()))
 	}
@@ -49,7 +49,7 @@ func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
 // trimLater removes ended sandboxes in the background, if their number may
 // exceed the limit.
 func (l *lifecycle) trimLater(ctx context.Context, tenant string) {
-	a, err := l.account(ctx, tenant)
+	a, err := l.getAccount(ctx, tenant)
 	if err == nil && a.CountEnded(l.Retention.Ended) {
 		l.background.Go(func() {
 			if err := l.trimEnded(l.ctx, tenant); err != nil && l.ctx.Err() == nil {

@@ -47,7 +47,7 @@ func (d *identity) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 		return brig.Actor{}, err
 	}
 	a, err := d.actorOfKey(ctx, k)
-	return a, brig.Genuine(err)
+	return a, brig.MarkGenuine(err)
 }
 
 // KeyByID is like KeyActor, for a caller that has only the key's ID and has
@@ -65,14 +65,14 @@ func (d *identity) KeyByID(ctx context.Context, id string) (brig.Actor, error) {
 
 // actorOfKey returns the actor of a stored key, if the key is valid now.
 func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, error) {
-	if d.Clock.Ended(k.Actor.Expires) {
+	if d.Clock.HasPassed(k.Actor.Expires) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
-	founded, err := d.tenantCreationTime(ctx, k.Actor.Tenant)
+	created, err := d.tenantCreationTime(ctx, k.Actor.Tenant)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	k.Actor.Founded = founded
+	k.Actor.Founded = created
 	now := d.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,8 +84,8 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 
 // tenantCreationTime returns the time at which a tenant was created, or an error if the
 // tenant does not exist.
-func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (founded time.Time, err error) {
-	a, err := d.account(ctx, tenant)
+func (d *identity) tenantCreationTime(ctx context.Context, tenant string) (created time.Time, err error) {
+	a, err := d.getAccount(ctx, tenant)
 	if err == nil {
 		return a.Tenant().Created, nil
 	}

@@ -104,7 +104,7 @@ func (l *lifecycle) runningInstance(rec *brig.Record) (brig.Instance, error) {
 
 // setLease changes the end of a lease, up to the maximum life of the sandbox.
 func (l *lifecycle) setLease(ctx context.Context, rec *brig.Record, in brig.Instance, end time.Time) (*brig.Record, error) {
-	a, err := l.account(ctx, rec.Tenant)
+	a, err := l.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -304,14 +304,14 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 		if err != nil {
 			return err
 		}
-		switch open := w.current() != nil; {
-		case !open && len(rules.Rules) > 0:
+		switch isOpen := w.current() != nil; {
+		case !isOpen && len(rules.Rules) > 0:
 			if err := l.network.openEgressLocked(ctx, w, rec, in); err != nil {
 				return errors.Join(err, l.restoreRules(ctx, v.rec, had))
 			}
-		case open && len(rules.Rules) == 0:
+		case isOpen && len(rules.Rules) == 0:
 			w.drop(func() { l.network.countLast(v.rec.ID, w) })
-		case open:
+		case isOpen:
 			w.setRules(rules)
 		}
 		out = &rec.Sandbox

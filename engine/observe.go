@@ -112,11 +112,11 @@ func (v *call) executionForLog() *brig.ExecutionReport {
 }
 
 // setEnd records how the call's execution ended.
-func (v *call) setEnd(took time.Duration, exit int, timedOut, oom, failed bool) {
+func (v *call) setEnd(duration time.Duration, exit int, timedOut, oom, failed bool) {
 	if v.ran == nil {
 		return
 	}
-	v.ran.Duration, v.ran.ExitCode = took, exit
+	v.ran.Duration, v.ran.ExitCode = duration, exit
 	v.ran.Status, v.ran.Kind = statusOf(exit, timedOut, oom, failed)
 }
 

@@ -31,8 +31,8 @@ func (s *recordingObserver) Refused(op string, kind brig.Kind) {
 func (s *recordingObserver) InstanceCreated(m brig.CreationReport) {
 	s.note(func() { s.made[m.For]++ })
 }
-func (s *recordingObserver) SandboxEnded(_ string, why brig.ExitReason) {
-	s.note(func() { s.endReasons = append(s.endReasons, why) })
+func (s *recordingObserver) SandboxEnded(_ string, reason brig.ExitReason) {
+	s.note(func() { s.endReasons = append(s.endReasons, reason) })
 }
 func (s *recordingObserver) Restarted(string, string)      {}
 func (s *recordingObserver) ProviderChecked(string, error) {}

@@ -116,7 +116,7 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.account(ctx, rec.Tenant)
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return err
 	}

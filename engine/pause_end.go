@@ -50,7 +50,7 @@ func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached
 }
 
 // pauseExpired pauses a sandbox whose lease has ended.
-func (p *pauses) pauseExpired(ctx context.Context, rec *brig.Record) error {
+func (p *pauser) pauseExpired(ctx context.Context, rec *brig.Record) error {
 	_, err := p.pause(ctx, rec, brig.PauseOptions{FilesOnly: rec.Spec.PauseFilesOnly}, func(r *brig.Record) []brig.Event {
 		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, pauseDetail(r, "lease"))}
 	})
@@ -59,7 +59,7 @@ func (p *pauses) pauseExpired(ctx context.Context, rec *brig.Record) error {
 
 // endPaused ends a paused sandbox. It removes the save, and keeps the record
 // and the logs. It does not change a sandbox that is no longer paused.
-func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.ExitReason) (*brig.Record, error) {
+func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, reason brig.ExitReason) (*brig.Record, error) {
 	endMove, users, err := l.usesOf(rec.ID).beginMove(ctx, cleanupTimeout)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.Ex
 			return errAlreadyEnded
 		}
 		r.State, r.Pause, r.SaveKey, r.Ended = brig.Ended, nil, nil, l.Now().UTC()
-		r.Exit = &brig.Exit{Code: 137, Reason: why, At: r.Ended}
+		r.Exit = &brig.Exit{Code: 137, Reason: reason, At: r.Ended}
 		return nil
 	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
 	if errors.Is(err, errAlreadyEnded) {
@@ -88,7 +88,7 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.Ex
 	failpoint.Hit("pause.ended")
 	l.detachInstance(rec.ID) // releases its reservation
 	l.announceEnd(rec.ID)
-	l.Observer.SandboxEnded(rec.Provider, why)
+	l.Observer.SandboxEnded(rec.Provider, reason)
 	l.trimLater(ctx, rec.Tenant)
 	l.removeStaleSave(ctx, rec)
 	return ended, nil

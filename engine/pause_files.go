@@ -48,7 +48,7 @@ func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
 // prepareFilesSave writes back the workspace of a sandbox whose memory is not kept, as the end of
 // the sandbox would. Its programs continue, in case the save fails. Automatic pauses retry soon, so
 // their failures are recorded only once per idleNoteInterval.
-func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance, automatic bool) error {
+func (p *pauser) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance, automatic bool) error {
 	if !isWrittenBack(rec.Spec) {
 		return nil
 	}
@@ -70,12 +70,12 @@ func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig
 // executions whose program has ended, but whose output has not. These continue if the pause fails.
 func (pg *programs) takeExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (draining []*brig.Execution) {
 	list, err := pg.Store.ListExecs(ctx, rec.ID)
-	if open := openExecs(list); err == nil && len(open) > 0 {
+	if unfinished := unfinishedExecs(list); err == nil && len(unfinished) > 0 {
 		var reported []*brig.Execution
 		reported, err = pg.reportedExecs(ctx, in)
 		for _, x := range reported {
 			switch {
-			case open[x.ExecID] == nil:
+			case unfinished[x.ExecID] == nil:
 			case x.Draining:
 				draining = append(draining, x)
 			case x.Done && err == nil:
@@ -106,7 +106,7 @@ func (pg *programs) recordReported(ctx context.Context, rec *brig.Record, report
 
 // endKeptExecs records the end of the executions of a sandbox after a files-only pause. If this
 // fails, the resume and the next server retry it.
-func (p *pauses) endKeptExecs(ctx context.Context, rec *brig.Record) {
+func (p *pauser) endKeptExecs(ctx context.Context, rec *brig.Record) {
 	list, err := p.Store.ListExecs(ctx, rec.ID)
 	if err == nil {
 		err = p.programs.endExecs(ctx, rec, list, rec.Pause.At, time.Time{})
@@ -136,7 +136,7 @@ func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, list []*brig
 }
 
 // bootSpec completes the spec of a sandbox that boots with saved files.
-func (p *pauses) bootSpec(ctx context.Context, rec *brig.Record, spec brig.Spec) (brig.Spec, error) {
+func (p *pauser) bootSpec(ctx context.Context, rec *brig.Record, spec brig.Spec) (brig.Spec, error) {
 	if spec.Command == nil {
 		return spec, nil
 	}
@@ -151,13 +151,13 @@ func (p *pauses) bootSpec(ctx context.Context, rec *brig.Record, spec brig.Spec)
 
 // bootAllowance returns the extension of a booting sandbox's lease: the time until the start
 // command of its template is ready.
-func (p *pauses) bootAllowance(rec *brig.Record) time.Duration {
+func (p *pauser) bootAllowance(rec *brig.Record) time.Duration {
 	return p.machines.images.templates[rec.Spec.Template].ReadyTimeout
 }
 
 // bootPrograms prepares an instance that has booted with saved files, as the creation of a sandbox
 // does. No call can use the sandbox yet. The returned notes are for the sandbox's owner.
-func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, err error) {
+func (p *pauser) bootPrograms(ctx context.Context, m *machine) (notes []string, err error) {
 	ms := p.machines
 	if err := ms.verifyEnforcement(ctx, m); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, 
 
 // boot prepares a booted instance of a paused sandbox, and sets the end of its lease to expires.
 // After an error, the sandbox is still paused, and has no instance.
-func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
+func (p *pauser) boot(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
 	booting := *rec
 	notes, err = p.bootPrograms(ctx, &machine{rec: &booting, backend: backend, in: in})
 	if err == nil {
@@ -202,7 +202,7 @@ func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *placement.
 }
 
 // pauseAgain ends the instance of a sandbox that stays paused because its resume failed.
-func (p *pauses) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+func (p *pauser) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	ctx = context.WithoutCancel(ctx)
 	err := in.Stop(ctx, 0, brig.Saved)
 	if saver, _, lost := p.providers.saverOf(rec); lost == nil {
@@ -216,8 +216,8 @@ func (p *pauses) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Insta
 }
 
 // pauseDetail returns the details of the audit event for an automatic pause.
-func pauseDetail(rec *brig.Record, why string) map[string]string {
-	detail := map[string]string{brig.DetailWhy: why}
+func pauseDetail(rec *brig.Record, reason string) map[string]string {
+	detail := map[string]string{brig.DetailWhy: reason}
 	if rec.Spec.PauseFilesOnly {
 		detail[brig.DetailFilesOnly] = "true"
 	}

@@ -78,7 +78,7 @@ func (g *useGate) shouldRecord(op brig.Op, after time.Duration) bool {
 }
 
 // pauseIdle pauses a sandbox, unless a call has used it within its PauseAfter.
-func (p *pauses) pauseIdle(ctx context.Context, rec *brig.Record, s *idlePauser) error {
+func (p *pauser) pauseIdle(ctx context.Context, rec *brig.Record, s *idlePauser) error {
 	if err := checkSavable(rec, "paused", rec.Spec.PauseFilesOnly); err != nil {
 		return err
 	}

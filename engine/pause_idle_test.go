@@ -31,12 +31,12 @@ func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []st
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		switch why := e.Detail[brig.DetailWhy]; {
-		case e.Op != brig.OpPause.Name || e.Sandbox != id || !strings.HasPrefix(why, "idle"):
+		switch reason := e.Detail[brig.DetailWhy]; {
+		case e.Op != brig.OpPause.Name || e.Sandbox != id || !strings.HasPrefix(reason, "idle"):
 		case e.Kind == "":
 			paused++
 		default:
-			refused = append(refused, why)
+			refused = append(refused, reason)
 		}
 	}
 	return paused, refused

@@ -126,9 +126,9 @@ func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, why := range []brig.ExitReason{brig.OverTime, brig.LeaseExpired, brig.Exited} {
-		if s, err := h.StopFor(ctx, before, why); err != nil || s.State != brig.Paused || h.provider.Saves() != 1 {
-			t.Errorf("%s: it is %+v, %v", why, s, err)
+	for _, reason := range []brig.ExitReason{brig.OverTime, brig.LeaseExpired, brig.Exited} {
+		if s, err := h.StopFor(ctx, before, reason); err != nil || s.State != brig.Paused || h.provider.Saves() != 1 {
+			t.Errorf("%s: it is %+v, %v", reason, s, err)
 		}
 	}
 	wantNote(t, ctx, h, "one")

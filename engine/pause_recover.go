@@ -9,7 +9,7 @@ import (
 // recoverPaused checks whether a paused sandbox has an instance, because a server may have died
 // between a restore and its record. If there is an instance, recoverPaused records that the sandbox
 // runs.
-func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
+func (p *pauser) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
 	if isFilesOnly(rec) { // the server may have died after it recorded the pause
 		p.endKeptExecs(ctx, rec)
 	}
@@ -28,7 +28,7 @@ func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running b
 		}
 		return false, p.trackPaused(ctx, rec)
 	}
-	a, err := p.account(ctx, rec.Tenant)
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return false, err
 	}
@@ -48,7 +48,7 @@ func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running b
 
 // recoverSave records that a sandbox is paused, if its server died after the
 // save.
-func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
+func (p *pauser) recoverSave(ctx context.Context, rec *brig.Record) error {
 	p.lifecycle.detachInstance(rec.ID) // releases its reservation as a running sandbox
 	saver, _, err := p.providers.saverOf(rec)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
 // recordLateSave records that a sandbox is paused, if its attached instance has ended with a save.
 // An earlier server began the pause, or the pause has lost the connection to the instance.
 // recordLateSave first waits for the calls that still use the instance.
-func (p *pauses) recordLateSave(tenant string, id brig.ID, in brig.Instance) error {
+func (p *pauser) recordLateSave(tenant string, id brig.ID, in brig.Instance) error {
 	defer p.dropUses(id)
 	for {
 		endMove, users, err := p.usesOf(id).beginMove(p.ctx, cleanupTimeout)
@@ -89,7 +89,7 @@ func (p *pauses) recordLateSave(tenant string, id brig.ID, in brig.Instance) err
 }
 
 // recordSave records that a sandbox is paused, after its instance ended with a save.
-func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+func (p *pauser) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
 	save, err := saver.GetSave(ctx, saveOf(rec.ID))
 	if err != nil {
 		return nil, err

@@ -15,12 +15,12 @@ import (
 type PoolOptions struct {
 	// Memory limits the memory of all waiting instances, in bytes. Zero disables the pool.
 	Memory int64
-	// InstanceMemory is the assumed memory of one instance. Default 32 MiB.
+	// InstanceMemory is the assumed memory of one instance. Default: 32 MiB.
 	InstanceMemory int64
 	// Warm lists the kinds that are kept ready from the start. Other kinds are
 	// kept ready once they have been requested. Image is a name or a digest.
 	Warm []WarmClass
-	// MaxPerClass is the maximum number of instances of one kind. Default 1000.
+	// MaxPerClass is the maximum number of instances of one kind. Default: 1000.
 	MaxPerClass int
 }
 

@@ -24,8 +24,8 @@ func newPoolOptions(n int) engine.Options {
 
 // newPythonProgram returns a program for the fake interpreter, with its owner in an
 // environment variable.
-func newPythonProgram(owner string) brig.Program {
-	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": owner}}
+func newPythonProgram(ownerLabel string) brig.Program {
+	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": ownerLabel}}
 }
 
 func mustRun(t *testing.T, h *fixture, p brig.Program, want brig.PoolUse) *brig.Outcome {
@@ -282,8 +282,8 @@ func TestPoolMemoryIsLimited(t *testing.T) {
 	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Bash, Count: 1})
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		advance(time.Minute)
-		if _, most, _ := p.counts(); len(p.instances()) != 4 || most != 4 {
-			t.Errorf("%d machines wait, at most %d did, want 4", len(p.instances()), most)
+		if _, maxInstances, _ := p.counts(); len(p.instances()) != 4 || maxInstances != 4 {
+			t.Errorf("%d machines wait, at most %d did, want 4", len(p.instances()), maxInstances)
 		}
 		ready := map[brig.Language]int{}
 		for _, s := range h.poolClasses(t) {
@@ -349,8 +349,8 @@ func TestPoolFollowsDemand(t *testing.T) {
 		if s := h.poolClass(t); s.Target != 15 || s.Ready != 15 {
 			t.Errorf("more than the most of one kind: %+v", s)
 		}
-		if _, most, _ := p.counts(); most > 16 {
-			t.Errorf("there were %d machines at once, want at most those that wait and the one in use", most)
+		if _, maxInstances, _ := p.counts(); maxInstances > 16 {
+			t.Errorf("there were %d machines at once, want at most those that wait and the one in use", maxInstances)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func (pg *programs) startProcess(ctx context.Context, a *account, rec *brig.Reco
 		return nil, err
 	}
 	if a == nil {
-		if a, err = pg.account(ctx, rec.Tenant); err != nil {
+		if a, err = pg.getAccount(ctx, rec.Tenant); err != nil {
 			return nil, err
 		}
 	}
@@ -147,11 +147,11 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 		defer context.AfterFunc(ctx, func() {
 			// The process continues; the next server or the resume of the sandbox takes it over.
 			pg.detachProcess(in, p)
-			why := "the sandbox was paused"
+			reason := "the sandbox was paused"
 			if pg.ctx.Err() != nil {
-				why = "the server stops"
+				reason = "the server stops"
 			}
-			p.outputBuffer.Finish(nil, brig.Errorf(brig.Unavailable, "%s", why).WithHint("attach again"))
+			p.outputBuffer.Finish(nil, brig.Errorf(brig.Unavailable, "%s", reason).WithHint("attach again"))
 			_ = p.Close()
 		})()
 		if d := p.spec.Command.Timeout; d > 0 {
@@ -416,7 +416,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *quota.Reservation) {
 	pg.limitMessages(k.Process, rec.Tenant)
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.NewBuffer(rec.Tenant), detached: true, reservation: reserved}
-	if a, err := pg.account(pg.ctx, rec.Tenant); err == nil && reserved == nil {
+	if a, err := pg.getAccount(pg.ctx, rec.Tenant); err == nil && reserved == nil {
 		p.reservation = a.ResumeExec(rec.Spec.Labels)
 	}
 	reserved.Start()

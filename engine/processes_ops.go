@@ -66,7 +66,7 @@ func (d processService) Attach(ctx context.Context, pid int, from int64, on func
 		if err != nil {
 			return err
 		}
-		release, err := d.e.streams.open(v)
+		release, err := d.e.streams.reserve(v)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (d processService) withProcess(ctx context.Context, op brig.Op, pid int, f 
 	})
 }
 
-func (d processService) Input(ctx context.Context, pid int, b []byte) error {
+func (d processService) WriteInput(ctx context.Context, pid int, b []byte) error {
 	return d.withProcess(ctx, brig.OpInput, pid, func(_ brig.Instance, p *process) error { return p.write(ctx, b) })
 }
 
@@ -126,7 +126,7 @@ func (d processService) Resize(ctx context.Context, pid int, size brig.Terminal)
 // Dial implements brig.Service.
 func (pg *programs) Dial(ctx context.Context, name string, port int) (out net.Conn, err error) {
 	err = pg.lifecycle.withInstance(ctx, brig.OpDial, name, func(v *call, in brig.Instance) error {
-		release, err := pg.streams.open(v)
+		release, err := pg.streams.reserve(v)
 		if err != nil {
 			return err
 		}

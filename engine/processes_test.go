@@ -120,7 +120,7 @@ func TestProcessSpecsAreValidated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, err := range map[string]error{
-			"input":  ps.Input(ctx, p.PID, []byte("x")),
+			"input":  ps.WriteInput(ctx, p.PID, []byte("x")),
 			"resize": ps.Resize(ctx, p.PID, brig.Terminal{Columns: 1, Rows: 1}),
 		} {
 			if k := brig.KindOf(err); k != brig.FailedPrecondition && k != brig.NotFound {

@@ -65,14 +65,14 @@ func (ps *providers) providerInfo(now *placement.Snapshot, id string) brig.Provi
 		out.Config = ps.maskConfig(id, row.Value, out.Fields)
 	}
 	if m := now.Backends[id]; m != nil {
-		broke, why := m.Health.LastFailure()
+		broke, cause := m.Health.LastFailure()
 		if out.Up, out.Users = !broke, m.Users(); broke {
-			out.Why = brig.AsError(why).Message
+			out.Why = brig.AsError(cause).Message
 		}
 		out.Capabilities = ps.capabilities(m)
 	}
-	if why := now.Broken[id]; why != nil {
-		out.Why = brig.AsError(why).Message
+	if cause := now.Broken[id]; cause != nil {
+		out.Why = brig.AsError(cause).Message
 	}
 	return out
 }
@@ -124,8 +124,8 @@ func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	if wrong := schema.Decode(raw, d.Config()); len(wrong) > 0 {
-		return nil, nil, configError(wrong)
+	if invalid := schema.Decode(raw, d.Config()); len(invalid) > 0 {
+		return nil, nil, configError(invalid)
 	}
 	return d, raw, nil
 }
@@ -133,7 +133,7 @@ func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig)
 // applySettings writes settings and applies them before it returns. The caller holds the lock of
 // backends.
 func (ps *providers) applySettings(ctx context.Context, v *call, rows ...brig.Setting) error {
-	if err := ps.Store.PutSettings(ctx, rows, v.outcome()); err != nil {
+	if err := ps.Store.PutSettings(ctx, rows, v.outcomeEvent()); err != nil {
 		return err
 	}
 	return ps.reloadLocked(ctx, false)

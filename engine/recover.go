@@ -179,7 +179,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		}
 	}
 	err = e.recoverExecs(ctx, r, list)
-	a, lost := e.account(ctx, r.Tenant)
+	a, lost := e.getAccount(ctx, r.Tenant)
 	for _, x := range list {
 		if lost == nil && !x.Done {
 			e.holdReservation(r, in, x.ExecID, a.ResumeExec(r.Spec.Labels))
@@ -249,7 +249,7 @@ func (e *Engine) pruneExpired(ctx context.Context) error {
 func (e *Engine) recoverSkipped() {
 	for id, s := range e.skipped.list() {
 		r, err := e.Store.Get(e.ctx, s.tenant, s.name)
-		if brig.KindOf(err) == brig.NotFound || err == nil && (r.ID != id || !r.State.Lasts()) {
+		if brig.KindOf(err) == brig.NotFound || err == nil && (r.ID != id || !r.State.IsActive()) {
 			e.skipped.remove(id)
 			continue
 		}

@@ -167,7 +167,7 @@ func (p *pool) refill(ctx context.Context, s *poolClass) {
 
 // recordRefill records the result of a refill. It makes the instance claimable under the same lock,
 // so that the instance is always counted exactly once.
-func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pooledInstance) {
+func (p *pool) recordRefill(s *poolClass, duration time.Duration, err error, w *pooledInstance) {
 	p.mu.Lock()
 	s.making--
 	if err != nil {
@@ -178,7 +178,7 @@ func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pool
 		return
 	}
 	s.backoff = 0
-	if s.refills = append(s.refills, took); len(s.refills) > 32 {
+	if s.refills = append(s.refills, duration); len(s.refills) > 32 {
 		s.refills = s.refills[1:]
 	}
 	discarded := p.closed || p.classes[s.poolKey] != s

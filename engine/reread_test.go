@@ -58,11 +58,11 @@ func TestRereadLogIsBounded(t *testing.T) {
 		"empty lines": strings.Repeat(stamp+"\n", 40_000),
 		"one line":    stamp + strings.Repeat("x", 1<<20) + "\n",
 	} {
-		for _, times := range []bool{false, true} {
+		for _, timed := range []bool{false, true} {
 			w := &wholeLog{log: []byte(log)}
-			r := &rereadLog{ctx: t.Context(), in: w, times: times}
+			r := &rereadLog{ctx: t.Context(), in: w, timed: timed}
 			want := log
-			if !times {
+			if !timed {
 				want = strings.ReplaceAll(log, stamp, "")
 			}
 			var got bytes.Buffer
@@ -77,15 +77,15 @@ func TestRereadLogIsBounded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if times && got.Len() == len(p) && w.read > 4*rereadBuffer {
+				if timed && got.Len() == len(p) && w.read > 4*rereadBuffer {
 					t.Errorf("%s: %d bytes are read for the first %d", name, w.read, len(p))
 				}
 			}
 			if largest > 4*rereadBuffer {
-				t.Errorf("%s, times %t: it keeps %d bytes", name, times, largest)
+				t.Errorf("%s, times %t: it keeps %d bytes", name, timed, largest)
 			}
 			if got.String() != want {
-				t.Errorf("%s, times %t: %d bytes, want %d", name, times, got.Len(), len(want))
+				t.Errorf("%s, times %t: %d bytes, want %d", name, timed, got.Len(), len(want))
 			}
 			if w.open != 0 {
 				t.Errorf("%s: %d readers are open after the end", name, w.open)
@@ -102,7 +102,7 @@ func TestRereadLogLosesNothing(t *testing.T) {
 		for seed := range uint64(30) {
 			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // needs no cryptographic randomness
 			w := &wholeLog{}
-			r := &rereadLog{ctx: t.Context(), in: w, times: seed%2 == 0}
+			r := &rereadLog{ctx: t.Context(), in: w, timed: seed%2 == 0}
 			now, begun := rereadStart, false
 			var want, got bytes.Buffer
 			grow := func() {
@@ -112,7 +112,7 @@ func TestRereadLogLosesNothing(t *testing.T) {
 							now = now.Add(time.Millisecond)
 						}
 						w.log = append(w.log, brig.LogTime(now)...)
-						if r.times {
+						if r.timed {
 							want.WriteString(brig.LogTime(now))
 						}
 					}
@@ -164,7 +164,7 @@ func TestRereadLogLosesNothing(t *testing.T) {
 func TestRereadLogClosesItsReader(t *testing.T) {
 	broken := errors.New("the connection is broken")
 	w := &wholeLog{log: []byte(strings.Repeat(brig.LogTime(rereadStart)+"\n", 10_000))}
-	r := &rereadLog{ctx: t.Context(), in: w, times: true}
+	r := &rereadLog{ctx: t.Context(), in: w, timed: true}
 	if _, err := r.Read(make([]byte, 10)); err != nil || w.open != 1 {
 		t.Fatalf("%v, %d readers are open", err, w.open)
 	}
@@ -172,7 +172,7 @@ func TestRereadLogClosesItsReader(t *testing.T) {
 		t.Errorf("%v, %d readers are open after Close", err, w.open)
 	}
 	w.fail = broken
-	if _, err := io.ReadAll(&rereadLog{ctx: t.Context(), in: w, times: true}); !errors.Is(err, broken) || w.open != 0 {
+	if _, err := io.ReadAll(&rereadLog{ctx: t.Context(), in: w, timed: true}); !errors.Is(err, broken) || w.open != 0 {
 		t.Errorf("%v, %d readers are open after an error", err, w.open)
 	}
 }

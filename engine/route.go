@@ -69,9 +69,9 @@ func (ps *providers) placementOptions(ctx context.Context, now *placement.Snapsh
 	}
 	memory := cmp.Or(r.spec.Limits.Memory, ps.LimitRange.Default.Memory)
 	var out []brig.Option
-	for id, why := range now.Broken {
-		out = append(out, brig.Option{ID: id, Terms: now.Terms[id], Unfit: brig.Errorf(brig.Unavailable, "the provider %s cannot be used: %s", id, brig.AsError(why).Message).
-			WithHint("%s", brig.AsError(why).Hint).Because(why)})
+	for id, cause := range now.Broken {
+		out = append(out, brig.Option{ID: id, Terms: now.Terms[id], Unfit: brig.Errorf(brig.Unavailable, "the provider %s cannot be used: %s", id, brig.AsError(cause).Message).
+			WithHint("%s", brig.AsError(cause).Hint).Because(cause)})
 	}
 	for id, m := range now.Backends {
 		o := brig.Option{ID: id, Terms: now.Terms[id], Down: m.Health.IsOpen(ps.Now()), Unfit: ps.checkPlacement(ctx, m, r)}
@@ -147,7 +147,7 @@ func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []ca
 		if lost == nil {
 			return nil
 		}
-		if brig.RetryOf(lost) == brig.RetryNever || !brig.Elsewhere(lost) || ctx.Err() != nil {
+		if brig.RetryOf(lost) == brig.RetryNever || !brig.CanRetryElsewhere(lost) || ctx.Err() != nil {
 			return lost
 		}
 		err := brig.AsError(lost)

@@ -134,7 +134,7 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	} else if ctx.Err() != nil {
 		rs.workspaces.writeBackCanceled(ctx, v, m)
 	}
-	switch lost := v.recorded(); {
+	switch lost := v.awaitIntent(); {
 	case err == nil:
 		err = lost
 	case ctx.Err() == nil:
@@ -145,7 +145,7 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	if err != nil {
 		rs.machines.rollback(ctx, m)
 		defer rs.releaseBackend(m.backend)
-		return nil, rs.asProviderError(ctx, m, err, canRunAgain(job, &written, sio))
+		return nil, rs.mapProviderError(ctx, m, err, canRunAgain(job, &written, sio))
 	}
 	o.Pool, o.Route = m.rec.Pool, m.rec.Route
 	if m.img != nil && m.img.Alias != "" {
@@ -174,7 +174,7 @@ func (rs *runs) storeOutcome(ctx context.Context, v *call, rec *brig.Record, o *
 	defer cancel()
 	stored := v.op == brig.OpRun // the outcome of an administrator's test is not stored
 	if stored {
-		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcome())
+		err = v.store().EndRun(wctx, rec.ID, v.actor.Tenant, withoutState(o), v.outcomeEvent())
 	} else {
 		err = v.store().Delete(wctx, rec.ID)
 	}
@@ -391,7 +391,7 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	}
 	if m.session == nil {
 		if m.session, err = rs.openSession(ctx, m.in, m.rec.Tenant, "interpreter", *j.lang, j.cmd); err != nil {
-			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
+			return nil, notStartedError(m.rec.Spec.Image, *j.lang, err)
 		}
 	}
 	m.releaseSlot()
@@ -399,9 +399,9 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 
-// notStarted explains why an interpreter did not start. Usually, the image does not contain the
-// interpreter.
-func notStarted(image string, lang interpreter.Language, err error) error {
+// notStartedError explains why an interpreter did not start. Usually, the image does not contain
+// the interpreter.
+func notStartedError(image string, lang interpreter.Language, err error) error {
 	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
 		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
 	startErr, failed := errors.AsType[*interpreter.StartError](err)

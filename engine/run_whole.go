@@ -63,7 +63,7 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	}
 	wctx, cancel := detachedContext(ctx)
 	defer cancel()
-	if err := v.store().PutRun(wctx, v.actor.Tenant, o, v.outcome()); err != nil {
+	if err := v.store().PutRun(wctx, v.actor.Tenant, o, v.outcomeEvent()); err != nil {
 		return nil, withoutRetry(err)
 	}
 	rs.lifecycle.trimSoon(wctx, v.actor.Tenant)
@@ -81,10 +81,10 @@ func resolvedProgram(p brig.Program, j *job) brig.Program {
 	return p
 }
 
-// asProviderError turns the error of a program into an error of its provider, if the provider
+// mapProviderError turns the error of a program into an error of its provider, if the provider
 // caused it. If retryable is true, another provider may then run the program from the beginning.
-func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, retryable bool) error {
-	if c, ok := m.backend.Provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.Elsewhere(err)) {
+func (rs *runs) mapProviderError(ctx context.Context, m *machine, err error, retryable bool) error {
+	if c, ok := m.backend.Provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.CanRetryElsewhere(err)) {
 		cctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 		defer cancel()
 		if down := c.Check(cctx); down != nil {
@@ -93,7 +93,7 @@ func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, retr
 			rs.providers.noteHealth(m.backend, err)
 		}
 	}
-	if brig.Elsewhere(err) && !retryable {
+	if brig.CanRetryElsewhere(err) && !retryable {
 		return withoutRetry(err)
 	}
 	return err

@@ -25,8 +25,8 @@ const (
 	lostShimTime = time.Second
 )
 
-// pauses saves sandboxes to disk, and resumes them.
-type pauses struct {
+// pauser saves sandboxes to disk, and resumes them.
+type pauser struct {
 	*gate
 	network      *network
 	providers    *providers
@@ -75,7 +75,7 @@ func (f eventsOf) orNone() func(*brig.Record) []brig.Event {
 }
 
 // Pause implements brig.Service.
-func (p *pauses) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
+func (p *pauser) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
 	var note func(*call)
 	if o.FilesOnly {
 		note = withDetail(brig.DetailFilesOnly, "true")
@@ -91,7 +91,7 @@ func (p *pauses) Pause(ctx context.Context, name string, o brig.PauseOptions) (*
 
 // pause saves a sandbox and ends its instance. It runs to completion even if the caller
 // disconnects. events, if not nil, returns the audit events of an automatic pause.
-func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
+func (p *pauser) pause(ctx context.Context, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	if err := checkSavable(rec, "paused", o.FilesOnly); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOption
 }
 
 // pauseUnused is like pause, for a caller that already excludes uses of the sandbox.
-func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
+func (p *pauser) pauseUnused(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	rec, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID))
@@ -124,7 +124,7 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *pla
 		return nil, p.lifecycle.explainLoss(ctx, rec, in, err)
 	}
 	defer releaseUse()
-	a, err := p.account(ctx, rec.Tenant)
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *pla
 
 // holdLease keeps the lease of an instance from ending during a save. The caller calls
 // restore at the end of the pause, which does nothing if the instance has ended.
-func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instance) (restore func(), err error) {
+func (p *pauser) holdLease(ctx context.Context, rec *brig.Record, in brig.Instance) (restore func(), err error) {
 	end, needed := rec.Expires.Add(saveAllowance(rec.Spec)), p.Now().Add(saveTimeout)
 	if !end.Before(needed) {
 		return func() {}, nil
@@ -183,7 +183,7 @@ func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instan
 
 // beginSave prevents calls from using a sandbox until endMove is called. It returns
 // FailedPrecondition if calls are still using the sandbox.
-func (p *pauses) beginSave(ctx context.Context, rec *brig.Record) (endMove func(), err error) {
+func (p *pauser) beginSave(ctx context.Context, rec *brig.Record) (endMove func(), err error) {
 	end, users, err := p.usesOf(rec.ID).beginMove(ctx, pauseTimeout)
 	if err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (p *pauses) beginSave(ctx context.Context, rec *brig.Record) (endMove func(
 
 // prepareSave checks that an instance can be saved, and detaches its interpreters from descriptors
 // of the host.
-func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
-	err := p.checkSave(ctx, saver, rec, in)
+func (p *pauser) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
+	err := p.checkSaveable(ctx, saver, rec, in)
 	if err == nil {
 		err = p.interpreters.parkContexts(ctx, rec, in)
 	}
@@ -213,7 +213,7 @@ func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Re
 
 // saveDetached detaches an instance from this server and saves it. The reservations of its
 // processes are kept for the next attachment.
-func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
+func (p *pauser) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
 	carried := p.detachPrograms(rec.ID, in)
 	p.lifecycle.detachInstance(rec.ID)
 	p.holdCarried(rec.ID, carried)
@@ -225,7 +225,7 @@ func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.R
 
 // handleFailedSave reattaches an instance that was detached for a save. If the instance has ended,
 // it records that the sandbox is paused or has ended.
-func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
+func (p *pauser) handleFailedSave(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
 	if brig.KindOf(err) != brig.FailedPrecondition {
 		// If the shim has died, its connection breaks before the provider detects the end of the
 		// instance.
@@ -241,9 +241,9 @@ func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend
 	return nil, errors.Join(err, p.continueInstance(ctx, rec, backend, in, attachment{continued: true}))
 }
 
-// checkSave returns the provider's error if an instance cannot be saved now. An unused pooled
-// interpreter must not prevent the save, so checkSave ends it first.
-func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
+// checkSaveable returns the provider's error if an instance cannot be saved now. An unused pooled
+// interpreter must not prevent the save, so checkSaveable ends it first.
+func (p *pauser) checkSaveable(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
 	if s := p.interpreters.contextsOf(rec.ID).takeUnkept(); s != nil {
 		if err := endUnused(ctx, s); err != nil {
 			return err
@@ -275,7 +275,7 @@ func (cs *contexts) takePooled() *interpreter.Session {
 
 // detachPrograms disconnects from the processes of a sandbox, which keep running. It first updates
 // their stored state for the next attachment. It returns the reservations of the processes.
-func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.Reservation) {
+func (p *pauser) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.Reservation) {
 	for _, proc := range p.programs.processesOf(id).running() {
 		proc.detachMu.Lock()
 		proc.detached = true
@@ -296,8 +296,8 @@ func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.
 }
 
 // recordPause records that a sandbox is paused.
-func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.Save, events eventsOf) (*brig.Record, error) {
-	a, err := p.account(ctx, rec.Tenant)
+func (p *pauser) recordPause(ctx context.Context, rec *brig.Record, save *brig.Save, events eventsOf) (*brig.Record, error) {
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -329,8 +329,8 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 
 // trackPaused counts the disk space of a paused sandbox against its tenant's
 // storage.
-func (p *pauses) trackPaused(ctx context.Context, rec *brig.Record) error {
-	a, err := p.account(ctx, rec.Tenant)
+func (p *pauser) trackPaused(ctx context.Context, rec *brig.Record) error {
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ type attachment struct {
 
 // continueInstance attaches a detached instance, so that it can be used as
 // before.
-func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, how attachment) error {
+func (p *pauser) continueInstance(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, how attachment) error {
 	if p.sandboxes.get(rec.ID).reservation == nil {
 		if err := p.trackExisting(ctx, rec); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 }
 
 // Resume implements brig.Service.
-func (p *pauses) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (p *pauser) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return do(ctx, p.gate, brig.OpResume, name, func(v *call) (*brig.Sandbox, error) {
 		if v.rec.State != brig.Paused && v.rec.State != brig.Running {
 			return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", v.rec.Spec.Name, v.rec.State).WithHint("only a paused sandbox can be resumed")
@@ -404,7 +404,7 @@ func (p *pauses) Resume(ctx context.Context, name string) (*brig.Sandbox, error)
 
 // resumePaused resumes a sandbox for a call that uses it, if the sandbox is paused and the call may
 // resume it. It updates the call's record, and reports whether the call can be retried.
-func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (retryable bool, err error) {
+func (p *pauser) resumePaused(ctx context.Context, rec *brig.Record) (retryable bool, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return false, nil
 	}
@@ -427,7 +427,7 @@ func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (retryable 
 }
 
 // resumedByUse returns a function that returns the audit event of an implicit resume.
-func (p *pauses) resumedByUse(ctx context.Context) eventsOf {
+func (p *pauser) resumedByUse(ctx context.Context) eventsOf {
 	return func(r *brig.Record) []brig.Event {
 		event := p.observedEvent(r, brig.OpResume.Name, map[string]string{brig.DetailWhy: "use"})
 		event.Actor = brig.ActorFrom(ctx).Name
@@ -437,7 +437,7 @@ func (p *pauses) resumedByUse(ctx context.Context) eventsOf {
 
 // resume restores the instance of a paused sandbox. Concurrent calls wait for the first call, which
 // restores the instance. The restore continues even if the caller disconnects.
-func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+func (p *pauser) resume(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
 	saver, backend, err := p.providers.saverOf(rec)
 	if err != nil {
 		return nil, err
@@ -467,7 +467,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if rec, err = p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil || rec.State != brig.Paused {
 		return rec, err
 	}
-	a, err := p.account(ctx, rec.Tenant)
+	a, err := p.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -518,7 +518,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 // restore starts the instance of a paused sandbox, and records that the sandbox runs. If the
 // restore fails, the sandbox is still paused. restore calls release before it waits for programs of
 // the guest.
-func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
+func (p *pauser) restore(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
 	spec := rec.Spec
 	spec.Image, spec.Env, spec.Share = rec.Digest, withCA(spec), rec.Tenant
 	now := p.Now().UTC()

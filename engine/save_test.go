@@ -138,9 +138,9 @@ func TestImpossiblePauseKeepsSandboxRunning(t *testing.T) {
 	if _, err := h.Stop(ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
-	for name, why := range map[string]string{"used": "in use", "main": "main program", "kept": "a running program", "stopped": "is stopped"} {
+	for name, reason := range map[string]string{"used": "in use", "main": "main program", "kept": "a running program", "stopped": "is stopped"} {
 		_, err := h.Pause(ctx, name, brig.PauseOptions{})
-		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), why) {
+		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if s := h.getRecord(t, name); name != "stopped" && s.State != brig.Running {

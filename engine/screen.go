@@ -56,8 +56,8 @@ func (i *interpreters) screenCell(ctx context.Context, v *call, code brig.Code) 
 		}
 		lang = c.info.Spec.Language
 	}
-	source, wrong, err := i.compileCell(ctx, lang, code.Source)
-	if wrong != nil || err != nil {
+	source, syntaxErr, err := i.compileCell(ctx, lang, code.Source)
+	if syntaxErr != nil || err != nil {
 		return err
 	}
 	return i.screenSource(ctx, v, lang, source)

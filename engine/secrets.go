@@ -47,7 +47,7 @@ func (vt *vault) PutSecret(ctx context.Context, c brig.SecretChange) (*brig.Secr
 				return nil, err
 			}
 			v.addDetail(brig.DetailVersion, strconv.Itoa(sealed.Version))
-			events := []brig.Event{v.outcome()}
+			events := []brig.Event{v.outcomeEvent()}
 			if oldSecret != nil && len(oldSecret.Hosts) > 0 && len(sealed.Hosts) == 0 {
 				events = append(events, brig.Event{
 					At: sealed.Updated, Op: brig.RevealedOp, Actor: v.actor.Name, Tenant: v.actor.Tenant, Phase: brig.Observed,
@@ -95,7 +95,7 @@ func (vt *vault) applySecretChange(ctx context.Context, v *call, c brig.SecretCh
 		was = nil
 	}
 	if was != nil && value == nil {
-		if value, err = vt.unseal(was); err != nil {
+		if value, err = vt.decryptSecret(was); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -142,22 +142,22 @@ func (v *call) noteSecretChange(was *brig.SealedSecret, s *brig.Secret, valueGiv
 // widenedError returns the error for a change of a field that widens the use of a secret's value.
 // added is the new entry of a list.
 func widenedError(secret, field, added string, hosts []string) error {
-	var why string
+	var reason string
 	switch {
 	case field == "hosts" && added == "":
-		why = fmt.Sprintf("without hosts sandboxes would see the value of secret %q, which is for %s only", secret, strings.Join(hosts, ", "))
+		reason = fmt.Sprintf("without hosts sandboxes would see the value of secret %q, which is for %s only", secret, strings.Join(hosts, ", "))
 	case field == "hosts":
-		why = fmt.Sprintf("so far %q does not receive the value of secret %q", added, secret)
+		reason = fmt.Sprintf("so far %q does not receive the value of secret %q", added, secret)
 	case field == "places":
-		why = fmt.Sprintf("so far the value of secret %q is not sent in the place %q", secret, added)
+		reason = fmt.Sprintf("so far the value of secret %q is not sent in the place %q", secret, added)
 	case field == "allow":
-		why = fmt.Sprintf("so far %q is not sent beside the value of secret %q", added, secret)
+		reason = fmt.Sprintf("so far %q is not sent beside the value of secret %q", added, secret)
 	case field == "exclusive":
-		why = fmt.Sprintf("so far no other credentials are sent beside the value of secret %q", secret)
+		reason = fmt.Sprintf("so far no other credentials are sent beside the value of secret %q", secret)
 	default:
-		why = fmt.Sprintf("so far the value of secret %q is not sent in plain HTTP", secret)
+		reason = fmt.Sprintf("so far the value of secret %q is not sent in plain HTTP", secret)
 	}
-	return brig.InvalidField(field, "%s", why).WithHint(brig.HintValueAgain)
+	return brig.InvalidField(field, "%s", reason).WithHint(brig.HintValueAgain)
 }
 
 // Secrets implements brig.Service.
@@ -178,12 +178,12 @@ func (vt *vault) Secrets(ctx context.Context) ([]*brig.Secret, error) {
 // RemoveSecret implements brig.Service.
 func (vt *vault) RemoveSecret(ctx context.Context, name string) error {
 	return vt.doWithDetails(ctx, brig.OpRemoveSecret, "", withDetail(brig.DetailSecrets, truncate(name)), func(v *call) error {
-		return vt.Store.DeleteSecret(ctx, v.actor.Tenant, name, v.outcome())
+		return vt.Store.DeleteSecret(ctx, v.actor.Tenant, name, v.outcomeEvent())
 	})
 }
 
 func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
-	value, err := vt.unseal(s)
+	value, err := vt.decryptSecret(s)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
 	return err
 }
 
-// unseal decrypts the value of a secret.
-func (vt *vault) unseal(s *brig.SealedSecret) ([]byte, error) {
+// decryptSecret decrypts the value of a secret.
+func (vt *vault) decryptSecret(s *brig.SealedSecret) ([]byte, error) {
 	if err := vt.checkSecretsStored(); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (vt *vault) findSecrets(ctx context.Context, tenant string, uses []brig.Sec
 				WithHint("set it first, or list secrets to see what exists")
 		}
 		if err == nil {
-			_, err = vt.unseal(s)
+			_, err = vt.decryptSecret(s)
 		}
 		if err != nil {
 			return err

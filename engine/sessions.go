@@ -46,7 +46,7 @@ func (d *identity) PersonActor(ctx context.Context, token string) (brig.Actor, e
 	}
 	a, err := d.userActor(ctx, p)
 	a.Expires = expires.UTC() // also limits the lifetime of credentials created with the token
-	return a, brig.Genuine(err)
+	return a, brig.MarkGenuine(err)
 }
 
 // userActor returns the actor for an authenticated person.
@@ -72,7 +72,7 @@ func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor,
 		return brig.Actor{}, err
 	}
 	a, err := d.actorOfSession(ctx, s)
-	return a, brig.Genuine(err)
+	return a, brig.MarkGenuine(err)
 }
 
 // actorOfSession returns the actor of a stored session, if the session is valid now.
@@ -86,7 +86,7 @@ func (d *identity) actorOfSession(ctx context.Context, s *brig.Session) (a brig.
 		}
 	}
 	d.mu.Unlock()
-	if d.Clock.Ended(s.Expires) || d.Clock.Ended(used.Add(d.SessionIdle)) {
+	if d.Clock.HasPassed(s.Expires) || d.Clock.HasPassed(used.Add(d.SessionIdle)) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session has ended").WithHint("sign in again")
 	}
 	a = s.Actor
@@ -203,7 +203,7 @@ func (d *identity) Sessions(ctx context.Context, tenant string) ([]*brig.Session
 		}
 		var out []*brig.Session
 		for _, s := range list {
-			if !d.Clock.Ended(s.Expires) && !d.Clock.Ended(s.Used.Add(d.SessionIdle)) && v.canSeeSession(s) {
+			if !d.Clock.HasPassed(s.Expires) && !d.Clock.HasPassed(s.Used.Add(d.SessionIdle)) && v.canSeeSession(s) {
 				s.Hash, s.CSRF = [32]byte{}, [32]byte{}
 				out = append(out, s)
 			}

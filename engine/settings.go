@@ -140,8 +140,8 @@ func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*p
 // openProvider opens a provider.
 func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver, raw []byte) (*placement.Backend, error) {
 	config := d.Config()
-	if wrong := schema.Decode(raw, config); len(wrong) > 0 {
-		return nil, configError(wrong)
+	if invalid := schema.Decode(raw, config); len(invalid) > 0 {
+		return nil, configError(invalid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, providerOpenTimeout)
 	defer cancel()
@@ -163,10 +163,10 @@ func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver
 }
 
 // configError returns the error for a configuration with invalid fields.
-func configError(wrong []brig.FieldError) error {
-	err := brig.Errorf(brig.InvalidConfig, "%s", wrong[0].Message)
-	err.Field, err.Fields = wrong[0].Field, wrong
-	if more := len(wrong) - 1; more > 0 {
+func configError(invalid []brig.FieldError) error {
+	err := brig.Errorf(brig.InvalidConfig, "%s", invalid[0].Message)
+	err.Field, err.Fields = invalid[0].Field, invalid
+	if more := len(invalid) - 1; more > 0 {
 		return err.WithHint("there are %d more wrong fields; see brig provider describe", more)
 	}
 	return err.WithHint("see brig provider describe")
@@ -294,8 +294,8 @@ func (ps *providers) pingProviders() {
 				ps.background.Go(func() { ps.ping(ps.ctx, m, c) })
 			}
 		}
-		for id, why := range now.Broken {
-			ps.Observer.ProviderChecked(id, why)
+		for id, cause := range now.Broken {
+			ps.Observer.ProviderChecked(id, cause)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func (ps *providers) ping(ctx context.Context, m *placement.Backend, c brig.Chec
 	if !ps.isBuiltin(m) || ps.HealthCheckInterval <= 0 {
 		ps.Observer.ProviderChecked(m.ID, err)
 	}
-	if err != nil && !brig.Elsewhere(err) {
+	if err != nil && !brig.CanRetryElsewhere(err) {
 		err = brig.Errorf(brig.Unavailable, "%s", brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint).Because(err)
 	}
 	broke, _ := m.Health.LastFailure()

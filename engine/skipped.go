@@ -75,9 +75,9 @@ func (ps *providers) checkReachable(s *brig.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	if broke, why := backend.Health.LastFailure(); broke {
-		return brig.Errorf(brig.Unavailable, "the provider %s of this sandbox does not answer: %s", backend.ID, brig.AsError(why).Message).
-			WithHint("try again in a moment; the sandbox is found again when its provider answers").Because(why)
+	if broke, cause := backend.Health.LastFailure(); broke {
+		return brig.Errorf(brig.Unavailable, "the provider %s of this sandbox does not answer: %s", backend.ID, brig.AsError(cause).Message).
+			WithHint("try again in a moment; the sandbox is found again when its provider answers").Because(cause)
 	}
 	return nil
 }

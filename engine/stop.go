@@ -31,8 +31,8 @@ func (l *lifecycle) Kill(ctx context.Context, name string) (*brig.Sandbox, error
 
 // stopInstance ends a sandbox's instance and keeps its record. It continues if
 // the caller disconnects.
-func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace time.Duration, why brig.ExitReason) (*brig.Sandbox, error) {
-	leave, rec, err := l.enterLatest(ctx, rec, why)
+func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace time.Duration, reason brig.ExitReason) (*brig.Sandbox, error) {
+	leave, rec, err := l.enterLatest(ctx, rec, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", rec.Spec.Name).
 			WithHint("try again in a moment")
 	}
-	if err := l.workspaces.writeBackWorkspace(ctx, rec, in, grace, why); err != nil {
+	if err := l.workspaces.writeBackWorkspace(ctx, rec, in, grace, reason); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTimeout)
@@ -64,7 +64,7 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 		defer releaseUse()
 	}
 	failpoint.Hit("halt.recorded")
-	if err := in.Stop(ctx, grace, why); err != nil {
+	if err := in.Stop(ctx, grace, reason); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("halt.stopped")
@@ -79,7 +79,7 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 // caller can end the sandbox. No pause or resume starts until leave is called. If the sandbox is
 // paused, enterLatest ends it with the reason why, if a caller requested that. An automatic end
 // does not apply to a paused sandbox, because it uses neither its lease nor its tenant's time.
-func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.ExitReason) (leave func(), _ *brig.Record, err error) {
+func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, reason brig.ExitReason) (leave func(), _ *brig.Record, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return func() {}, rec, nil
 	}
@@ -98,10 +98,10 @@ func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.
 			return func() {}, now, err
 		}
 		leave()
-		if why != brig.Stopped && why != brig.Killed {
+		if reason != brig.Stopped && reason != brig.Killed {
 			return func() {}, now, nil
 		}
-		if rec, err = l.endPaused(ctx, now, why); err != nil {
+		if rec, err = l.endPaused(ctx, now, reason); err != nil {
 			return nil, nil, err
 		}
 		if rec.State != brig.Paused {
@@ -149,7 +149,7 @@ func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) erro
 		if err := in.Destroy(ctx); err != nil {
 			return err
 		}
-		if rec.State.Live() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
+		if rec.State.IsLive() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
 			// Record the end of a removed sandbox exactly once.
 			if _, err := l.recordEnd(ctx, rec.Tenant, rec.ID, in); err != nil && brig.KindOf(err) != brig.NotFound {
 				return err
@@ -168,8 +168,8 @@ func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) erro
 // endSandbox ends a sandbox without a caller's request. If its workspace cannot be written back,
 // the changes are lost, and the record notes that. It retries until the sandbox has ended or the
 // server ends, because nothing else would retry.
-func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) {
-	_, err := l.stopInstance(l.ctx, rec, grace, why)
+func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Duration, reason brig.ExitReason) {
+	_, err := l.stopInstance(l.ctx, rec, grace, reason)
 	if err == nil || l.ctx.Err() != nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 		l.Log.ErrorContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
 		l.workspaces.noteWorkspace(ctx, rec, brig.AsError(err).Message)
 	}
-	l.stopUntilEnded(rec.ID, in, why)
+	l.stopUntilEnded(rec.ID, in, reason)
 }
 
 // watchWorkspace ends a sandbox whose workspace has the mode direct. It ends the sandbox when the
@@ -203,7 +203,7 @@ func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached 
 	l.background.Go(func() {
 		defer cancel()
 		for expires := rec.Expires; ; {
-			why := brig.LeaseExpired
+			reason := brig.LeaseExpired
 			select {
 			case <-in.Done():
 				return
@@ -212,7 +212,7 @@ func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached 
 			case <-l.ctx.Done():
 				return
 			case <-mainEnded:
-				why, mainEnded = brig.Exited, nil
+				reason, mainEnded = brig.Exited, nil
 			case <-time.After(max(expires.Sub(l.Now()), 10*time.Millisecond)):
 			}
 			now, err := l.Store.Get(l.ctx, rec.Tenant, string(rec.ID))
@@ -220,10 +220,10 @@ func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached 
 				return
 			}
 			expires = now.Expires
-			if why == brig.LeaseExpired && l.Now().Before(expires) || why == brig.Exited && l.workspaces.isEnding(rec.ID) {
+			if reason == brig.LeaseExpired && l.Now().Before(expires) || reason == brig.Exited && l.workspaces.isEnding(rec.ID) {
 				continue // the call that ends all programs also ends the main program
 			}
-			l.endSandbox(now, in, leaseGrace, why)
+			l.endSandbox(now, in, leaseGrace, reason)
 			return
 		}
 	})

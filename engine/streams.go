@@ -63,9 +63,9 @@ func newStreams(l StreamLimits) *streams {
 // retryStreams is the suggested delay before a rejected stream is retried.
 const retryStreams = 2 * time.Second
 
-// open counts one more stream of a call until release is called. Later calls of
+// reserve counts one more stream of a call until release is called. Later calls of
 // release have no effect.
-func (s *streams) open(v *call) (release func(), err error) {
+func (s *streams) reserve(v *call) (release func(), err error) {
 	kind, limit, what := "stream", s.limits.Sandbox, "watches, attached processes, followed logs and downloads"
 	if v.op == brig.OpDial {
 		kind, limit, what = "connection", s.limits.Connections, "connections to its ports"

@@ -18,7 +18,7 @@ func TestStreamLimitsApplyIndependently(t *testing.T) {
 	var leave []func()
 	open := func(what string, want brig.Kind, op brig.Op, tenant, key, box string) {
 		t.Helper()
-		end, err := s.open(call(op, tenant, key, box))
+		end, err := s.reserve(call(op, tenant, key, box))
 		if brig.KindOf(err) != want {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -81,7 +81,7 @@ func TestPersonHasOneStreamLimit(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 100, Key: 3, Tenant: 100})
 	open := func(issuer, subject, session string) error {
 		a := brig.Actor{Name: "ann", Tenant: "acme", Session: session, Person: &brig.Person{Issuer: issuer, Subject: subject}}
-		_, err := s.open(&call{callAudit: callAudit{op: brig.OpWatch, actor: a}, rec: &brig.Record{Sandbox: brig.Sandbox{ID: "one", Tenant: "acme"}}})
+		_, err := s.reserve(&call{callAudit: callAudit{op: brig.OpWatch, actor: a}, rec: &brig.Record{Sandbox: brig.Sandbox{ID: "one", Tenant: "acme"}}})
 		return err
 	}
 	for _, session := range []string{"", "s1", "s2"} {

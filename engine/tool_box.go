@@ -116,11 +116,11 @@ func (b *boxes) acquire(e *tools, tenant string, j *toolJob) (found *box, old []
 
 // release returns a box to the idle boxes, and reports whether it may be used
 // again.
-func (b *boxes) release(x *box, sound bool) bool {
+func (b *boxes) release(x *box, reusable bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.busy = slices.DeleteFunc(b.busy, func(y *box) bool { return y == x })
-	if !sound || x.stale {
+	if !reusable || x.stale {
 		return false
 	}
 	b.idle = append(b.idle, x)
@@ -209,8 +209,8 @@ func (ts *tools) openBox(ctx context.Context, x *box, j *toolJob) (*heldBox, err
 
 // releaseBox returns a box after a call. If the call did not end cleanly, it
 // ends the box.
-func (ts *tools) releaseBox(ctx context.Context, x *box, sound bool) {
-	if !ts.boxes.release(x, sound) {
+func (ts *tools) releaseBox(ctx context.Context, x *box, reusable bool) {
+	if !ts.boxes.release(x, reusable) {
 		ts.endBox(ctx, x)
 	}
 }

@@ -21,7 +21,7 @@ const toolGrace = 5 * time.Second
 
 // callTool makes a call in a box. The box is sound if no process of the call
 // remains in it.
-func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) (_ *brig.ToolResult, sound bool, err error) {
+func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) (_ *brig.ToolResult, reusable bool, err error) {
 	rec, in := b.rec, b.in
 	v.id = rec.ID
 	v.setSandbox(rec)
@@ -34,21 +34,21 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	v.markStarted()
 	c := &toolCall{e: ts, j: j, in: in, p: p, exclusive: ts.images.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: output.NewLogTee(in.Log, rec.Spec.Limits.Output)}
 	err = c.do(ctx)
-	sound = c.end(ctx) && err == nil
+	reusable = c.end(ctx) && err == nil
 	if err != nil {
 		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, err)
 	}
 	c.res.Name, c.res.Sandbox, c.res.Reused, c.res.Fingerprint = j.tool.Name, b.name, b.reused, j.fingerprint
-	if !sound {
+	if !reusable {
 		return &c.res, false, nil
 	}
 	// Renew the lease from now, instead of from the latest possible end of the
 	// call.
 	if _, err := ts.lifecycle.setLease(context.WithoutCancel(ctx), rec, in, ts.Now().Add(rec.Spec.TTL)); err != nil {
 		ts.Log.WarnContext(ctx, "failed to renew the lease of a sandbox for tools", "sandbox", rec.ID, "err", err)
-		sound = false
+		reusable = false
 	}
-	return &c.res, sound, nil
+	return &c.res, reusable, nil
 }
 
 // interpreterStartError explains why a driver did not start. Usually, the image has no interpreter.

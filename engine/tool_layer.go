@@ -57,7 +57,7 @@ func (ts *tools) installPackages(ctx context.Context, v *call, x *box, j *toolJo
 			return nil, err
 		}
 		if msg != "" {
-			return noPackages(j, l, msg), nil
+			return packageInstallError(j, l, msg), nil
 		}
 		err = in.Unpack(ctx, layerPath(n), brig.UnpackOptions{User: "root", Sealed: true}, content.Each)
 		_ = content.Close() // it was opened for reading
@@ -172,8 +172,8 @@ func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (ms
 	return msg, res.ExitCode == 0, nil
 }
 
-// noPackages returns the error for packages that could not be installed.
-func noPackages(j *toolJob, l toolLayer, msg string) *brig.ProgramError {
+// packageInstallError returns the error for packages that could not be installed.
+func packageInstallError(j *toolJob, l toolLayer, msg string) *brig.ProgramError {
 	name := j.tool.Name
 	if name == "" {
 		name = tool.FindLastFunction(j.tool.Source)

@@ -71,7 +71,7 @@ func (ts *tools) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.Tool
 			Created: now, Updated: now, CreatedBy: v.actor.Name, UpdatedBy: v.actor.Name,
 		}
 		v.addDetail(brig.DetailName, string(kind))
-		return put, ts.Store.PutToolSetup(ctx, put, v.outcome())
+		return put, ts.Store.PutToolSetup(ctx, put, v.outcomeEvent())
 	})
 }
 
@@ -120,7 +120,7 @@ func (ts *tools) RemoveToolSetup(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := ts.Store.DeleteToolSetup(ctx, v.actor.Tenant, id, v.outcome()); err != nil {
+		if err := ts.Store.DeleteToolSetup(ctx, v.actor.Tenant, id, v.outcomeEvent()); err != nil {
 			return err
 		}
 		for _, x := range ts.boxes.removeIdle(v.actor.Tenant, s.Kind) {
@@ -177,7 +177,7 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 		}
 		// If another call removes the variable first, it remains removed.
 		out, err := ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
-		if err == nil && c.Value == nil && v.actor.May(brig.OpToolVariables) != nil {
+		if err == nil && c.Value == nil && v.actor.Authorize(brig.OpToolVariables) != nil {
 			out.Value = "" // a caller that may not list values must not learn the value by a change
 		}
 		return out, err
@@ -211,7 +211,7 @@ func (ts *tools) storeVariable(ctx context.Context, v *call, x brig.ToolVariable
 	x.Value = ""
 	kept := &brig.SealedToolVariable{ToolVariable: x}
 	ts.sealVariable(kept, value)
-	if err := write(ctx, kept, v.outcome()); err != nil {
+	if err := write(ctx, kept, v.outcomeEvent()); err != nil {
 		return nil, err
 	}
 	out := kept.ToolVariable
@@ -237,11 +237,11 @@ func (ts *tools) unsealVariable(x *brig.SealedToolVariable) (string, error) {
 	}
 	value, err := ts.Options.Keys.Open(x.SealedBy, x.Sealed, variableLocation(x)...)
 	if err != nil {
-		why := "what is kept of it was changed"
+		reason := "what is kept of it was changed"
 		if errors.Is(err, seal.ErrUnknownKey) {
-			why = "it was encrypted with a key that this server does not have"
+			reason = "it was encrypted with a key that this server does not have"
 		}
-		return "", brig.Errorf(brig.FailedPrecondition, "the variable %q of tools does not open: %s", truncate(x.Key), why).
+		return "", brig.Errorf(brig.FailedPrecondition, "the variable %q of tools does not open: %s", truncate(x.Key), reason).
 			WithHint("set it again").Because(err)
 	}
 	return string(value), nil
@@ -272,7 +272,7 @@ func (ts *tools) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolV
 // RemoveToolVariable implements brig.Service.
 func (ts *tools) RemoveToolVariable(ctx context.Context, id string) error {
 	return ts.doWithDetails(ctx, brig.OpRemoveToolVariable, "", withDetail(brig.DetailName, truncate(id)), func(v *call) error {
-		return ts.Store.DeleteToolVariable(ctx, v.actor.Tenant, id, v.outcome())
+		return ts.Store.DeleteToolVariable(ctx, v.actor.Tenant, id, v.outcomeEvent())
 	})
 }
 

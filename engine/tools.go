@@ -30,7 +30,7 @@ type ToolOptions struct {
 	// Image is the image of boxes whose setup names no template. Default
 	// brig.HostImage.
 	Image string
-	// Egress lists the hosts that tools may connect to. Default none.
+	// Egress lists the hosts that tools may connect to. Default: none.
 	Egress brig.Egress
 	// Layers caches installed packages. If it is nil, packages cannot be
 	// installed.
@@ -243,8 +243,8 @@ func (ts *tools) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult,
 		return nil, nil
 	}
 	js, err := ts.Options.TypeScript.Program(ctx, j.request.Source)
-	if wrong, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
-		return j.failed(&brig.ProgramError{Name: "SyntaxError", Message: wrong.Message, Traceback: wrong.Traceback("tool.ts")}), nil
+	if syntaxErr, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
+		return j.failed(&brig.ProgramError{Name: "SyntaxError", Message: syntaxErr.Message, Traceback: syntaxErr.Traceback("tool.ts")}), nil
 	}
 	j.request.Source = js
 	return nil, err

@@ -132,7 +132,7 @@ func (i *hookedInstance) Exec(ctx context.Context, id string, cmd brig.Command, 
 	return i.Instance.Exec(ctx, id, cmd, sio)
 }
 
-func (i *hookedInstance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+func (i *hookedInstance) Stop(ctx context.Context, grace time.Duration, reason brig.ExitReason) error {
 	i.p.mu.Lock()
 	stop := i.p.stop
 	i.p.mu.Unlock()
@@ -141,7 +141,7 @@ func (i *hookedInstance) Stop(ctx context.Context, grace time.Duration, why brig
 			return err
 		}
 	}
-	return i.Instance.Stop(ctx, grace, why)
+	return i.Instance.Stop(ctx, grace, reason)
 }
 
 func (i *hookedInstance) Destroy(ctx context.Context) error {

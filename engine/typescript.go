@@ -36,13 +36,13 @@ func (i *interpreters) compileProgram(ctx context.Context, p brig.Program, j *jo
 		return nil, nil
 	}
 	js, err := i.Options.TypeScript.Program(ctx, j.request.Code)
-	wrong, bad := errors.AsType[*interpreter.SyntaxError](err)
+	syntaxErr, bad := errors.AsType[*interpreter.SyntaxError](err)
 	if !bad {
 		j.request.Code = js
 		return nil, err
 	}
 	o := &brig.Outcome{Sandbox: p.SandboxName, Error: &brig.ProgramError{
-		Name: "SyntaxError", Message: wrong.Message, Traceback: wrong.Traceback("main.ts"),
+		Name: "SyntaxError", Message: syntaxErr.Message, Traceback: syntaxErr.Traceback("main.ts"),
 	}}
 	if o.Sandbox == "" {
 		o.Sandbox = newName(j.lang.Prefix)
@@ -65,8 +65,8 @@ func (i *interpreters) compileCell(ctx context.Context, language brig.Language, 
 		return source, nil, nil
 	}
 	js, err := i.Options.TypeScript.Cell(ctx, source)
-	if wrong, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
-		return "", &brig.CodeError{Name: "SyntaxError", Value: wrong.Message, Traceback: wrong.Traceback("cell.ts")}, nil
+	if syntaxErr, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
+		return "", &brig.CodeError{Name: "SyntaxError", Value: syntaxErr.Message, Traceback: syntaxErr.Traceback("cell.ts")}, nil
 	}
 	return js, nil, err
 }

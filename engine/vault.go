@@ -41,7 +41,7 @@ func (vt *vault) secretEnv(ctx context.Context, rec *brig.Record) (map[string]st
 			env[u.Variable()] = vt.placeholder(rec.ID, u.Name)
 			continue
 		}
-		value, err := vt.unseal(s)
+		value, err := vt.decryptSecret(s)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (vt *vault) brokeredSecrets(rec *brig.Record, failed func(name string, err 
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
 						WithHint("connect again")
 				}
-				return vt.unseal(now)
+				return vt.decryptSecret(now)
 			},
 		})
 	}

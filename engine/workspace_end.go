@@ -29,7 +29,7 @@ func saveAllowance(spec brig.Spec) time.Duration {
 // writes back its workspace if the mode is direct. A killed sandbox ends even
 // if the write-back fails; its record notes the failure. An instance that has
 // ended has no files left.
-func (ws *workspaces) writeBackWorkspace(ctx context.Context, rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) error {
+func (ws *workspaces) writeBackWorkspace(ctx context.Context, rec *brig.Record, in brig.Instance, grace time.Duration, reason brig.ExitReason) error {
 	if rec.Spec.Workspace.Mode != brig.WorkspaceDirect || rec.State != brig.Running || hasEnded(in) {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (ws *workspaces) writeBackWorkspace(ctx context.Context, rec *brig.Record, 
 	if lost := ws.recordCommit(ctx, rec, out, err); err == nil {
 		err = lost
 	}
-	if err != nil && why == brig.Killed {
+	if err != nil && reason == brig.Killed {
 		ws.Log.WarnContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
 		ws.noteWorkspace(ctx, rec, brig.AsError(err).Message)
 		return nil
@@ -69,9 +69,9 @@ func (ws *workspaces) writeBackWorkspace(ctx context.Context, rec *brig.Record, 
 
 // noteWorkspace adds a note to a sandbox's record about why its workspace was
 // not written back.
-func (ws *workspaces) noteWorkspace(ctx context.Context, rec *brig.Record, why string) {
+func (ws *workspaces) noteWorkspace(ctx context.Context, rec *brig.Record, reason string) {
 	_, err := ws.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
-		r.Notes = append(r.Notes, "workspace: not written back: "+why)
+		r.Notes = append(r.Notes, "workspace: not written back: "+reason)
 		return nil
 	})
 	if err != nil {

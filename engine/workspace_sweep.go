@@ -49,12 +49,12 @@ func (s *sweepQueue) add(tenant string) bool {
 func (s *sweepQueue) done(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := s.sweepAgain[tenant]
+	sweepAgain := s.sweepAgain[tenant]
 	s.sweepAgain[tenant] = false
-	if !again {
+	if !sweepAgain {
 		delete(s.sweepAgain, tenant)
 	}
-	return again
+	return sweepAgain
 }
 
 // sweepWorkspaces removes the unreferenced objects of a tenant in the

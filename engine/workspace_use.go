@@ -135,7 +135,7 @@ func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Inst
 		}
 		rec = now
 	}
-	a, err := ws.account(ctx, rec.Tenant)
+	a, err := ws.getAccount(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type CarriedProcess struct {
 
 var _ brig.Process = (*CarriedProcess)(nil)
 
-// StartCarried implements the Start of brig.Instance for sandboxes that cannot
+// StartCarried implements brig.Instance.Start for sandboxes that cannot
 // receive descriptors.
 func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	req := g.newExec(id, cmd, brig.IO{})
@@ -65,10 +65,10 @@ func (g *Guest) DetachCarried(ctx context.Context, id string, on bool) error {
 // startCarried makes the calls of a carried process. The calls outlive ctx,
 // which limits only the start.
 func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *CarriedProcess, err error) {
-	var open []net.Conn
+	var openConns []net.Conn
 	defer func() {
 		if err != nil {
-			for _, c := range open {
+			for _, c := range openConns {
 				c.Close()
 			}
 		}
@@ -77,7 +77,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 	if err != nil {
 		return nil, err
 	}
-	open = append(open, conn)
+	openConns = append(openConns, conn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	pid, err := awaitStart(ctx, conn)
 	if !stop() && err == nil {
@@ -86,16 +86,16 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 	if err != nil {
 		return nil, err
 	}
-	output, err := g.stream(ctx, wire.Call{Op: wire.OpOutput, ID: id})
+	output, err := g.openStream(ctx, wire.Call{Op: wire.OpOutput, ID: id})
 	if err != nil {
 		return nil, err
 	}
-	open = append(open, output)
-	in, err := g.stream(ctx, wire.Call{Op: wire.OpInput, ID: id})
+	openConns = append(openConns, output)
+	in, err := g.openStream(ctx, wire.Call{Op: wire.OpInput, ID: id})
 	if err != nil {
 		return nil, err
 	}
-	open = append(open, in)
+	openConns = append(openConns, in)
 	p := &CarriedProcess{program: newProgram(g, id, pid, conn), output: output, frames: wire.NewReader(output), input: &input{conn: in}}
 	go p.await()
 	return p, nil
@@ -214,7 +214,7 @@ func (in *input) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	for sent := 0; ; {
-		n := min(len(p)-sent, chunk)
+		n := min(len(p)-sent, chunkSize)
 		if n == 0 {
 			return sent, nil
 		}
@@ -240,9 +240,9 @@ func (in *input) Close() error {
 // SetWriteDeadline sets the deadline of Write calls.
 func (in *input) SetWriteDeadline(at time.Time) error { return in.conn.SetWriteDeadline(at) }
 
-// Lease sets the remaining lease of the agent's sandbox. If untethered is set, the sandbox no
+// SetLease sets the remaining lease of the agent's sandbox. If untethered is set, the sandbox no
 // longer ends with the client that created it.
-func (g *Guest) Lease(ctx context.Context, left time.Duration, untethered bool) error {
+func (g *Guest) SetLease(ctx context.Context, left time.Duration, untethered bool) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: untethered}})
 }
 

@@ -42,7 +42,7 @@ func FuzzMessage(f *testing.F) {
 
 // A driver sends a position before a displayed value, even if the agent holds its descriptors. The
 // position is not returned as a message.
-func TestCarriedSkipsPositions(t *testing.T) {
+func TestCarriedOutputSkipsPositions(t *testing.T) {
 	agent, host := net.Pipe()
 	defer agent.Close()
 	c := &CarriedProcess{output: host, frames: wire.NewReader(host)}

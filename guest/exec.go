@@ -33,7 +33,7 @@ type exec struct {
 	ending   sync.WaitGroup // the callbacks that may kill the process
 }
 
-// Exec implements the Exec of brig.Instance. If the agent is lost, Exec returns
+// Exec implements brig.Instance.Exec. If the agent is lost, Exec returns
 // the known part of the result and an error that wraps ErrLost.
 func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}

@@ -22,10 +22,10 @@ func (s fdset) close() {
 // newChannels creates a process's descriptors: pipes for its standard streams,
 // as programs expect, and a socket for its messages.
 func newChannels() (ours, theirs fdset, err error) {
-	var open []int
+	var openFDs []int
 	defer func() {
 		if err != nil {
-			for _, fd := range open {
+			for _, fd := range openFDs {
 				unix.Close(fd)
 			}
 		}
@@ -35,7 +35,7 @@ func newChannels() (ours, theirs fdset, err error) {
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 			return ours, theirs, fmt.Errorf("make pipe: %w", err)
 		}
-		open = append(open, p[0], p[1])
+		openFDs = append(openFDs, p[0], p[1])
 		// The program's user may open the pipe again by name (/dev/stdout). It is
 		// not the pipe's owner: it exists only in the guest. Other users of the
 		// guest may not enter the program's directory in /proc.
@@ -50,7 +50,7 @@ func newChannels() (ours, theirs fdset, err error) {
 	if err != nil {
 		return ours, theirs, fmt.Errorf("make socket: %w", err)
 	}
-	open = append(open, p[0], p[1])
+	openFDs = append(openFDs, p[0], p[1])
 	ours[3], theirs[3] = p[0], p[1]
 	return ours, theirs, unix.SetNonblock(ours[0], true)
 }

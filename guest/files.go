@@ -9,10 +9,10 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// chunk is the size of a frame of file content, in bytes.
-const chunk = 512 << 10
+// chunkSize is the size of a frame of file content, in bytes.
+const chunkSize = 512 << 10
 
-// Put implements the Put of brig.Instance. The files are owned by "user".
+// Put implements brig.Instance.Put. The files are owned by "user".
 func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 	u := newUser("")
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPut, Put: &wire.Put{Dir: dir, UID: u.uid, GID: u.gid}})
@@ -34,7 +34,7 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 				return
 			}
 			for data := f.Data; len(data) > 0; {
-				n := min(len(data), chunk)
+				n := min(len(data), chunkSize)
 				if wire.Write(conn, wire.TypeFileData, data[:n]) != nil {
 					return
 				}
@@ -49,7 +49,7 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 	return err
 }
 
-// Collect implements the Collect of brig.Instance.
+// Collect implements brig.Instance.Collect.
 func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, skipped []string, err error) {
 	call := &wire.Collect{Dir: dir, Count: brig.MaxArtifacts, Size: brig.MaxArtifactSize}
 	for ext := range brig.ArtifactTypes {
@@ -90,11 +90,11 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 			// The name must not refer to another directory on any operating
 			// system that a client may use.
 			files = slices.DeleteFunc(files, func(f brig.File) bool {
-				wrong := !brig.ArtifactName(f.Path)
-				if wrong {
+				isInvalid := !brig.IsArtifactName(f.Path)
+				if isInvalid {
 					skipped = skip(skipped, f.Path)
 				}
-				return wrong
+				return isInvalid
 			})
 			return files, skipped, nil
 		case f.Type == wire.TypeError:

@@ -22,7 +22,7 @@ const maxListing = 64 << 20
 // files implements brig.Files with calls to the agent.
 type files struct{ g *Guest }
 
-// Files implements the Files of brig.Instance.
+// Files implements brig.Instance.Files.
 func (g *Guest) Files() brig.Files { return files{g} }
 
 // wirePath converts a path to its form in the agent's protocol.

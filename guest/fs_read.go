@@ -155,7 +155,7 @@ type sourceError struct{ error }
 // send sends the content of r and the end marker. It stops at the first error
 // of r or conn.
 func send(conn io.Writer, r io.Reader) error {
-	for buf := make([]byte, wire.HeaderSize+chunk); ; {
+	for buf := make([]byte, wire.HeaderSize+chunkSize); ; {
 		n, err := fill(r, buf[wire.HeaderSize:])
 		if n > 0 {
 			wire.PutHeader(buf, wire.TypeFileData, n)

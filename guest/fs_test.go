@@ -18,13 +18,13 @@ import (
 )
 
 // newAnsweringGuest returns a Guest whose agent responds to every call with the given bytes.
-func newAnsweringGuest(answer []byte) *Guest {
+func newAnsweringGuest(response []byte) *Guest {
 	return &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
 		go func() {
 			defer guest.Close()
 			if _, err := wire.NewReader(guest).Read(); err == nil {
-				_, _ = guest.Write(answer)
+				_, _ = guest.Write(response)
 			}
 		}()
 		return host, nil
@@ -86,31 +86,31 @@ func FuzzFiles(f *testing.F) {
 	f.Add(frames(wire.TypeEntry, fine, wire.TypeFileData, "", wire.TypeFileData, "too much for it"))
 	f.Add(frames(wire.TypeChange, "{}", wire.TypeChange, `{"Name":"x","Kinds":["write","create"],"Entry":`+fine+`}`))
 	f.Add(frames(wire.TypeError, `{"Kind":"not_found","Field":"path","Message":"no"}`))
-	f.Fuzz(func(t *testing.T, answer []byte) {
+	f.Fuzz(func(t *testing.T, response []byte) {
 		ctx, p := t.Context(), brig.Path{Name: "/a"}
 		check := func(e *brig.Entry) {
 			if e == nil || !path.IsAbs(e.Path) || e.Name != path.Base(e.Path) || e.Size < 0 || e.Mode > 0o777 || e.Type == "" || e.Type != brig.Symlink && e.Target != "" {
 				t.Errorf("%+v", e)
 			}
 		}
-		es, err := newAnsweringGuest(answer).Files().List(ctx, p, 1)
-		if err != nil && es != nil || len(es) > len(answer) {
+		es, err := newAnsweringGuest(response).Files().List(ctx, p, 1)
+		if err != nil && es != nil || len(es) > len(response) {
 			t.Errorf("%d entries and %v", len(es), err)
 		}
 		for _, e := range es {
 			check(e)
 		}
 		const maxLen = 5
-		if e, r, err := newAnsweringGuest(answer).Files().Read(ctx, p, 0, maxLen); err == nil {
+		if e, r, err := newAnsweringGuest(response).Files().Read(ctx, p, 0, maxLen); err == nil {
 			check(e)
 			b, err := io.ReadAll(r)
-			if len(b) > maxLen || err == nil && !bytes.Contains(answer, []byte{byte(wire.TypeOK), 0, 0}) {
+			if len(b) > maxLen || err == nil && !bytes.Contains(response, []byte{byte(wire.TypeOK), 0, 0}) {
 				t.Errorf("%d bytes, %v", len(b), err)
 			}
 			r.Close()
 		}
 		on := false
-		err = newAnsweringGuest(answer).Files().Watch(ctx, p, true, func(c brig.FileChange) error {
+		err = newAnsweringGuest(response).Files().Watch(ctx, p, true, func(c brig.FileChange) error {
 			if on != (len(c.Kinds) > 0) {
 				t.Errorf("%+v, and the watch is on: %t", c, on)
 			}

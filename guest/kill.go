@@ -132,7 +132,7 @@ type treeKill struct {
 	once sync.Once
 	ctx  context.Context // ends when no caller waits for the tree's end
 	stop context.CancelFunc
-	over chan struct{} // closed when err is known
+	done chan struct{} // closed when err is known
 	err  error         // the reason why the agent counts as gone; nil if the tree is gone
 	// The times of the start and of the agent's last response, in nanoseconds,
 	// or 0 before the start.
@@ -144,7 +144,7 @@ type treeKill struct {
 }
 
 func newTreeKill(ctx context.Context) *treeKill {
-	f := &treeKill{over: make(chan struct{})}
+	f := &treeKill{done: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return f
 }
@@ -202,7 +202,7 @@ func (f *treeKill) recordFailure(err error) {
 // goneError returns the reason why the agent counts as lost, or nil if the kill has not failed.
 func (f *treeKill) goneError() error {
 	select {
-	case <-f.over:
+	case <-f.done:
 		return f.err
 	default:
 		return nil
@@ -216,7 +216,7 @@ func (x *exec) kill() {
 	x.treeKill.once.Do(func() {
 		f := x.treeKill
 		f.err = x.g.runTreeKill(f, x.id, false)
-		close(f.over)
+		close(f.done)
 		switch {
 		case f.err != nil:
 			x.conn.Close() // stop the reader
@@ -226,7 +226,7 @@ func (x *exec) kill() {
 			go x.expectExit(p.rest)
 		}
 	})
-	<-x.treeKill.over
+	<-x.treeKill.done
 }
 
 // expectExit waits for the exit report of an execution whose tree has ended. If the exit does not

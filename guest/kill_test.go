@@ -23,8 +23,8 @@ func newTestGuest(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 		calls.Done()
 		calls.Wait()
 	})
-	times := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, retry: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
-	return &Guest{test: times, Dial: func(context.Context) (net.Conn, error) {
+	timeouts := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, retry: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
+	return &Guest{test: timeouts, Dial: func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		calls.Go(func() {
 			defer theirs.Close()

@@ -31,9 +31,9 @@ func (l LogFile) TimedLogs(context.Context) (io.ReadCloser, error) {
 }
 
 // FollowLog implements brig.LogFollower.
-func (l LogFile) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
+func (l LogFile) FollowLog(_ context.Context, timed bool) (io.ReadCloser, error) {
 	var stamp func(time.Time) string
-	if times {
+	if timed {
 		stamp = brig.LogTime
 	}
 	return journal.Follow(string(l), stamp)

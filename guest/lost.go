@@ -74,9 +74,9 @@ func (g *Guest) EndReason(ctx context.Context, id string, res *brig.Result, caus
 	return g.runTreeKill(f, id, true)
 }
 
-// ConnectionBroken returns the error of an execution whose connection broke
+// BrokenConnectionError returns the error of an execution whose connection broke
 // while the sandbox continues.
-func ConnectionBroken(cause error) error {
+func BrokenConnectionError(cause error) error {
 	if errors.Is(cause, ErrNotReached) {
 		return brig.Errorf(brig.Unavailable, "the sandbox's agent could not be reached, and nothing was started").
 			WithHint("try again in a moment").Because(cause)

@@ -18,7 +18,7 @@ const parkTimeout = 10 * time.Second
 // the agent holds. Its sandbox can then be saved. The function tell requests that the interpreter
 // open the pipes in a directory of the guest. After an error p is unchanged, unless the agent was
 // lost. The error is NotFound if the interpreter has ended. Output of p that was not read is lost.
-func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*CarriedProcess, error) {
+func (g *Guest) Park(ctx context.Context, p *Process, notify func(dir string) error) (*CarriedProcess, error) {
 	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPark, ID: p.id})
@@ -43,7 +43,7 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	}
 	// An interpreter that is exiting may ignore the request. The agent then responds as soon as it
 	// detects the exit.
-	tellErr := tell(parking.Dir)
+	tellErr := notify(parking.Dir)
 	if f, err = r.Read(); err != nil {
 		return nil, cmp.Or(tellErr, causeOrError(ctx, err))
 	}

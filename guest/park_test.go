@@ -16,11 +16,11 @@ import (
 func TestParkReportsEndedInterpreter(t *testing.T) {
 	closed := errors.New("its channel is closed")
 	for _, c := range []struct {
-		name    string
-		begun   bool // the agent answers only after it has made pipes
-		answer  string
-		tellErr error
-		want    brig.Kind
+		name     string
+		begun    bool // the agent answers only after it has made pipes
+		response string
+		tellErr  error
+		want     brig.Kind
 	}{
 		{"it had ended before", false, "not_found", nil, brig.NotFound},
 		{"it ends meanwhile", true, "not_found", nil, brig.NotFound},
@@ -41,7 +41,7 @@ func TestParkReportsEndedInterpreter(t *testing.T) {
 					if c.begun {
 						_ = wire.WriteJSON(theirs, wire.TypeParking, wire.Parking{Dir: "/tmp/pipes"})
 					}
-					_ = wire.WriteJSON(theirs, wire.TypeError, wire.Error{Kind: c.answer, Message: "no"})
+					_ = wire.WriteJSON(theirs, wire.TypeError, wire.Error{Kind: c.response, Message: "no"})
 				}()
 				return ours, nil
 			}}

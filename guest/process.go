@@ -30,7 +30,7 @@ type Process struct {
 
 var _ brig.Process = (*Process)(nil)
 
-// Start implements the Start of brig.Instance.
+// Start implements brig.Instance.Start.
 func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Process, error) {
 	ours, theirs, err := newChannels()
 	if err != nil {
@@ -124,8 +124,8 @@ func (p *Process) LimitMessages(b brig.MessageBudget) { p.stream.pending.limit(b
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Plain reports whether the process has no message channel.
-func (p *Process) Plain() bool { return p.stream.plain }
+// IsPlain reports whether the process has no message channel.
+func (p *Process) IsPlain() bool { return p.stream.plain }
 
 // Close implements brig.Process.
 func (p *Process) Close() error {
@@ -134,8 +134,8 @@ func (p *Process) Close() error {
 	return err
 }
 
-// Name sets the host name of the sandbox.
-func (g *Guest) Name(ctx context.Context, name string) error {
+// SetHostname sets the host name of the sandbox.
+func (g *Guest) SetHostname(ctx context.Context, name string) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpName, Name: name})
 }
 
@@ -144,9 +144,9 @@ func (g *Guest) Renew(ctx context.Context, r wire.Renew) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpRenew, Renew: &r})
 }
 
-// Descriptors calls f with the descriptors that Reattach expects, so that the
+// WithDescriptors calls f with the descriptors that Reattach expects, so that the
 // caller can keep them.
-func (p *Process) Descriptors(f func(fds []int) error) error {
+func (p *Process) WithDescriptors(f func(fds []int) error) error {
 	if !p.stream.beginUse() {
 		return net.ErrClosed
 	}

@@ -100,7 +100,7 @@ func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingSt
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 		defer cancel()
-		m, err := o.open(ctx)
+		m, err := o.openMux(ctx)
 		o.mu.Lock()
 		closed := o.closed
 		if err == nil && !closed {
@@ -122,8 +122,8 @@ func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingSt
 	return pending
 }
 
-// open opens a stream.
-func (o *RemoteHost) open(ctx context.Context) (*wire.Mux, error) {
+// openMux opens a stream.
+func (o *RemoteHost) openMux(ctx context.Context) (*wire.Mux, error) {
 	stream, err := o.Open(ctx)
 	if err != nil {
 		return nil, err

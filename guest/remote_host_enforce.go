@@ -36,8 +36,8 @@ func ProcessEnforcement(where string) map[brig.Area]brig.Enforcement {
 	return out
 }
 
-// Observed sets the time at which the enforcement of an instance was observed.
-func Observed(have map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+// MarkObserved sets the time at which the enforcement of an instance was observed.
+func MarkObserved(have map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(have)
 	for a, e := range out {
 		e.At = time.Now().UTC()

@@ -17,7 +17,7 @@ import (
 
 // newTestRemoteHost returns a RemoteHost whose supervisor answers every
 // connection with the given function.
-func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
+func newTestRemoteHost(t testing.TB, respond func(c net.Conn)) *RemoteHost {
 	t.Helper()
 	o := &RemoteHost{Label: "there", Open: func(context.Context) (io.ReadWriteCloser, error) {
 		ours, theirs := net.Pipe()
@@ -33,7 +33,7 @@ func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
 				go func() {
 					defer c.Close()
 					if _, err := wire.NewReader(c).Read(); err == nil {
-						answer(c)
+						respond(c)
 					}
 				}()
 			}
@@ -46,8 +46,8 @@ func newTestRemoteHost(t testing.TB, answer func(c net.Conn)) *RemoteHost {
 
 func TestRemoteHostReportsResponseErrors(t *testing.T) {
 	for what, c := range map[string]struct {
-		answer func(c net.Conn)
-		want   brig.Kind
+		respond func(c net.Conn)
+		want    brig.Kind
 	}{
 		"well":      {func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) }, ""},
 		"none":      {func(net.Conn) {}, brig.ConnectionFailed},
@@ -59,7 +59,7 @@ func TestRemoteHostReportsResponseErrors(t *testing.T) {
 			_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Message: strings.Repeat("x", 1<<16)})
 		}, brig.Internal},
 	} {
-		_, err := newTestRemoteHost(t, c.answer).States(t.Context())
+		_, err := newTestRemoteHost(t, c.respond).States(t.Context())
 		if brig.KindOf(err) != c.want || err != nil && len(err.Error()) > 2000 {
 			t.Errorf("%s: %.300v", what, err)
 		}

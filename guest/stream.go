@@ -87,7 +87,7 @@ func (s *stream) endUse() {
 	}
 }
 
-// receive implements the Receive of brig.Process.
+// receive implements brig.Process.Receive.
 func (s *stream) receive() (brig.From, []byte, error) {
 	if !s.beginUse() {
 		return 0, nil, net.ErrClosed
@@ -105,7 +105,7 @@ func (s *stream) receive() (brig.From, []byte, error) {
 			s.due, s.next, s.place = false, nil, noPosition
 			return brig.FromMessage, p, nil
 		}
-		if s.line() {
+		if s.takeLine() {
 			continue
 		}
 		if (s.ctlEnd || s.plain) && s.outEnd[0] && s.outEnd[1] {
@@ -138,7 +138,7 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 		s.buf = make([]byte, pipeCapacity)
 	}
 	for time.Now().Before(deadline) {
-		var open []unix.PollFd
+		var polled []unix.PollFd
 		for i, fd := range [2]int{s.stdout, s.stderr} {
 			if s.outEnd[i] {
 				continue
@@ -148,22 +148,22 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 				return brig.From(i + 1), s.buf[:n], nil
 			}
 			if s.outEnd[i] = !errors.Is(err, unix.EAGAIN); !s.outEnd[i] {
-				open = append(open, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+				polled = append(polled, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			}
 		}
-		if len(open) == 0 {
+		if len(polled) == 0 {
 			return 0, nil, io.EOF
 		}
 		left := max(time.Until(deadline), 0)
-		if _, err := unix.Poll(open, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll(polled, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
 			return 0, nil, fmt.Errorf("wait for a process: %w", err)
 		}
 	}
 	return 0, nil, io.EOF
 }
 
-// line takes the next complete line from pending, if there is one.
-func (s *stream) line() bool {
+// takeLine takes the next complete line from pending, if there is one.
+func (s *stream) takeLine() bool {
 	next, ok := s.pending.line()
 	if !ok {
 		return false
@@ -365,18 +365,18 @@ func (s *stream) release() {
 	}
 }
 
-// DialPort implements the Dial of brig.Instance.
+// DialPort implements brig.Instance.Dial.
 func (g *Guest) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")
 	}
-	return g.stream(ctx, wire.Call{Op: wire.OpDial, Port: port})
+	return g.openStream(ctx, wire.Call{Op: wire.OpDial, Port: port})
 }
 
-// stream makes a call whose connection belongs to the caller after the
+// openStream makes a call whose connection belongs to the caller after the
 // response. The connection outlives ctx, which limits only the wait for the
 // response.
-func (g *Guest) stream(ctx context.Context, c wire.Call) (net.Conn, error) {
+func (g *Guest) openStream(ctx context.Context, c wire.Call) (net.Conn, error) {
 	conn, _, err := g.callFrom(ctx, context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err

@@ -216,8 +216,8 @@ func (m *SupervisedInstance) dialAgent(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// Plain reports whether all programs run under a single account.
-func (m *SupervisedInstance) Plain() bool { return m.plain }
+// IsPlain reports whether all programs run under a single account.
+func (m *SupervisedInstance) IsPlain() bool { return m.plain }
 
 // Done implements brig.Instance.
 func (m *SupervisedInstance) Done() <-chan struct{} { return m.done }
@@ -239,8 +239,8 @@ func (m *SupervisedInstance) Exec(ctx context.Context, id string, cmd brig.Comma
 		return res, causeOr(ctx, err) // the command was not started, so the instance need not end
 	}
 	if m.Exit() == nil {
-		why := m.Guest.EndReason(ctx, id, res, err)
-		if why != nil {
+		cause := m.Guest.EndReason(ctx, id, res, err)
+		if cause != nil {
 			// The end of the process tree cannot be confirmed, so end the
 			// instance.
 			err = errors.Join(err, m.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
@@ -309,7 +309,7 @@ func (m *SupervisedInstance) Kept(ctx context.Context) ([]brig.Kept, error) {
 // Bind implements brig.Instance.
 func (m *SupervisedInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
 	if spec.Name != "" {
-		if err := m.Guest.Name(ctx, spec.Name); err != nil {
+		if err := m.Guest.SetHostname(ctx, spec.Name); err != nil {
 			return err
 		}
 	}
@@ -354,12 +354,12 @@ func (m *SupervisedInstance) Extend(ctx context.Context, lease time.Time) error 
 }
 
 // Pause implements brig.Instance.
-func (m *SupervisedInstance) Pause(context.Context) error { return m.pauseUnsupported() }
+func (m *SupervisedInstance) Pause(context.Context) error { return m.pauseUnsupportedError() }
 
 // Resume implements brig.Instance.
-func (m *SupervisedInstance) Resume(context.Context) error { return m.pauseUnsupported() }
+func (m *SupervisedInstance) Resume(context.Context) error { return m.pauseUnsupportedError() }
 
-func (m *SupervisedInstance) pauseUnsupported() error {
+func (m *SupervisedInstance) pauseUnsupportedError() error {
 	return brig.Errorf(brig.Unimplemented, "machines of plain processes cannot be frozen").WithHint("leave freeze_after out, or use another provider")
 }
 
@@ -373,7 +373,7 @@ func (m *SupervisedInstance) Usage(context.Context) (*brig.Usage, error) {
 const stopTimeout = 10 * time.Second
 
 // Stop implements brig.Instance.
-func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, reason brig.ExitReason) error {
 	select {
 	case <-m.done:
 		return nil
@@ -381,7 +381,7 @@ func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why 
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
-	err := m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(why)})
+	err := m.o.sendRequest(ctx, wire.SupervisorRequest{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(reason)})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		return err
 	}

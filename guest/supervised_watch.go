@@ -106,8 +106,8 @@ func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
 
 // MarkEnded records that the instance has ended, and why. It is for callers that detect the end
 // without the supervisor.
-func (m *SupervisedInstance) MarkEnded(why brig.ExitReason) {
-	m.recordEnd(wire.Ending{Code: 137, Reason: string(why), AtMS: time.Now().UnixMilli()})
+func (m *SupervisedInstance) MarkEnded(reason brig.ExitReason) {
+	m.recordEnd(wire.Ending{Code: 137, Reason: string(reason), AtMS: time.Now().UnixMilli()})
 }
 
 // recordEnd records how the instance ended. Later calls have no effect.
@@ -117,12 +117,12 @@ func (m *SupervisedInstance) recordEnd(e wire.Ending) {
 	if m.exit != nil {
 		return
 	}
-	why := brig.ExitReason(e.Reason)
-	switch why {
+	reason := brig.ExitReason(e.Reason)
+	switch reason {
 	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.HungUp, brig.OverTime, brig.AgentLost:
 	default:
-		why = brig.Crashed
+		reason = brig.Crashed
 	}
-	m.exit = &brig.Exit{Code: e.Code & 0xff, Reason: why, At: time.UnixMilli(e.AtMS).UTC()}
+	m.exit = &brig.Exit{Code: e.Code & 0xff, Reason: reason, At: time.UnixMilli(e.AtMS).UTC()}
 	close(m.done)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Unpack implements the Unpack of brig.Trees.
+// Unpack implements brig.Trees.Unpack.
 func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, source func(put func(brig.Node, io.Reader) error) error) error {
 	u := newUser(o.User)
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpUnpack, Tree: &wire.Tree{Dir: dir, UID: u.uid, GID: u.gid, Sealed: o.Sealed}})
@@ -29,8 +29,8 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	sent := make(chan error, 1)
 	go func() {
 		to := &failedWriter{w: conn}
-		w := bufio.NewWriterSize(to, chunk)
-		buf := make([]byte, chunk)
+		w := bufio.NewWriterSize(to, chunkSize)
+		buf := make([]byte, chunkSize)
 		err := source(func(n brig.Node, r io.Reader) error { return sendNode(w, buf, n, r) })
 		if err == nil {
 			err = wire.Write(w, wire.TypeFilesEnd, nil)
@@ -89,12 +89,12 @@ func sendNode(w io.Writer, buf []byte, n brig.Node, r io.Reader) error {
 	return wire.Write(w, wire.TypeNodeEnd, nil)
 }
 
-// Pack implements the Pack of brig.Trees.
+// Pack implements brig.Trees.Pack.
 func (g *Guest) Pack(ctx context.Context, dir string, on func(brig.Node, io.Reader) error) error {
 	return g.readNodes(ctx, wire.Call{Op: wire.OpPack, Tree: &wire.Tree{Dir: dir, MaxFile: brig.MaxWorkspaceFile}}, on)
 }
 
-// Changed implements the Changed of brig.Trees.
+// Changed implements brig.Trees.Changed.
 func (g *Guest) Changed(ctx context.Context, paths []string, since time.Time, on func(brig.Node, io.Reader) error) error {
 	return g.readNodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
 }
@@ -211,7 +211,7 @@ func (b *nodeBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Quiet implements the Quiet of brig.Trees.
+// Quiet implements brig.Trees.Quiet.
 func (g *Guest) Quiet(ctx context.Context, grace time.Duration) error {
 	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpQuiet, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}})
 }

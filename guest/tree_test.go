@@ -19,7 +19,7 @@ import (
 // writing. A write fails first, and then the response arrives.
 type brokenConn struct {
 	net.Conn
-	answer         *bytes.Reader
+	response       *bytes.Reader
 	writes         int
 	failed, closed chan struct{}
 	once           sync.Once
@@ -39,7 +39,7 @@ func (c *brokenConn) Read(p []byte) (int, error) {
 	case <-c.closed:
 		return 0, net.ErrClosed
 	case <-time.After(50 * time.Millisecond):
-		return c.answer.Read(p)
+		return c.response.Read(p)
 	}
 }
 
@@ -51,14 +51,14 @@ func (c *brokenConn) Close() error {
 // The error of an agent that rejects a tree, for example because its disk is
 // full, reaches the caller although the rest of the tree cannot be written.
 func TestUnpackReturnsAgentError(t *testing.T) {
-	answer := frames(wire.TypeError, `{"Kind":"exhausted","Message":"the disk is full"}`)
+	response := frames(wire.TypeError, `{"Kind":"exhausted","Message":"the disk is full"}`)
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
 		t.Cleanup(func() { guest.Close() })
-		return &brokenConn{Conn: host, answer: bytes.NewReader(answer), failed: make(chan struct{}), closed: make(chan struct{})}, nil
+		return &brokenConn{Conn: host, response: bytes.NewReader(response), failed: make(chan struct{}), closed: make(chan struct{})}, nil
 	}}
 	err := g.Unpack(t.Context(), "/workspace", brig.UnpackOptions{}, func(put func(brig.Node, io.Reader) error) error {
-		return put(brig.Node{Path: "a", Type: brig.RegularFile, Size: 4 * chunk}, strings.NewReader(strings.Repeat("x", 4*chunk)))
+		return put(brig.Node{Path: "a", Type: brig.RegularFile, Size: 4 * chunkSize}, strings.NewReader(strings.Repeat("x", 4*chunkSize)))
 	})
 	if err == nil || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("unpack: %v", err)

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Uplink implements the Uplink of brig.Instance.
+// Uplink implements brig.Instance.Uplink.
 func (g *Guest) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
-	conn, err := g.stream(ctx, wire.Call{Op: wire.OpUplink, Uplink: &wire.Uplink{
+	conn, err := g.openStream(ctx, wire.Call{Op: wire.OpUplink, Uplink: &wire.Uplink{
 		Address: brig.UplinkNetwork.String(), Gateway: brig.UplinkGateway.String(),
 		MTU: brig.UplinkMTU, Authority: authority,
 	}})
@@ -80,11 +80,11 @@ func (u *uplink) Close() error {
 }
 
 // end ends the network link, and returns the reason that was passed to its first call.
-func (u *uplink) end(why error) error {
+func (u *uplink) end(cause error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err == nil {
-		u.err = why
+		u.err = cause
 		u.conn.Close()
 		u.more.Signal()
 	}

@@ -137,10 +137,10 @@ func TestUplinkWaitEndsWithContext(t *testing.T) {
 	defer theirs.Close()
 	go io.Copy(io.Discard, theirs)
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) { return ours, nil }}
-	why := errors.New("enough")
+	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
-	if _, err := g.Uplink(ctx, nil); !errors.Is(err, why) {
-		t.Errorf("%v, want %v", err, why)
+	time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+	if _, err := g.Uplink(ctx, nil); !errors.Is(err, cause) {
+		t.Errorf("%v, want %v", err, cause)
 	}
 }

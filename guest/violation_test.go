@@ -37,7 +37,7 @@ func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire
 // and a connection that closes.
 func TestViolationsEndMachine(t *testing.T) {
 	long := append([]byte{byte(wire.TypeStdout)}, 0xff, 0xff, 0xff, 0xff)
-	for name, answer := range map[string][]byte{
+	for name, response := range map[string][]byte{
 		"a frame that there is not":      frames(wire.Type(250), "{}"),
 		"a frame of another call":        frames(wire.TypeEntry, fine),
 		"an end of another call":         frames(wire.TypeOK, ""),
@@ -51,34 +51,34 @@ func TestViolationsEndMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, why := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
+			_, reason := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
 				closed := watchClose(c)
 				if call.Op == wire.OpExec {
-					_, _ = c.Write(answer)
+					_, _ = c.Write(response)
 				}
 				<-closed // the agent answers no other call
 			})
-			if !errors.Is(why, ErrViolation) || !errors.Is(why, ErrLost) || errors.Is(why, ErrAgentGone) {
-				t.Errorf("the machine has to end: %v", why)
+			if !errors.Is(reason, ErrViolation) || !errors.Is(reason, ErrLost) || errors.Is(reason, ErrAgentGone) {
+				t.Errorf("the machine has to end: %v", reason)
 			}
 		})
 	}
-	for name, answer := range map[string][]byte{
+	for name, response := range map[string][]byte{
 		"a connection that ends":          nil,
 		"a connection that ends midframe": frames(wire.TypeStdout, "output")[:8],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, why := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
+			_, reason := endReasonOf(t, 0, 0, func(call wire.Call, c net.Conn) {
 				watchClose(c)
 				if call.Op == wire.OpKill {
 					_ = wire.Write(c, wire.TypeOK, nil)
-				} else if len(answer) > 0 {
-					_, _ = c.Write(answer)
+				} else if len(response) > 0 {
+					_, _ = c.Write(response)
 				}
 			})
-			if why != nil {
-				t.Errorf("the machine has to end: %v", why)
+			if reason != nil {
+				t.Errorf("the machine has to end: %v", reason)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestViolationsDuringKill(t *testing.T) {
 			runtime.GC()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			res, why := endReasonOf(t, 10*time.Millisecond, how.exit, func(call wire.Call, c net.Conn) {
+			res, reason := endReasonOf(t, 10*time.Millisecond, how.exit, func(call wire.Call, c net.Conn) {
 				switch call.Op {
 				case wire.OpExec:
 					how.exec(c)
@@ -131,8 +131,8 @@ func TestViolationsDuringKill(t *testing.T) {
 				}
 			})
 			runtime.ReadMemStats(&after)
-			if !errors.Is(why, how.want) {
-				t.Errorf("the machine has to end: %v, want %v", why, how.want)
+			if !errors.Is(reason, how.want) {
+				t.Errorf("the machine has to end: %v, want %v", reason, how.want)
 			}
 			if how.want != errAgentCloses && !res.TimedOut {
 				t.Errorf("%+v", res)
@@ -229,8 +229,8 @@ func FuzzExecution(f *testing.F) {
 		var out bytes.Buffer
 		res, err := g.Exec(t.Context(), "x", brig.Command{Shell: "x", Timeout: 5 * time.Millisecond}, brig.IO{Stdout: &out, Stderr: &out})
 		if errors.Is(err, ErrLost) {
-			if why := g.EndReason(t.Context(), "x", res, err); why != nil && !errors.Is(why, ErrLost) {
-				t.Errorf("the machine has to end: %v", why)
+			if reason := g.EndReason(t.Context(), "x", res, err); reason != nil && !errors.Is(reason, ErrLost) {
+				t.Errorf("the machine has to end: %v", reason)
 			}
 		} else if err == nil && (!res.Done || res.ExitCode < 0 || res.ExitCode > 255) {
 			t.Errorf("%+v without an error", res)

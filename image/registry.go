@@ -117,7 +117,7 @@ func (a access) checkAddress(host string, addr netip.Addr) error {
 		}
 		return nil
 	}
-	if !isPublic(addr) || hostaddr.Has(addr) {
+	if !isPublic(addr) || hostaddr.IsHost(addr) {
 		return errNotPublic
 	}
 	return nil

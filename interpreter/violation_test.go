@@ -20,14 +20,14 @@ import (
 // replaced with the nonce of the request.
 type scriptedDriver struct {
 	brig.Process
-	answer func(o Request) []string
-	lines  chan string
-	killed chan struct{}
-	once   sync.Once
+	respond func(o Request) []string
+	lines   chan string
+	killed  chan struct{}
+	once    sync.Once
 }
 
-func newScripted(answer func(o Request) []string) *scriptedDriver {
-	return &scriptedDriver{answer: answer, lines: make(chan string, 1<<16), killed: make(chan struct{})}
+func newScripted(respond func(o Request) []string) *scriptedDriver {
+	return &scriptedDriver{respond: respond, lines: make(chan string, 1<<16), killed: make(chan struct{})}
 }
 
 func (p *scriptedDriver) Send(b []byte) error {
@@ -35,7 +35,7 @@ func (p *scriptedDriver) Send(b []byte) error {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
-	for _, line := range p.answer(o) {
+	for _, line := range p.respond(o) {
 		p.lines <- strings.ReplaceAll(line, "NONCE", o.Nonce)
 	}
 	return nil
@@ -136,7 +136,7 @@ func TestDoAcceptsMessagesWithoutNonces(t *testing.T) {
 }
 
 // Sync discards all lines before the response to its own ping, including other pongs.
-func TestSyncDiscards(t *testing.T) {
+func TestSyncDiscardsPendingMessages(t *testing.T) {
 	p := newScripted(func(Request) []string {
 		return []string{"garbage", endLine, `{"type":"pong","nonce":"other"}`, `{"type":"pong"}`, pongLine, endLine}
 	})
@@ -177,7 +177,7 @@ func TestLostRequestIsDetected(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var nonce string
 				p := newScripted(nil)
-				p.answer = func(o Request) []string {
+				p.respond = func(o Request) []string {
 					if o.Op == "cell" {
 						nonce = o.Nonce
 						if c.late {

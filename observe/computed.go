@@ -38,7 +38,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(uptimeDesc, now.Sub(c.m.began).Seconds())
+	gauge(uptimeDesc, now.Sub(c.m.started).Seconds())
 	w := c.m.windows[DefaultWindow]
 	for _, provider := range w.names() {
 		p := w.sumBefore(provider, now)
@@ -50,7 +50,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 		}
 		if p.counted > 0 {
 			gauge(successDesc, ratio(p.good, p.counted), provider)
-			gauge(errorDesc, ratio(p.erred, p.counted), provider)
+			gauge(errorDesc, ratio(p.errored, p.counted), provider)
 		}
 		if p.attempts > 0 {
 			gauge(availDesc, ratio(p.attempts-p.failed, p.attempts), provider)
@@ -93,7 +93,7 @@ func (m *Metrics) Availability(window time.Duration) []brig.Sample {
 
 // ErrorRate returns the share of executions that hit a limit or failed.
 func (m *Metrics) ErrorRate(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.errored, p.counted), p.counted })
 }
 
 // MeanSeconds returns the mean duration of executions.

@@ -30,14 +30,14 @@ type Options struct {
 // Metrics counts the events that it receives.
 type Metrics struct {
 	now     func() time.Time
-	began   time.Time
+	started time.Time
 	windows map[time.Duration]*window // of executions, by provider
 	apis    *window                   // of calls of provider APIs, by provider and region
 
-	executions, attempts, errors, made, ends, restarts, healthChecks *prometheus.CounterVec
-	cost, calls, apiErrors, throttled                                *prometheus.CounterVec
-	seconds, making, api                                             *prometheus.HistogramVec
-	healthCheckSeconds                                               *prometheus.GaugeVec
+	executions, attempts, errors, createFailures, ends, restarts, healthChecks *prometheus.CounterVec
+	cost, calls, apiErrors, throttled                                          *prometheus.CounterVec
+	seconds, making, api                                                       *prometheus.HistogramVec
+	healthCheckSeconds                                                         *prometheus.GaugeVec
 
 	upStates, answers, rateLimits latestValues
 }
@@ -63,7 +63,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Metrics{now: o.Now, began: o.Now(), windows: map[time.Duration]*window{}, apis: newWindow(DefaultWindow)}
+	m := &Metrics{now: o.Now, started: o.Now(), windows: map[time.Duration]*window{}, apis: newWindow(DefaultWindow)}
 	m.upStates.lifetime, m.rateLimits.lifetime = max(DefaultWindow, 2*o.HealthInterval), DefaultWindow
 	m.answers.lifetime = answerLifetime
 	for _, d := range append(o.Windows, DefaultWindow) {
@@ -83,7 +83,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.executions = counter("brig_executions_total", "Completed executions by status; code is the code of the error or verdict.", "provider", "operation", "language", "status", "code")
 	m.attempts = counter("brig_attempts_total", "Executions and health checks that count towards availability, by result.", "provider", "result")
 	m.errors = counter("brig_errors_total", "Operations that ended with an error, by its code.", "operation", "code", "kind")
-	m.made = counter("brig_sandbox_failures_total", "Failed creations of sandboxes, by purpose and error code.", "provider", "for", "code")
+	m.createFailures = counter("brig_sandbox_failures_total", "Failed creations of sandboxes, by purpose and error code.", "provider", "for", "code")
 	m.ends = counter("brig_sandboxes_ended_total", "Persistent sandboxes that have ended, by reason.", "provider", "reason")
 	m.restarts = counter("brig_restarts_total", "Pooled sandboxes and interpreters that died and were replaced.", "provider", "what")
 	m.healthChecks = counter("brig_trials_total", "Health checks of the provider, by result.", "provider", "result")
@@ -96,7 +96,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.api = histogram("brig_api_seconds", "Duration of calls of a provider's API.", apiBuckets, "provider", "region", "operation")
 	m.healthCheckSeconds = gauge("brig_trial_seconds", "Duration of the last health check, including the creation of its sandbox.", "provider")
 	for _, c := range []prometheus.Collector{
-		m.executions, m.attempts, m.errors, m.made, m.ends, m.restarts, m.healthChecks, m.cost, m.calls, m.apiErrors, m.throttled,
+		m.executions, m.attempts, m.errors, m.createFailures, m.ends, m.restarts, m.healthChecks, m.cost, m.calls, m.apiErrors, m.throttled,
 		m.seconds, m.making, m.api, m.healthCheckSeconds, computed{m},
 	} {
 		if err := reg.Register(c); err != nil {
@@ -130,12 +130,12 @@ func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 	if r.Cost > 0 {
 		m.cost.WithLabelValues(r.Provider).Add(r.Cost)
 	}
-	if !r.Status.Counts() {
+	if !r.Status.CountsForAvailability() {
 		return
 	}
 	s := sums{attempts: 1, counted: 1}
 	if r.Status.IsServiceError() {
-		s.erred = 1
+		s.errored = 1
 	}
 	if r.Status == brig.RunSuccess {
 		s.good = 1
@@ -169,29 +169,29 @@ func (m *Metrics) Refused(op string, kind brig.Kind) {
 // InstanceCreated implements brig.Observer.
 func (m *Metrics) InstanceCreated(k brig.CreationReport) {
 	if k.Err != nil {
-		m.made.WithLabelValues(k.Provider, string(k.For), brig.KindOf(k.Err).Code()).Inc()
+		m.createFailures.WithLabelValues(k.Provider, string(k.For), brig.KindOf(k.Err).Code()).Inc()
 		return
 	}
 	m.making.WithLabelValues(k.Provider, string(k.For)).Observe(k.Took.Seconds())
 }
 
 // SandboxEnded implements brig.Observer.
-func (m *Metrics) SandboxEnded(provider string, why brig.ExitReason) {
-	m.ends.WithLabelValues(provider, string(why)).Inc()
+func (m *Metrics) SandboxEnded(provider string, reason brig.ExitReason) {
+	m.ends.WithLabelValues(provider, string(reason)).Inc()
 }
 
 // Restarted implements brig.Observer.
 func (m *Metrics) Restarted(provider, what string) { m.restarts.WithLabelValues(provider, what).Inc() }
 
 // ProviderTested implements brig.Observer.
-func (m *Metrics) ProviderTested(provider string, took time.Duration, err error) {
+func (m *Metrics) ProviderTested(provider string, duration time.Duration, err error) {
 	s, result, up := sums{attempts: 1}, "ok", 1.0
 	if err != nil {
 		s.failed, result, up = 1, "failed", 0
 	}
 	m.healthChecks.WithLabelValues(provider, result).Inc()
 	m.upStates.set(provider, "", up, m.now())
-	m.healthCheckSeconds.WithLabelValues(provider).Set(took.Seconds())
+	m.healthCheckSeconds.WithLabelValues(provider).Set(duration.Seconds())
 	m.addAttempt(provider, s)
 }
 
@@ -209,13 +209,13 @@ func (m *Metrics) ProviderChecked(provider string, err error) {
 }
 
 // Called implements brig.Meter.
-func (m *Metrics) Called(provider, region, operation string, status int, took time.Duration) {
+func (m *Metrics) Called(provider, region, operation string, status int, duration time.Duration) {
 	code := "none"
 	if status != 0 {
 		code = strconv.Itoa(status)
 	}
 	m.calls.WithLabelValues(provider, region, code).Inc()
-	m.api.WithLabelValues(provider, region, operation).Observe(took.Seconds())
+	m.api.WithLabelValues(provider, region, operation).Observe(duration.Seconds())
 	s := sums{attempts: 1}
 	if status == 0 || status >= 400 {
 		m.apiErrors.WithLabelValues(provider, region, code).Inc()

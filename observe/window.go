@@ -38,7 +38,7 @@ type cell struct {
 // sums are counts of events.
 type sums struct {
 	attempts, failed int64 // executions and trials, and those that failed because of Brig or the provider
-	counted, erred   int64 // executions that count, and those that were errors
+	counted, errored int64 // executions that count, and those that were errors
 	good             int64 // those that succeeded
 	timed            int64 // those with a duration
 	seconds          float64
@@ -48,7 +48,7 @@ func (s *sums) add(o sums) {
 	s.attempts += o.attempts
 	s.failed += o.failed
 	s.counted += o.counted
-	s.erred += o.erred
+	s.errored += o.errored
 	s.good += o.good
 	s.timed += o.timed
 	s.seconds += o.seconds

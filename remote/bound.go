@@ -18,9 +18,9 @@ const (
 	maxSkipped = 100
 )
 
-// Bound applies the limits of a local outcome to a remote one, because the
+// LimitOutcome applies the limits of a local outcome to a remote one, because the
 // program may control the data that the remote service returns.
-func Bound(o *brig.Outcome, p brig.Program) {
+func LimitOutcome(o *brig.Outcome, p brig.Program) {
 	limit := p.Limits.Output
 	if limit <= 0 {
 		limit = brig.DefaultLimitRange().Default.Output
@@ -43,7 +43,7 @@ func Bound(o *brig.Outcome, p brig.Program) {
 	}
 	var files []brig.File
 	for _, f := range o.Artifacts {
-		if brig.ArtifactName(f.Path) && len(files) < brig.MaxArtifacts && len(f.Data) <= brig.MaxArtifactSize {
+		if brig.IsArtifactName(f.Path) && len(files) < brig.MaxArtifacts && len(f.Data) <= brig.MaxArtifactSize {
 			files = append(files, f)
 		} else {
 			o.Skipped = append(o.Skipped, f.Path)

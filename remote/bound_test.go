@@ -21,19 +21,19 @@ func TestRemoteDataIsBounded(t *testing.T) {
 		o.Artifacts = append(o.Artifacts, brig.File{Path: "a.csv", Data: []byte("x")})
 	}
 	for _, bad := range []string{"../a.csv", "/etc/a.csv", "a/../../b.csv", "a.exe", "a\x00.csv", `..\a.csv`, "", strings.Repeat("a", 2000) + ".csv", "./a.csv", "..", "../.csv"} {
-		if brig.ArtifactName(bad) {
+		if brig.IsArtifactName(bad) {
 			t.Errorf("%q may come out", brig.Clip(bad, 60))
 		}
 	}
 	for _, good := range []string{"deep/plot.PNG", "..plot.csv", "a/..b/c.csv"} {
-		if !brig.ArtifactName(good) {
+		if !brig.IsArtifactName(good) {
 			t.Errorf("%s may not come out", good)
 		}
 	}
 	for range 500 {
 		o.Skipped = append(o.Skipped, strings.Repeat("s", 5000))
 	}
-	remote.Bound(o, brig.Program{Limits: brig.Limits{Output: 1000}})
+	remote.LimitOutcome(o, brig.Program{Limits: brig.Limits{Output: 1000}})
 	if len(o.Stdout.Head)+len(o.Stdout.Tail) != 1000 || o.Stdout.Total != 18*brig.MiB {
 		t.Errorf("stdout has %d and %d of %d bytes", len(o.Stdout.Head), len(o.Stdout.Tail), o.Stdout.Total)
 	}
@@ -47,7 +47,7 @@ func TestRemoteDataIsBounded(t *testing.T) {
 		t.Errorf("%d artifacts, %d skipped, the first of %d bytes", len(o.Artifacts), len(o.Skipped), len(o.Skipped[0]))
 	}
 	o = &brig.Outcome{Error: &brig.ProgramError{Name: string(big), Message: string(big), Traceback: string(big), Hint: string(big)}}
-	remote.Bound(o, brig.Program{})
+	remote.LimitOutcome(o, brig.Program{})
 	if n := len(o.Error.Name) + len(o.Error.Message) + len(o.Error.Traceback) + len(o.Error.Hint); n > 30000 {
 		t.Errorf("an error of %d bytes", n)
 	}

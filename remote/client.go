@@ -87,10 +87,10 @@ func New(o Options) (*Client, error) {
 // CheckAddress returns an error if an endpoint must not use an address. Only a
 // private endpoint may be on this host, even if the host's address is public.
 func CheckAddress(e *brig.Endpoint, addr netip.Addr) error {
-	if err := e.Judge(addr); err != nil {
+	if err := e.CheckAddr(addr); err != nil {
 		return err
 	}
-	if !e.Private && hostaddr.Has(addr) {
+	if !e.Private && hostaddr.IsHost(addr) {
 		return brig.InvalidField(e.Field, "%s is an address of this machine", addr).
 			WithHint("set allow_private if the service is meant to be there")
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 // Retry calls f until it succeeds, up to 1+retries times. It repeats only
-// temporary errors of calls that cannot have started; see brig.Elsewhere.
+// temporary errors of calls that cannot have started; see brig.CanRetryElsewhere.
 func Retry(ctx context.Context, log *slog.Logger, operation string, retries int, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
@@ -41,7 +41,7 @@ func Retry(ctx context.Context, log *slog.Logger, operation string, retries int,
 
 // IsRetryable reports whether a failed call may be repeated.
 func IsRetryable(err error) bool {
-	return brig.Elsewhere(err) && brig.RetryOf(err) < brig.RetryContained
+	return brig.CanRetryElsewhere(err) && brig.RetryOf(err) < brig.RetryContained
 }
 
 // pause waits a random time before the next attempt, so that callers that

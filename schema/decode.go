@@ -36,8 +36,8 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		if !ok && hasDefault(into, f.Name) {
 			continue // the environment may also provide a secret
 		}
-		if why := checkField(f, v, ok); why != "" {
-			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: why})
+		if reason := checkField(f, v, ok); reason != "" {
+			invalid = append(invalid, brig.FieldError{Field: f.Name, Message: reason})
 			continue
 		}
 		if !ok {
@@ -57,7 +57,7 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		invalid = append(invalid, brig.FieldError{Field: name, Message: fmt.Sprintf("Unknown field '%s'", name)})
 	}
 	if rules, ok := into.(brig.ConfigRules); ok && len(invalid) == 0 {
-		invalid = rules.Wrong()
+		invalid = rules.Validate()
 	}
 	return invalid
 }

@@ -22,8 +22,8 @@ type config struct {
 	hidden   int
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *config) Validate() []brig.FieldError {
 	if !strings.HasPrefix(c.Endpoint, "http") {
 		return []brig.FieldError{{Field: "endpoint", Message: "not a URL"}}
 	}

@@ -48,9 +48,9 @@ func (pythonGrammar) member(of, name string) string {
 
 func (g pythonGrammar) ident(s *scan, i int32) string { return g.foldTable.fold(s.text(i)) }
 
-// dotted returns the dotted name of a module, without comments and white space
+// dottedName returns the dotted name of a module, without comments and white space
 // between its parts.
-func (g pythonGrammar) dotted(s *scan, i int32) string {
+func (g pythonGrammar) dottedName(s *scan, i int32) string {
 	if s.kind(i) == "identifier" {
 		return g.ident(s, i)
 	}
@@ -62,7 +62,7 @@ func (g pythonGrammar) dotted(s *scan, i int32) string {
 		case "import_prefix":
 			parts = append(parts, strings.Map(keepDots, s.text(c)))
 		case "dotted_name":
-			parts = append(parts, g.dotted(s, c))
+			parts = append(parts, g.dottedName(s, c))
 		}
 	}
 	return strings.Join(parts, ".")
@@ -183,7 +183,7 @@ func (g pythonGrammar) visitDottedName(s *scan, i int32) {
 	case "import_statement", "import_from_statement", "aliased_import", "relative_import", "future_import_statement":
 		return
 	}
-	name := g.dotted(s, i)
+	name := g.dottedName(s, i)
 	s.useName(i, root(name))
 	v := s.value(i)
 	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(name, root(name)), "."), ".") {
@@ -260,7 +260,7 @@ func (g pythonGrammar) importStatement(s *scan, i int32) {
 		if s.kind(c) == "aliased_import" {
 			name, alias = s.child(c, "name"), s.child(c, "alias")
 		}
-		module := g.dotted(s, name)
+		module := g.dottedName(s, name)
 		if name < 0 || module == "" {
 			continue
 		}
@@ -278,7 +278,7 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 	if from < 0 {
 		return
 	}
-	module := g.dotted(s, from)
+	module := g.dottedName(s, from)
 	message, denied := s.m.findDeniedImport(module)
 	if denied && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
@@ -297,19 +297,19 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		if name < 0 || alias < 0 {
 			continue
 		}
-		whole := module + "." + g.dotted(s, name)
+		whole := module + "." + g.dottedName(s, name)
 		if _, inner := s.m.findDeniedImport(whole); inner && s.m.Only {
 			s.find(i, ImportRule, module, "%s", message)
 		} else if inner && !denied {
 			s.checkImport(i, whole)
 		}
-		s.checkAttribute(name, g.dotted(s, name))
+		s.checkAttribute(name, g.dottedName(s, name))
 		paths := s.follow(whole)
 		if isPythonGlobal(module) {
-			paths = s.follow(g.dotted(s, name))
+			paths = s.follow(g.dottedName(s, name))
 		}
 		s.checkUse(i, value{paths: paths}, false)
-		s.recordPaths(g.dotted(s, alias), paths)
+		s.recordPaths(g.dottedName(s, alias), paths)
 	}
 }
 

@@ -108,9 +108,9 @@ func newMatcher(r Rules, always []string) *matcher {
 	return m
 }
 
-// cut shortens a path to the number of parts that any rule can match, so that the
+// truncatePath shortens a path to the number of parts that any rule can match, so that the
 // path does not grow when a name is repeatedly assigned one of its own members.
-func (m *matcher) cut(path string) string {
+func (m *matcher) truncatePath(path string) string {
 	for i, n := 0, 0; i < len(path); i++ {
 		if path[i] == '.' {
 			if n++; n == m.maxParts {

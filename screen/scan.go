@@ -176,7 +176,7 @@ func (s *scan) recordPaths(name string, paths []path) {
 func (s *scan) follow(names ...string) (out []path) {
 	for _, name := range names {
 		if len(name) <= maxPath && (s.m.roots[root(name)] || strings.HasPrefix(name, "*.")) {
-			out = append(out, path{name: s.m.cut(name)})
+			out = append(out, path{name: s.m.truncatePath(name)})
 		}
 	}
 	return out

@@ -20,7 +20,7 @@ var ErrLanguage = errors.New("the language cannot be screened")
 // third of a second longer, and permanently allocates about 30 MB. At most two
 // checks run concurrently.
 type Screener struct {
-	// Timeout is the maximum duration of one check. Default 5 s.
+	// Timeout is the maximum duration of one check. Default: 5 s.
 	Timeout time.Duration
 
 	parser    parser
@@ -84,7 +84,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 // findSyntaxError reports the first syntax error.
 func (s *scan) findSyntaxError() {
 	for i, n := range s.nodes {
-		if n.wrong {
+		if n.invalid {
 			s.find(int32(i), SyntaxRule, "", "the code cannot be parsed")
 			return
 		}

@@ -9,7 +9,7 @@ type node struct {
 	next        int32  // the first node after this one and its descendants
 	parent      int32  // -1 for the root
 	kind, field uint16
-	wrong       bool // whether this is an error node or a missing node
+	invalid     bool // whether this is an error node or a missing node
 }
 
 // tree is the syntax tree of a source.
@@ -30,10 +30,10 @@ type openNode struct {
 
 // add appends a node from the parser.
 func (t *tree) add(w [6]uint32) {
-	n := node{kind: uint16(w[0]), field: uint16(w[1]), start: w[2], end: w[3], wrong: w[5] != 0, parent: -1}
+	n := node{kind: uint16(w[0]), field: uint16(w[1]), start: w[2], end: w[3], invalid: w[5] != 0, parent: -1}
 	n.end = min(n.end, uint32(len(t.source)))
 	n.start = min(n.start, n.end)
-	t.broken = t.broken || n.wrong
+	t.broken = t.broken || n.invalid
 	t.close(w[4])
 	if len(t.open) > 0 {
 		n.parent = t.open[len(t.open)-1].at
@@ -121,18 +121,18 @@ func (t *tree) onlyChild(i int32) int32 {
 // walk calls f for every node after its children, in source order, until f
 // returns false.
 func (t *tree) walk(f func(i int32) bool) {
-	var open []int32
+	var ancestors []int32
 	for i := int32(0); int(i) < len(t.nodes); i++ {
-		for len(open) > 0 && t.nodes[open[len(open)-1]].next <= i {
-			if !f(open[len(open)-1]) {
+		for len(ancestors) > 0 && t.nodes[ancestors[len(ancestors)-1]].next <= i {
+			if !f(ancestors[len(ancestors)-1]) {
 				return
 			}
-			open = open[:len(open)-1]
+			ancestors = ancestors[:len(ancestors)-1]
 		}
-		open = append(open, i)
+		ancestors = append(ancestors, i)
 	}
-	for n := len(open) - 1; n >= 0; n-- {
-		if !f(open[n]) {
+	for n := len(ancestors) - 1; n >= 0; n-- {
+		if !f(ancestors[n]) {
 			return
 		}
 	}

@@ -113,18 +113,18 @@ func (h codeCases) startCode(ctx context.Context, t *testing.T, box string, code
 	}
 }
 
-func (h codeCases) contexts(t *testing.T) {
+func (h codeCases) testContexts(t *testing.T) {
 	box := h.sandbox(t, brig.Spec{Env: map[string]string{"A": "sandbox", "B": "sandbox"}, Limits: brig.Limits{Output: limit}}).Spec.Name
-	t.Run("life", func(t *testing.T) { h.contextLife(t, box) })
-	t.Run("variables", func(t *testing.T) { h.variables(t, box) })
-	t.Run("results", func(t *testing.T) { h.codeResults(t, box) })
-	t.Run("events", func(t *testing.T) { h.codeEvents(t, box) })
-	t.Run("interrupts", func(t *testing.T) { h.interrupts(t, box) })
-	t.Run("the interpreter ends", func(t *testing.T) { h.interpreterEnds(t, box) })
-	t.Run("restart", func(t *testing.T) { h.restart(t, box) })
-	t.Run("the line", func(t *testing.T) { h.codeOrder(t, box) })
-	t.Run("refusals", func(t *testing.T) { h.badCode(t, box) })
-	t.Run("no sandbox", h.codeInEnded)
+	t.Run("life", func(t *testing.T) { h.testContextLife(t, box) })
+	t.Run("variables", func(t *testing.T) { h.testVariables(t, box) })
+	t.Run("results", func(t *testing.T) { h.testCodeResults(t, box) })
+	t.Run("events", func(t *testing.T) { h.testCodeEvents(t, box) })
+	t.Run("interrupts", func(t *testing.T) { h.testInterrupts(t, box) })
+	t.Run("the interpreter ends", func(t *testing.T) { h.testInterpreterEnds(t, box) })
+	t.Run("restart", func(t *testing.T) { h.testRestart(t, box) })
+	t.Run("the line", func(t *testing.T) { h.testRunOrder(t, box) })
+	t.Run("refusals", func(t *testing.T) { h.testBadCode(t, box) })
+	t.Run("no sandbox", h.testCodeInEnded)
 	t.Run("the pool", func(t *testing.T) {
 		if _, err := h.Service.Pool(h.Context(t)); err != nil {
 			t.Errorf("Pool: %v", err)
@@ -132,7 +132,7 @@ func (h codeCases) contexts(t *testing.T) {
 	})
 }
 
-func (h codeCases) contextLife(t *testing.T, box string) {
+func (h codeCases) testContextLife(t *testing.T, box string) {
 	ctx := h.Context(t)
 	if list, err := h.Service.Contexts(ctx, box); err != nil || len(list) != 0 {
 		t.Errorf("a new sandbox has the contexts %+v, %v", list, err)
@@ -174,13 +174,13 @@ func (h codeCases) contextLife(t *testing.T, box string) {
 		t.Errorf("after one was removed: %+v, %v", list, err)
 	}
 	for _, id := range []string{c.ID, "cxnone", "../x", "default-cobol"} {
-		h.noContext(t, box, id)
+		h.wantMissingContext(t, box, id)
 	}
 	h.wantValue(t, box, "", "x", "default")
 }
 
-// noContext checks that every operation returns NotFound for a context.
-func (h codeCases) noContext(t *testing.T, box, id string) {
+// wantMissingContext checks that every operation returns NotFound for a context.
+func (h codeCases) wantMissingContext(t *testing.T, box, id string) {
 	t.Helper()
 	ctx := h.Context(t)
 	_, err := h.Service.RunCode(ctx, box, brig.Code{Context: id, Source: "1"}, nil)
@@ -193,7 +193,7 @@ func (h codeCases) noContext(t *testing.T, box, id string) {
 	wantKind(t, "RemoveContext of none", h.Service.RemoveContext(ctx, box, id), brig.NotFound)
 }
 
-func (h codeCases) variables(t *testing.T, box string) {
+func (h codeCases) testVariables(t *testing.T, box string) {
 	a, b := h.newContext(t, box, brig.ContextSpec{}), h.newContext(t, box, brig.ContextSpec{Env: map[string]string{"B": "context", "C": "context"}})
 	h.runCode(t, box, a.ID, "set x a")
 	h.wantValue(t, box, b.ID, "x", "")
@@ -240,7 +240,7 @@ func (h codeCases) variables(t *testing.T, box string) {
 	}
 }
 
-func (h codeCases) codeResults(t *testing.T, box string) {
+func (h codeCases) testCodeResults(t *testing.T, box string) {
 	res := h.runCode(t, box, "", "set v 1", "echo out", "stderr err", "get v")
 	wantOutput(t, "stdout", res.Stdout, "out\n")
 	wantOutput(t, "stderr", res.Stderr, "err\n")
@@ -263,9 +263,9 @@ func (h codeCases) codeResults(t *testing.T, box string) {
 	}
 }
 
-// codeEvents checks that a caller receives events in order before the run has
+// testCodeEvents checks that a caller receives events in order before the run has
 // ended, and that the result contains them.
-func (h codeCases) codeEvents(t *testing.T, box string) {
+func (h codeCases) testCodeEvents(t *testing.T, box string) {
 	run := func(t *testing.T, lines ...string) (string, *brig.CodeResult) {
 		t.Helper()
 		var events []string
@@ -310,7 +310,7 @@ func (h codeCases) codeEvents(t *testing.T, box string) {
 	}
 }
 
-func (h codeCases) interrupts(t *testing.T, box string) {
+func (h codeCases) testInterrupts(t *testing.T, box string) {
 	ctx := h.Context(t)
 	h.runCode(t, box, "", "set x here")
 	list, err := h.Service.Contexts(ctx, box)
@@ -370,7 +370,7 @@ func (h codeCases) interrupts(t *testing.T, box string) {
 	})
 }
 
-func (h codeCases) interpreterEnds(t *testing.T, box string) {
+func (h codeCases) testInterpreterEnds(t *testing.T, box string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		code     brig.Code
@@ -403,7 +403,7 @@ func (h codeCases) interpreterEnds(t *testing.T, box string) {
 	}
 }
 
-func (h codeCases) restart(t *testing.T, box string) {
+func (h codeCases) testRestart(t *testing.T, box string) {
 	ctx := h.Context(t)
 	c := h.newContext(t, box, brig.ContextSpec{Env: map[string]string{"E": "env"}})
 	h.runCode(t, box, c.ID, "set x gone")
@@ -434,8 +434,8 @@ func (h codeCases) restart(t *testing.T, box string) {
 	}
 }
 
-// codeOrder checks that runs in one context execute in the order of their calls.
-func (h codeCases) codeOrder(t *testing.T, box string) {
+// testRunOrder checks that runs in one context execute in the order of their calls.
+func (h codeCases) testRunOrder(t *testing.T, box string) {
 	c := h.newContext(t, box, brig.ContextSpec{})
 	first := h.startCode(h.Context(t), t, box, brig.Code{Context: c.ID, Source: h.code("sleep 2")})
 	var wg sync.WaitGroup
@@ -457,7 +457,7 @@ func (h codeCases) codeOrder(t *testing.T, box string) {
 	}
 }
 
-func (h codeCases) badCode(t *testing.T, box string) {
+func (h codeCases) testBadCode(t *testing.T, box string) {
 	ctx := h.Context(t)
 	list, err := h.Service.Contexts(ctx, box)
 	if err != nil || len(list) == 0 {
@@ -500,7 +500,7 @@ func (h codeCases) badCode(t *testing.T, box string) {
 	}
 }
 
-func (h codeCases) codeInEnded(t *testing.T) {
+func (h codeCases) testCodeInEnded(t *testing.T) {
 	ctx := h.Context(t)
 	s := h.sandbox(t, brig.Spec{})
 	h.runCode(t, s.Spec.Name, "", "echo 1")

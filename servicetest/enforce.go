@@ -6,10 +6,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// enforcement checks that every area has an enforcement claim, that the
+// testEnforcement checks that every area has an enforcement claim, that the
 // observed level never exceeds the claimed level, and that a client cannot
 // require a level that is not enforced.
-func (h Harness) enforcement(t *testing.T) {
+func (h Harness) testEnforcement(t *testing.T) {
 	ctx := h.Context(t)
 	caps, err := h.Service.Capabilities(ctx)
 	if err != nil || caps.Name == "" || caps.Isolation == "" {

@@ -13,7 +13,7 @@ import (
 // limit is the smallest output limit, so that tests exceed it quickly.
 const limit = 1 * brig.KiB
 
-func (h Harness) exec(t *testing.T) {
+func (h Harness) testExec(t *testing.T) {
 	box := h.sandbox(t, brig.Spec{
 		Env: map[string]string{"A": "sandbox", "B": "sandbox"}, Limits: brig.Limits{Output: limit},
 	})
@@ -116,11 +116,11 @@ func (h Harness) exec(t *testing.T) {
 		wantKind(t, "GetExec of none", err, brig.NotFound)
 	})
 	t.Run("a caller who goes away ends it", func(t *testing.T) {
-		h.disconnect(t, box.Spec.Name, brig.IO{})
-		h.disconnect(t, box.Spec.Name, brig.IO{Stdout: new(bytes.Buffer)})
+		h.testDisconnect(t, box.Spec.Name, brig.IO{})
+		h.testDisconnect(t, box.Spec.Name, brig.IO{Stdout: new(bytes.Buffer)})
 	})
 	if h.Real {
-		t.Run("unless it is to survive", func(t *testing.T) { h.detach(t, box.Spec.Name) })
+		t.Run("unless it is to survive", func(t *testing.T) { h.testDetach(t, box.Spec.Name) })
 		return
 	}
 	t.Run("memory runs out", func(t *testing.T) { // ends the sandbox
@@ -138,9 +138,9 @@ func wantOutput(t *testing.T, what string, o brig.Output, want string) {
 	}
 }
 
-// disconnect starts a long command, cancels the call, and checks that the call
+// testDisconnect starts a long command, cancels the call, and checks that the call
 // returns soon and the command ends.
-func (h Harness) disconnect(t *testing.T, box string, sio brig.IO) {
+func (h Harness) testDisconnect(t *testing.T, box string, sio brig.IO) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(h.Context(t))
 	defer cancel()
@@ -163,7 +163,7 @@ func (h Harness) disconnect(t *testing.T, box string, sio brig.IO) {
 	}
 }
 
-func (h Harness) detach(t *testing.T, box string) {
+func (h Harness) testDetach(t *testing.T, box string) {
 	ctx, cancel := context.WithCancel(h.Context(t))
 	defer cancel()
 	id := make(chan string, 1)

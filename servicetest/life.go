@@ -9,17 +9,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (h Harness) lifecycle(t *testing.T) {
-	t.Run("create", h.create)
-	t.Run("a name is taken once", h.nameTaken)
-	t.Run("stop", h.stop)
-	t.Run("kill", h.kill)
-	t.Run("remove", h.remove)
-	t.Run("extend", h.extend)
-	t.Run("main program", h.mainProgram)
+func (h Harness) testLifecycle(t *testing.T) {
+	t.Run("create", h.testCreate)
+	t.Run("a name is taken once", h.testNameTaken)
+	t.Run("stop", h.testStop)
+	t.Run("kill", h.testKill)
+	t.Run("remove", h.testRemove)
+	t.Run("extend", h.testExtend)
+	t.Run("main program", h.testMainProgram)
 }
 
-func (h Harness) create(t *testing.T) {
+func (h Harness) testCreate(t *testing.T) {
 	want := brig.Spec{Name: name(), Labels: map[string]string{"a": "b"}, Env: map[string]string{"K": "v"}, TTL: time.Minute}
 	s := h.sandbox(t, want)
 	if s.ID == "" || s.State != brig.Running || s.Created.IsZero() || !s.Expires.After(s.Created) || s.Digest == "" || s.Provider == "" {
@@ -44,7 +44,7 @@ func (h Harness) create(t *testing.T) {
 	}
 }
 
-func (h Harness) nameTaken(t *testing.T) {
+func (h Harness) testNameTaken(t *testing.T) {
 	s := h.sandbox(t, brig.Spec{Labels: map[string]string{"first": "yes"}})
 	_, err := h.Service.Create(h.Context(t), brig.Spec{Name: s.Spec.Name})
 	wantKind(t, "Create with a taken name", err, brig.AlreadyExists)
@@ -79,7 +79,7 @@ func (h Harness) nameTaken(t *testing.T) {
 	}
 }
 
-func (h Harness) stop(t *testing.T) {
+func (h Harness) testStop(t *testing.T) {
 	s := h.sandbox(t, brig.Spec{})
 	if _, err := h.Service.Exec(h.Context(t), s.Spec.Name, h.cmd("echo", "first"), brig.IO{}); err != nil {
 		t.Fatalf("Exec: %v", err)
@@ -127,7 +127,7 @@ func (h Harness) stop(t *testing.T) {
 	wantKind(t, "Stop with negative grace", err, brig.InvalidArgument)
 }
 
-func (h Harness) kill(t *testing.T) {
+func (h Harness) testKill(t *testing.T) {
 	s := h.sandbox(t, brig.Spec{})
 	for range 2 {
 		got, err := h.Service.Kill(h.Context(t), s.Spec.Name)
@@ -137,7 +137,7 @@ func (h Harness) kill(t *testing.T) {
 	}
 }
 
-func (h Harness) remove(t *testing.T) {
+func (h Harness) testRemove(t *testing.T) {
 	s := h.sandbox(t, brig.Spec{})
 	if err := h.Service.Remove(h.Context(t), s.Spec.Name); err != nil {
 		t.Fatalf("Remove: %v", err)
@@ -149,7 +149,7 @@ func (h Harness) remove(t *testing.T) {
 	}
 }
 
-func (h Harness) extend(t *testing.T) {
+func (h Harness) testExtend(t *testing.T) {
 	s := h.sandbox(t, brig.Spec{TTL: time.Minute})
 	got, err := h.Service.Extend(h.Context(t), s.Spec.Name, time.Hour)
 	if err != nil {
@@ -168,7 +168,7 @@ func (h Harness) extend(t *testing.T) {
 	}
 }
 
-func (h Harness) mainProgram(t *testing.T) {
+func (h Harness) testMainProgram(t *testing.T) {
 	cmd := h.cmd("exit", "3")
 	s := h.sandbox(t, brig.Spec{Command: &cmd})
 	var got *brig.Sandbox

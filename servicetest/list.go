@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (h Harness) list(t *testing.T) {
+func (h Harness) testList(t *testing.T) {
 	mark := name()
 	var names []string // newest first
 	for _, kind := range []string{"odd", "even", "odd"} {
@@ -75,7 +75,7 @@ func namesOf(p *brig.Page) []string {
 	return names
 }
 
-func (h tenancyCases) tenantIsolation(t *testing.T) {
+func (h tenancyCases) testTenantIsolation(t *testing.T) {
 	mine := name()
 	_, before := h.Other.Get(h.OtherContext(t), mine)
 	wantKind(t, "Get before there is one", before, brig.NotFound)
@@ -103,7 +103,7 @@ func (h tenancyCases) tenantIsolation(t *testing.T) {
 	}
 }
 
-func (h Harness) images(t *testing.T) {
+func (h Harness) testImages(t *testing.T) {
 	if _, err := h.Service.Images(h.Context(t)); err != nil {
 		t.Errorf("Images: %v", err)
 	}

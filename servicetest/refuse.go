@@ -10,14 +10,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (h Harness) refusals(t *testing.T) {
-	t.Run("sandboxes", h.badSpecs)
-	t.Run("commands", h.badCommands)
-	t.Run("programs", h.badPrograms)
+func (h Harness) testRefusals(t *testing.T) {
+	t.Run("sandboxes", h.testBadSpecs)
+	t.Run("commands", h.testBadCommands)
+	t.Run("programs", h.testBadPrograms)
 	t.Run("missing", func(t *testing.T) { h.checkMissing(h.Context(t), t, h.Service, "no-such-sandbox") })
 }
 
-func (h Harness) badSpecs(t *testing.T) {
+func (h Harness) testBadSpecs(t *testing.T) {
 	mark := map[string]string{"mark": name()}
 	for what, c := range map[string]struct {
 		spec  brig.Spec
@@ -58,7 +58,7 @@ func (h Harness) badSpecs(t *testing.T) {
 	}
 }
 
-func (h Harness) badCommands(t *testing.T) {
+func (h Harness) testBadCommands(t *testing.T) {
 	box := h.sandbox(t, brig.Spec{})
 	for what, c := range map[string]struct {
 		cmd   brig.Command
@@ -87,7 +87,7 @@ func (h Harness) badCommands(t *testing.T) {
 	}
 }
 
-func (h Harness) badPrograms(t *testing.T) {
+func (h Harness) testBadPrograms(t *testing.T) {
 	echo := h.argv("echo", "hi")
 	for what, c := range map[string]struct {
 		program brig.Program

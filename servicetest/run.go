@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (h Harness) run(t *testing.T) {
+func (h Harness) testRun(t *testing.T) {
 	mark := map[string]string{"mark": name()}
 	program := func(words ...string) brig.Program { return brig.Program{Command: h.argv(words...), Labels: mark} }
 	run := func(t *testing.T, p brig.Program, sio brig.IO) *brig.Outcome {
@@ -120,9 +120,9 @@ func (h Harness) run(t *testing.T) {
 		}
 	})
 	if h.Real {
-		t.Run("values", h.values)
-		t.Run("files", h.files)
-		t.Run("grace", h.grace)
+		t.Run("values", h.testValues)
+		t.Run("files", h.testFiles)
+		t.Run("grace", h.testGrace)
 	}
 	eventually(t, "the end of every one-shot", func() bool {
 		page, err := h.Service.List(h.Context(t), brig.ListOptions{Labels: mark})
@@ -130,8 +130,8 @@ func (h Harness) run(t *testing.T) {
 	})
 }
 
-// values checks the arguments and the return value of main. It needs Python.
-func (h Harness) values(t *testing.T) {
+// testValues checks the arguments and the return value of main. It needs Python.
+func (h Harness) testValues(t *testing.T) {
 	for what, c := range map[string]struct{ code, arguments, value, output string }{
 		"a value":     {"def main(name, n):\n    print('out')\n    return {'greeting': name * n}", `{"name":"ab","n":2}`, `{"greeting":"abab"}`, "out\n"},
 		"async":       {"async def main(x):\n    return [x, None, 1.5]", `{"x":"é"}`, `["é",null,1.5]`, ""},
@@ -165,9 +165,9 @@ func (h Harness) values(t *testing.T) {
 	}
 }
 
-// grace checks how code that exceeds its timeout ends. One program handles the
+// testGrace checks how code that exceeds its timeout ends. One program handles the
 // signal, and the other must be killed. It needs Python.
-func (h Harness) grace(t *testing.T) {
+func (h Harness) testGrace(t *testing.T) {
 	for what, c := range map[string]struct {
 		code   string
 		grace  time.Duration
@@ -205,8 +205,8 @@ func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
 	return reflect.DeepEqual(g, w)
 }
 
-// files checks that a program receives files and returns artifacts.
-func (h Harness) files(t *testing.T) {
+// testFiles checks that a program receives files and returns artifacts.
+func (h Harness) testFiles(t *testing.T) {
 	data := []byte("a,b\n\x00\xff\n")
 	o, err := h.Service.Run(h.Context(t), brig.Program{
 		Language: brig.Bash,

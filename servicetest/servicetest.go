@@ -46,18 +46,18 @@ func Run(t *testing.T, h Harness) {
 	if h.Other == nil {
 		h.Other = h.Service
 	}
-	t.Run("exec", h.exec)
-	t.Run("refusals", h.refusals)
-	t.Run("life", h.lifecycle)
-	t.Run("list", h.list)
-	t.Run("tenancy", tenancyCases{h}.tenancy)
-	t.Run("run", h.run)
-	t.Run("contexts", codeCases{h}.contexts)
-	t.Run("tenants", tenancyCases{h}.tenantIsolation)
-	t.Run("images", h.images)
-	t.Run("secrets", secretCases{h}.secrets)
-	t.Run("enforcement", h.enforcement)
-	t.Run("workspaces", workspaceCases{h}.workspaces)
+	t.Run("exec", h.testExec)
+	t.Run("refusals", h.testRefusals)
+	t.Run("life", h.testLifecycle)
+	t.Run("list", h.testList)
+	t.Run("tenancy", tenancyCases{h}.testTenancy)
+	t.Run("run", h.testRun)
+	t.Run("contexts", codeCases{h}.testContexts)
+	t.Run("tenants", tenancyCases{h}.testTenantIsolation)
+	t.Run("images", h.testImages)
+	t.Run("secrets", secretCases{h}.testSecrets)
+	t.Run("enforcement", h.testEnforcement)
+	t.Run("workspaces", workspaceCases{h}.testWorkspaces)
 }
 
 // argv translates a command of the fake provider's language to a real command:

@@ -12,15 +12,15 @@ import (
 // tenancyCases are the cases about tenants, keys, sessions and usage.
 type tenancyCases struct{ Harness }
 
-// tenancy runs the tests that need the operator role.
-func (h tenancyCases) tenancy(t *testing.T) {
-	t.Run("keys", h.keys)
-	t.Run("sessions", h.sessions)
-	t.Run("tenant", h.tenantLife)
-	t.Run("usage", h.usage)
+// testTenancy runs the tests that need the operator role.
+func (h tenancyCases) testTenancy(t *testing.T) {
+	t.Run("keys", h.testKeys)
+	t.Run("sessions", h.testSessions)
+	t.Run("tenant", h.testTenantLife)
+	t.Run("usage", h.testUsage)
 }
 
-func (h tenancyCases) keys(t *testing.T) {
+func (h tenancyCases) testKeys(t *testing.T) {
 	ctx := h.Context(t)
 	k, err := h.Service.CreateKey(ctx, brig.KeySpec{Name: "ci " + name(), Role: brig.Member, Scopes: []string{"run"}, TTL: time.Hour})
 	if err != nil {
@@ -66,7 +66,7 @@ func (h tenancyCases) keys(t *testing.T) {
 	}
 }
 
-func (h tenancyCases) sessions(t *testing.T) {
+func (h tenancyCases) testSessions(t *testing.T) {
 	ctx := h.Context(t)
 	s, err := h.Service.CreateSession(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (h tenancyCases) sessions(t *testing.T) {
 	}
 }
 
-func (h tenancyCases) tenantLife(t *testing.T) {
+func (h tenancyCases) testTenantLife(t *testing.T) {
 	ctx := h.Context(t)
 	own, err := h.Service.GetTenant(ctx, "")
 	if err != nil || own.Name == "" {
@@ -146,7 +146,7 @@ func (h tenancyCases) tenantLife(t *testing.T) {
 	wantField(t, "CreateTenant", err, "name")
 }
 
-func (h tenancyCases) usage(t *testing.T) {
+func (h tenancyCases) testUsage(t *testing.T) {
 	ctx, mark := h.Context(t), name()
 	if _, err := h.Service.Run(ctx, brig.Program{Command: h.argv("echo"), Labels: map[string]string{"mark": mark}}, brig.IO{}); err != nil {
 		t.Fatalf("Run: %v", err)

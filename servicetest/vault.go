@@ -13,9 +13,9 @@ import (
 // secretCases are the cases about secrets.
 type secretCases struct{ Harness }
 
-// secrets checks the contract of secrets and of the audit log. The tenant must
+// testSecrets checks the contract of secrets and of the audit log. The tenant must
 // be able to store secrets.
-func (h secretCases) secrets(t *testing.T) {
+func (h secretCases) testSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	plain, brokered := name(), name()
 	value := "plain-" + name()
@@ -38,10 +38,10 @@ func (h secretCases) secrets(t *testing.T) {
 	if got := h.find(t, brokered); got == nil || !got.Exclusive || got.Hosts[0] != "api.example.com" {
 		t.Errorf("Secrets has %+v", got)
 	}
-	t.Run("change", h.changeSecrets)
-	t.Run("widen", h.widenSecrets)
-	t.Run("use", func(t *testing.T) { h.useSecrets(t, plain, brokered, value) })
-	t.Run("refuse", func(t *testing.T) { h.refuseSecrets(t, plain) })
+	t.Run("change", h.testChangeSecrets)
+	t.Run("widen", h.testWidenSecrets)
+	t.Run("use", func(t *testing.T) { h.testUseSecrets(t, plain, brokered, value) })
+	t.Run("refuse", func(t *testing.T) { h.testRefuseSecrets(t, plain) })
 	t.Run("other tenant", func(t *testing.T) {
 		list, err := h.Other.Secrets(h.OtherContext(t))
 		if err != nil || len(list) > 0 {
@@ -60,7 +60,7 @@ func (h secretCases) secrets(t *testing.T) {
 			t.Errorf("after the key was rotated V = %q", got)
 		}
 	})
-	t.Run("audit", h.audit)
+	t.Run("audit", h.testAudit)
 	for _, name := range []string{plain, brokered} {
 		if err := h.Service.RemoveSecret(ctx, name); err != nil {
 			t.Errorf("RemoveSecret: %v", err)
@@ -82,7 +82,7 @@ func (h secretCases) env(t *testing.T, box *brig.Sandbox, name string) string {
 	return strings.TrimSuffix(string(res.Stdout.Head), "\n")
 }
 
-func (h secretCases) useSecrets(t *testing.T, plain, brokered, value string) {
+func (h secretCases) testUseSecrets(t *testing.T, plain, brokered, value string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Secrets: []brig.SecretUse{{Name: plain}, {Name: brokered, Env: "TOKEN"}}})
 	variable := strings.ReplaceAll(strings.ToUpper(plain), "-", "_")
@@ -97,7 +97,7 @@ func (h secretCases) useSecrets(t *testing.T, plain, brokered, value string) {
 	if got := h.env(t, other, "TOKEN"); got == token || h.env(t, box, "TOKEN") != token {
 		t.Errorf("placeholders are %q and %q", token, got)
 	}
-	for what, s := range map[string]*brig.Sandbox{"created": box, "got": must(t, h.Service.Get, h.Harness, box.Spec.Name)} {
+	for what, s := range map[string]*brig.Sandbox{"created": box, "got": mustGet(t, h.Service.Get, h.Harness, box.Spec.Name)} {
 		if len(s.Spec.Secrets) != 2 || s.Spec.Secrets[0].Env != variable || len(s.Spec.Env) != 0 {
 			t.Errorf("%s: secrets %+v, env %v", what, s.Spec.Secrets, s.Spec.Env)
 		}
@@ -126,8 +126,8 @@ func (h secretCases) useSecrets(t *testing.T, plain, brokered, value string) {
 	}
 }
 
-// changeSecrets checks that a change keeps the fields that it does not set.
-func (h secretCases) changeSecrets(t *testing.T) {
+// testChangeSecrets checks that a change keeps the fields that it does not set.
+func (h secretCases) testChangeSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	all := brig.SecretChange{
 		Name: name(), Value: []byte("the first value"), Hosts: []string{"api.example.com", "*.example.org"},
@@ -198,7 +198,7 @@ func (h secretCases) changeSecrets(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, get func(ctx context.Context, name string) (*brig.Sandbox, error), h Harness, name string) *brig.Sandbox {
+func mustGet(t *testing.T, get func(ctx context.Context, name string) (*brig.Sandbox, error), h Harness, name string) *brig.Sandbox {
 	t.Helper()
 	s, err := get(h.Context(t), name)
 	if err != nil {
@@ -207,7 +207,7 @@ func must(t *testing.T, get func(ctx context.Context, name string) (*brig.Sandbo
 	return s
 }
 
-func (h secretCases) refuseSecrets(t *testing.T, known string) {
+func (h secretCases) testRefuseSecrets(t *testing.T, known string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		spec  brig.Spec
@@ -250,7 +250,7 @@ func (h secretCases) refuseSecrets(t *testing.T, known string) {
 	}
 }
 
-func (h secretCases) audit(t *testing.T) {
+func (h secretCases) testAudit(t *testing.T) {
 	ctx := h.Context(t)
 	label := map[string]string{"audit": name()}
 	begin := time.Now().Add(-time.Minute)

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// widenSecrets checks that a caller must give the value to widen a secret's hosts or places.
+// testWidenSecrets checks that a caller must give the value to widen a secret's hosts or places.
 // Otherwise, a caller could learn a value that it does not have.
-func (h secretCases) widenSecrets(t *testing.T) {
+func (h secretCases) testWidenSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	base := brig.SecretChange{
 		Name: name(), Value: []byte("the first value"), Hosts: []string{"api.example.com", "*.example.org"},
@@ -60,8 +60,8 @@ func (h secretCases) widenSecrets(t *testing.T) {
 			}
 		}
 	}
-	h.narrowSecrets(t, base)
-	h.changesInAudit(t, base.Name)
+	h.testNarrowSecrets(t, base)
+	h.testChangesInAudit(t, base.Name)
 }
 
 // find returns a secret.
@@ -79,9 +79,9 @@ func (h secretCases) find(t *testing.T, name string) *brig.Secret {
 	return nil
 }
 
-// narrowSecrets checks that narrowing a secret needs no value, and applies to
+// testNarrowSecrets checks that narrowing a secret needs no value, and applies to
 // existing sandboxes with the secret.
-func (h secretCases) narrowSecrets(t *testing.T, base brig.SecretChange) {
+func (h secretCases) testNarrowSecrets(t *testing.T, base brig.SecretChange) {
 	ctx := h.Context(t)
 	see := brig.SecretChange{Name: base.Name, Value: []byte("the third value"), Hosts: []string{}, Reveal: true}
 	if _, err := h.Service.PutSecret(ctx, see); err != nil {
@@ -105,8 +105,8 @@ func (h secretCases) narrowSecrets(t *testing.T, base brig.SecretChange) {
 	}
 }
 
-// changesInAudit checks that the lines about a secret's changes name its hosts.
-func (h secretCases) changesInAudit(t *testing.T, name string) {
+// testChangesInAudit checks that the lines about a secret's changes name its hosts.
+func (h secretCases) testChangesInAudit(t *testing.T, name string) {
 	page, err := h.Service.Audit(h.Context(t), brig.AuditQuery{Since: h.find(t, name).Created, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)

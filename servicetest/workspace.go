@@ -54,8 +54,8 @@ func (h workspaceCases) ofVersion(t *testing.T, ws string, version int, path str
 	return string(b)
 }
 
-// captures checks that files outside /workspace are captured.
-func (h workspaceCases) captures(t *testing.T, ws string) {
+// testCaptures checks that files outside /workspace are captured.
+func (h workspaceCases) testCaptures(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"/home/user/kept/", "/etc/none"}}})
 	if u := box.Spec.Workspace; !slices.Equal(u.Capture, []string{"/home/user/kept", "/etc/none"}) {
@@ -76,9 +76,9 @@ func (h workspaceCases) captures(t *testing.T, ws string) {
 	}
 }
 
-// mainInWorkspace checks that the main program of a sandbox finds its
+// testMainInWorkspace checks that the main program of a sandbox finds its
 // workspace, and that its files are stored.
-func (h workspaceCases) mainInWorkspace(t *testing.T, ws string) {
+func (h workspaceCases) testMainInWorkspace(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Command: &brig.Command{Argv: h.argv("exit", "0")}, Workspace: brig.WorkspaceUse{Name: ws, Mode: brig.WorkspaceDirect}})
 	for range 100 {
@@ -97,8 +97,8 @@ func (h workspaceCases) mainInWorkspace(t *testing.T, ws string) {
 	t.Error("it does not end")
 }
 
-// workspaces checks the contract of workspaces. The service must support workspaces.
-func (h workspaceCases) workspaces(t *testing.T) {
+// testWorkspaces checks the contract of workspaces. The service must support workspaces.
+func (h workspaceCases) testWorkspaces(t *testing.T) {
 	ctx := h.Context(t)
 	ws := name()
 	w, err := h.Service.CreateWorkspace(ctx, ws)
@@ -167,9 +167,9 @@ func (h workspaceCases) workspaces(t *testing.T) {
 	if err != nil || o.Workspace == nil || o.Workspace.Error != nil || o.Workspace.Version.Number != 3 || o.Workspace.Changed != 0 {
 		t.Errorf("Run = %+v, %v", o, err)
 	}
-	t.Run("main program", func(t *testing.T) { h.mainInWorkspace(t, ws) })
-	t.Run("refuse", func(t *testing.T) { h.refuseWorkspaces(t, ws) })
-	t.Run("other tenant", func(t *testing.T) { h.foreignWorkspaces(t, ws) })
+	t.Run("main program", func(t *testing.T) { h.testMainInWorkspace(t, ws) })
+	t.Run("refuse", func(t *testing.T) { h.testRefuseWorkspaces(t, ws) })
+	t.Run("other tenant", func(t *testing.T) { h.testForeignWorkspaces(t, ws) })
 	find := func() *brig.Workspace {
 		list, err := h.Service.Workspaces(ctx)
 		if err != nil {
@@ -185,7 +185,7 @@ func (h workspaceCases) workspaces(t *testing.T) {
 	if w := find(); w == nil || w.Head == nil || w.Head.Number != 3 {
 		t.Errorf("it is listed as %+v", w)
 	}
-	t.Run("captures", func(t *testing.T) { h.captures(t, ws) })
+	t.Run("captures", func(t *testing.T) { h.testCaptures(t, ws) })
 	lines, err := h.Service.TenantUsage(ctx, brig.UsageQuery{})
 	if err != nil || len(lines) != 1 || lines[0].Stored <= 0 {
 		t.Errorf("TenantUsage = %+v, %v", lines, err)
@@ -201,7 +201,7 @@ func (h workspaceCases) workspaces(t *testing.T) {
 	wantKind(t, "a commit to what is gone", err, brig.NotFound)
 }
 
-func (h workspaceCases) refuseWorkspaces(t *testing.T, ws string) {
+func (h workspaceCases) testRefuseWorkspaces(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		spec  brig.Spec
@@ -247,7 +247,7 @@ func (h workspaceCases) refuseWorkspaces(t *testing.T, ws string) {
 	wantKind(t, "a commit of nothing", err, brig.FailedPrecondition)
 }
 
-func (h workspaceCases) foreignWorkspaces(t *testing.T, ws string) {
+func (h workspaceCases) testForeignWorkspaces(t *testing.T, ws string) {
 	ctx := h.OtherContext(t)
 	list, err := h.Other.Workspaces(ctx)
 	if err != nil || len(list) != 0 {

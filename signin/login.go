@@ -93,8 +93,8 @@ func (p *Provider) seal(text string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// open verifies and parses a login cookie.
-func (p *Provider) open(cookie string) (*login, error) {
+// parseLogin verifies and parses a login cookie.
+func (p *Provider) parseLogin(cookie string) (*login, error) {
 	bad := brig.Errorf(brig.Unauthenticated, "this login did not start in this browser, or has expired").WithHint("start again at /v1/auth/login")
 	i := strings.LastIndexByte(cookie, '.')
 	if i < 0 || len(cookie) > 4096 || subtle.ConstantTimeCompare([]byte(p.seal(cookie[:i])), []byte(cookie[i+1:])) != 1 {
@@ -107,7 +107,7 @@ func (p *Provider) open(cookie string) (*login, error) {
 	end, err := strconv.ParseInt(parts[1], 10, 64)
 	next, err2 := base64.RawURLEncoding.DecodeString(parts[2])
 	l := &login{secret: parts[0], next: string(next), expires: time.Unix(end, 0)}
-	if errors.Join(err, err2) != nil || p.Clock.Ended(l.expires) || checkNext(l.next) != nil {
+	if errors.Join(err, err2) != nil || p.Clock.HasPassed(l.expires) || checkNext(l.next) != nil {
 		return nil, bad
 	}
 	return l, nil
@@ -125,7 +125,7 @@ type Callback struct {
 
 // Finish completes a login. It returns the person and the target path.
 func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person, next string, err error) {
-	l, err := p.open(r.Cookie)
+	l, err := p.parseLogin(r.Cookie)
 	if err != nil {
 		return nil, "", err
 	}

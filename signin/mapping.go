@@ -61,8 +61,8 @@ func (p *Provider) Actor(person *brig.Person) (brig.Actor, error) {
 	return m.actor(person)
 }
 
-func errNoAccess(p *brig.Person, why string) error {
-	return brig.Errorf(brig.Unauthenticated, "%s may not sign in: %s", brig.Clip(p.Name(), 80), why).
+func errNoAccess(p *brig.Person, reason string) error {
+	return brig.Errorf(brig.Unauthenticated, "%s may not sign in: %s", brig.Clip(p.Name(), 80), reason).
 		WithHint("ask the operator for a role")
 }
 

@@ -98,11 +98,11 @@ func New(o Options) (*Provider, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	asks := o.HTTP.Transport
-	if asks == nil {
-		asks = o.newTransport()
+	transport := o.HTTP.Transport
+	if transport == nil {
+		transport = o.newTransport()
 	}
-	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: boundedTransport{asks}}
+	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: boundedTransport{transport}}
 	p := &Provider{Options: o}
 	p.keys = &keySet{now: o.Now, http: o.HTTP}
 	return p, nil
@@ -119,7 +119,7 @@ func (o Options) newTransport() http.RoundTripper {
 		if o.AllowPrivate || host == issuer {
 			return brig.CheckConfiguredAddr(host, addr)
 		}
-		if hostaddr.Has(addr) {
+		if hostaddr.IsHost(addr) {
 			return brig.Errorf(brig.PolicyBlocked, "the identity provider names a host at %s, which is this machine", addr).
 				WithHint("set oidc.allow_private if that is meant")
 		}

@@ -43,7 +43,7 @@ func newIDP(t *testing.T) *idp {
 	i := &idp{keys: map[string]*ecdsa.PrivateKey{}}
 	i.rotate(t, "one")
 	mux := http.NewServeMux()
-	answer := func(w http.ResponseWriter, v any) {
+	respond := func(w http.ResponseWriter, v any) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if i.down {
@@ -59,7 +59,7 @@ func newIDP(t *testing.T) *idp {
 		i.mu.Lock()
 		jwks := cmp.Or(i.jwks, i.URL+"/jwks")
 		i.mu.Unlock()
-		answer(w, map[string]any{
+		respond(w, map[string]any{
 			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token",
 			"jwks_uri": jwks, "userinfo_endpoint": i.URL + "/me",
 		})
@@ -81,15 +81,15 @@ func newIDP(t *testing.T) *idp {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: kid, Algorithm: "ES256", Use: "sig"})
 		}
 		i.mu.Unlock()
-		answer(w, set)
+		respond(w, set)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
 		i.mu.Lock()
 		claims := i.claims
 		i.mu.Unlock()
-		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": i.sign(t, "one", claims)})
+		respond(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": i.sign(t, "one", claims)})
 	})
-	mux.HandleFunc("/me", func(w http.ResponseWriter, _ *http.Request) { answer(w, i.info) })
+	mux.HandleFunc("/me", func(w http.ResponseWriter, _ *http.Request) { respond(w, i.info) })
 	i.Server = httptest.NewServer(mux)
 	t.Cleanup(i.Close)
 	return i

@@ -37,8 +37,8 @@ type tokenClaims struct {
 	all     claims          // all claims, including the ones above
 }
 
-func errUntrusted(why string) *brig.Error {
-	return brig.Errorf(brig.Unauthenticated, "the token is rejected: %s", why).WithHint("sign in again")
+func errUntrusted(reason string) *brig.Error {
+	return brig.Errorf(brig.Unauthenticated, "the token is rejected: %s", reason).WithHint("sign in again")
 }
 
 // Person implements the engine's People. It returns the person that a token
@@ -77,7 +77,7 @@ func (p *Provider) verify(ctx context.Context, token string, audiences []string)
 		return nil, none, nil, errUntrusted("it is not one of the identity provider's").Because(err)
 	}
 	person, until, s, err := p.personOf(t, audiences)
-	return person, until, s, brig.Genuine(err)
+	return person, until, s, brig.MarkGenuine(err)
 }
 
 // personOf returns the person of a token whose signature is valid.
@@ -171,7 +171,7 @@ func (p *Provider) checkTime(s *tokenClaims) (time.Time, error) {
 	switch {
 	case s.Expires == nil:
 		return now, errUntrusted("it has no end")
-	case p.Clock.Ended(at(*s.Expires).Add(skew)):
+	case p.Clock.HasPassed(at(*s.Expires).Add(skew)):
 		return now, errUntrusted("it has expired")
 	case now.Add(skew).Before(at(s.NotBefore)), now.Add(skew).Before(at(s.Issued)):
 		return now, errUntrusted("it is not good yet")

@@ -24,8 +24,8 @@ var site embed.FS
 // DocsPrefix is the path of the documentation.
 const DocsPrefix = "/docs/"
 
-// WantsDocs reports whether a request is for the documentation.
-func WantsDocs(r *http.Request) bool {
+// IsDocsRequest reports whether a request is for the documentation.
+func IsDocsRequest(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, DocsPrefix) || r.URL.Path == strings.TrimSuffix(DocsPrefix, "/")
 }
 

@@ -116,9 +116,9 @@ func TestDocsCompressed(t *testing.T) {
 	}
 }
 
-func TestWantsDocs(t *testing.T) {
+func TestIsDocsRequest(t *testing.T) {
 	for path, want := range map[string]bool{"/docs/": true, "/docs": true, "/docs/x": true, "/docsx": false, "/v1/docs/": false, "/": false} {
-		if got := WantsDocs(httptest.NewRequest("GET", path, nil)); got != want {
+		if got := IsDocsRequest(httptest.NewRequest("GET", path, nil)); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
@@ -136,7 +136,7 @@ func TestLinksFromOtherSites(t *testing.T) {
 		{"/console/", false}, {"/console/keys", true}, {"/console/settings.json", true},
 	} {
 		h := console
-		if r := httptest.NewRequest("GET", c.path, nil); WantsDocs(r) {
+		if r := httptest.NewRequest("GET", c.path, nil); IsDocsRequest(r) {
 			h = docs
 		}
 		r := httptest.NewRequest("GET", c.path, nil)

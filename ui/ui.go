@@ -30,9 +30,9 @@ const Prefix = "/console/"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Wants reports whether a request is for the console. This includes a browser's
+// IsConsoleRequest reports whether a request is for the console. This includes a browser's
 // request for the root page.
-func Wants(r *http.Request) bool {
+func IsConsoleRequest(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, Prefix) || r.URL.Path == strings.TrimSuffix(Prefix, "/") ||
 		r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

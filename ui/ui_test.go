@@ -49,18 +49,18 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestWants(t *testing.T) {
+func TestIsConsoleRequest(t *testing.T) {
 	for path, want := range map[string]bool{"/console/": true, "/console": true, "/console/x": true, "/consoles": false, "/v1/run": false} {
-		if got := Wants(httptest.NewRequest("GET", path, nil)); got != want {
+		if got := IsConsoleRequest(httptest.NewRequest("GET", path, nil)); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
-	if Wants(r) {
+	if IsConsoleRequest(r) {
 		t.Error("a program is sent to a page")
 	}
 	r.Header.Set("Accept", "text/html,*/*")
-	if !Wants(r) {
+	if !IsConsoleRequest(r) {
 		t.Error("a browser is not")
 	}
 }

@@ -84,25 +84,25 @@ type arena struct {
 func runOnBoth(t *testing.T, f func(t *testing.T, a arena)) {
 	t.Run("local", func(t *testing.T) {
 		dir := t.TempDir()
-		open := func() workspace.Objects {
+		openObjects := func() workspace.Objects {
 			d, err := workspace.OpenDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return d
 		}
-		f(t, arena{open(), open, filepath.Join(dir, "objects")})
+		f(t, arena{openObjects(), openObjects, filepath.Join(dir, "objects")})
 	})
 	t.Run("s3", func(t *testing.T) {
 		g := startGateway(t)
-		open := func() workspace.Objects {
+		openObjects := func() workspace.Objects {
 			s, err := workspace.OpenS3(t.Context(), g.o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}
-		f(t, arena{open(), open, filepath.Join(g.dir, g.o.Bucket, g.o.Prefix)})
+		f(t, arena{openObjects(), openObjects, filepath.Join(g.dir, g.o.Bucket, g.o.Prefix)})
 	})
 }
 

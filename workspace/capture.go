@@ -103,7 +103,7 @@ func (c *Capture) openBase(ctx context.Context) error {
 	}
 	err = c.memory.reserve(ctx, decodedMemory(size)+commitFactor*size+memoryStep)
 	if err == nil {
-		c.base, err = c.s.open(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
+		c.base, err = c.s.openVersion(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
 	}
 	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == c.sandbox && c.base.rec.Own != "" {
 		c.base.files, err = c.s.readManifest(ctx, c.memory, c.base.rec.Own)
@@ -204,9 +204,9 @@ func (c *Capture) keepSkipped() {
 }
 
 // skip records a path that is not committed, and the reason.
-func (c *Capture) skip(filePath, why string) {
+func (c *Capture) skip(filePath, reason string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspacePaths {
-		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: EscapePath(filePath), Reason: why})
+		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: EscapePath(filePath), Reason: reason})
 	}
 }
 

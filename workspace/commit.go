@@ -93,7 +93,7 @@ func (c *Capture) openHead(ctx context.Context) (*Snapshot, error) {
 	if number == c.base.Number && (r == nil || r.Own == "" || r.Sandbox != c.sandbox) {
 		return c.base, nil
 	}
-	return c.s.open(ctx, c.memory, c.use.Name, c.use.ID, number)
+	return c.s.openVersion(ctx, c.memory, c.use.Name, c.use.ID, number)
 }
 
 // encodedManifest is a manifest with the digest and the size of its stored form. The zero

@@ -144,7 +144,7 @@ func (m manifest) contents() map[string]int64 {
 
 // overQuotaError returns the error for a version that exceeds the quota.
 func overQuotaError(quota int64) error {
-	e := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
+	e := *brig.AsError(brig.QuotaExceededError("workspaces", brig.FormatBytes(quota), time.Minute))
 	return e.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
 }
 

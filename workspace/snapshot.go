@@ -64,8 +64,8 @@ func noVersionError(name string, version int, err error) error {
 	return unavailableError(err)
 }
 
-// open reads a version into memory that u holds. Version 0 is empty.
-func (s *Store) open(ctx context.Context, u *memoryUse, name, id string, number int) (*Snapshot, error) {
+// openVersion reads a version into memory that u holds. Version 0 is empty.
+func (s *Store) openVersion(ctx context.Context, u *memoryUse, name, id string, number int) (*Snapshot, error) {
 	snap := &Snapshot{ID: id, Number: number, files: manifest{}}
 	if number == 0 {
 		return snap, nil
@@ -202,7 +202,7 @@ func (u *Unpacking) Close() {
 // verify the contents: put receives an error at the end of a modified content.
 func (u *Unpacking) Unpack(ctx context.Context, put func(brig.Node, io.Reader) error) error {
 	s, tenant, use := u.s, u.memory.tenant, u.use
-	snap, err := s.open(ctx, u.memory, use.Name, use.ID, use.Version)
+	snap, err := s.openVersion(ctx, u.memory, use.Name, use.ID, use.Version)
 	if err != nil {
 		return err
 	}
@@ -297,11 +297,11 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	if err := u.reserve(ctx, needed); err != nil {
 		return nil, unavailableError(err)
 	}
-	a, err := s.open(ctx, u, name, n.ID, from)
+	a, err := s.openVersion(ctx, u, name, n.ID, from)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.open(ctx, u, name, n.ID, to)
+	b, err := s.openVersion(ctx, u, name, n.ID, to)
 	if err != nil {
 		return nil, err
 	}

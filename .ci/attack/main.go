@@ -33,7 +33,7 @@ func run(args []string) error {
 		f.Close()
 		defer os.Remove(f.Name())
 		args = []string{f.Name()}
-		if failed, err = battery(f.Name()); err != nil {
+		if failed, err = runBattery(f.Name()); err != nil {
 			return err
 		}
 	}
@@ -52,15 +52,15 @@ func run(args []string) error {
 	}
 	fmt.Println("What remains (SECURITY.md):")
 	fmt.Println(remains)
-	if wrong := b.Report(os.Stdout, attack.Catalogue(), true); len(wrong) > 0 {
-		failed = errors.Join(failed, fmt.Errorf("%d things are wrong", len(wrong)))
+	if problems := b.Report(os.Stdout, attack.Catalogue(), true); len(problems) > 0 {
+		failed = errors.Join(failed, fmt.Errorf("%d things are wrong", len(problems)))
 	}
 	return failed
 }
 
-// battery runs the tests that record attacks, one package after another,
+// runBattery runs the tests that record attacks, one package after another,
 // because they measure the whole host.
-func battery(book string) (failed, err error) {
+func runBattery(book string) (failed, err error) {
 	found, err := find.Tests(".")
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 	for i := range r.list {
 		m := &r.list[i]
 		place := fmt.Sprint(m.File, m.Line, m.Column)
-		if untried(m) && m.Survived == before && !places[place] && m.Applies(r.root) {
+		if isUntried(m) && m.Survived == before && !places[place] && m.Applies(r.root) {
 			out, places[place] = append(out, m), true
 		}
 	}

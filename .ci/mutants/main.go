@@ -91,7 +91,7 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 	if r.tree, err = suite.OpenTree("."); err != nil {
 		return err
 	}
-	if err := r.open(); err != nil {
+	if err := r.load(); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -110,8 +110,8 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 	return nil
 }
 
-// open loads the tests, without the quarantined ones, and the record.
-func (r *run) open() (err error) {
+// load loads the tests, without the quarantined ones, and the record.
+func (r *run) load() (err error) {
 	if r.tests, _, _, err = suite.Tests("."); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ var columns = []func(*mutants.Mutant) bool{
 	func(m *mutants.Mutant) bool { return m.Killed == mutants.Small },
 	func(m *mutants.Mutant) bool { return m.Killed == mutants.Full },
 	survives,
-	untried,
+	isUntried,
 }
 
 // survives reports whether no test detects a mutant after all stages, or no test needs to detect
@@ -22,9 +22,9 @@ func survives(m *mutants.Mutant) bool {
 	return m.Killed == "" && (m.Survived == mutants.Full || m.Why != "")
 }
 
-// untried reports whether a surviving mutant has not been through every stage
+// isUntried reports whether a surviving mutant has not been through every stage
 // yet.
-func untried(m *mutants.Mutant) bool { return m.Killed == "" && !survives(m) }
+func isUntried(m *mutants.Mutant) bool { return m.Killed == "" && !survives(m) }
 
 // table writes docs/mutants.md.
 func table(list []mutants.Mutant) string {
@@ -60,7 +60,7 @@ func table(list []mutants.Mutant) string {
 	row("all", sums)
 	section(&b, list, "Killed by `make test-all` only", columns[2])
 	section(&b, list, "Killed by no test", survives)
-	section(&b, list, "Not tried with every stage yet", untried)
+	section(&b, list, "Not tried with every stage yet", isUntried)
 	return b.String()
 }
 

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 			*slots = 4
 		}
 	}
-	s, err := open(*count)
+	s, err := newSession(*count)
 	if err != nil {
 		return false, err
 	}
@@ -113,12 +113,12 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 		if *one != "" {
 			err = s.runOne(ctx, *one)
 		} else {
-			err, whole = s.small(ctx), true
+			err, whole = s.runSmall(ctx), true
 		}
 	case "all":
 		err, whole = s.all(ctx, *part, *one), *part == "" && *one == ""
 	case "changed":
-		err = s.changed(ctx)
+		err = s.runChanged(ctx)
 	case "steady":
 		return s.runSteady(ctx, *runs, *busy)
 	default:
@@ -147,8 +147,8 @@ func (s *session) must(what string, err error) {
 	}
 }
 
-// open opens the checkout in the working directory.
-func open(count int) (*session, error) {
+// newSession opens the checkout in the working directory.
+func newSession(count int) (*session, error) {
 	tree, err := suite.OpenTree(".")
 	if err != nil {
 		return nil, err
@@ -219,13 +219,13 @@ func (s *session) list() error {
 	return nil
 }
 
-// complete reports whether the run was not stopped early.
-func (s *session) complete(ctx context.Context) bool {
+// isComplete reports whether the run was not stopped early.
+func (s *session) isComplete(ctx context.Context) bool {
 	return ctx.Err() == nil && !(s.runner.FailFast && len(s.runner.Failures()) > 0)
 }
 
-// small runs make test.
-func (s *session) small(ctx context.Context) error {
+// runSmall runs make test.
+func (s *session) runSmall(ctx context.Context) error {
 	for _, q := range s.quarantine {
 		s.notes = append(s.notes, fmt.Sprintf("left out since %s: %s: %s", q.Since.Format(time.DateOnly), q.Test, q.Reason))
 	}
@@ -261,7 +261,7 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 		}
 	}
 	for _, name := range names {
-		if err := s.part(ctx, name, one); err != nil {
+		if err := s.runPart(ctx, name, one); err != nil {
 			return err
 		}
 	}
@@ -271,8 +271,8 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 	return nil
 }
 
-// part runs one part of make test-all.
-func (s *session) part(ctx context.Context, name, one string) error {
+// runPart runs one part of make test-all.
+func (s *session) runPart(ctx context.Context, name, one string) error {
 	p, err := suite.PartNamed(name)
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	}
 	f := s.runner.Run(ctx, plan)
 	fmt.Printf("== %s took %s\n", p.Name, f.Duration.Round(time.Second))
-	if err := s.races(name); err != nil {
+	if err := s.countRaces(name); err != nil {
 		return err
 	}
 	if one == "" && ctx.Err() == nil {
@@ -312,8 +312,8 @@ func (s *session) finish(ctx context.Context, whole bool) {
 		}
 	}
 	s.runner.RerunFailures(ctx)
-	s.must("read the reports of races", s.races("second look"))
-	s.must("read the records of attacks", s.attacks(whole && s.complete(ctx)))
+	s.must("read the reports of races", s.countRaces("second look"))
+	s.must("read the records of attacks", s.attacks(whole && s.isComplete(ctx)))
 	// A failure that belongs to no part may have been caused by any part.
 	failed := func(name string) bool {
 		return slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool {
@@ -325,8 +325,8 @@ func (s *session) finish(ctx context.Context, whole bool) {
 	}
 }
 
-// races counts each report of the race detector as a failure of a part.
-func (s *session) races(part string) error {
+// countRaces counts each report of the race detector as a failure of a part.
+func (s *session) countRaces(part string) error {
 	reports, err := filepath.Glob(filepath.Join(s.options.Races, "*"))
 	if err != nil {
 		return err
@@ -371,14 +371,14 @@ func (s *session) attacks(whole bool) error {
 		return err
 	}
 	var table strings.Builder
-	wrong := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
+	problems := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
 	if s.options.Full {
 		fmt.Print(table.String())
 	}
 	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
 	s.notes = append(s.notes, "Attacks: "+lines[len(lines)-1])
-	if len(wrong) > 0 {
-		s.runner.Fail("attacks", "the book of attacks", strings.Join(wrong, "\n")+"\n")
+	if len(problems) > 0 {
+		s.runner.Fail("attacks", "the book of attacks", strings.Join(problems, "\n")+"\n")
 	}
 	return nil
 }
@@ -406,9 +406,9 @@ func (s *session) record(parts []string) error {
 	return s.green.Write(greenFile)
 }
 
-// changed runs the parts affected by the changes since they last passed.
-func (s *session) changed(ctx context.Context) error {
-	names, why := s.green.PartsToRun(s.tests, changedSince)
+// runChanged runs the parts affected by the changes since they last passed.
+func (s *session) runChanged(ctx context.Context) error {
+	names, reasons := s.green.PartsToRun(s.tests, changedSince)
 	if len(names) == 0 {
 		s.notes = append(s.notes, "No part runs: nothing that belongs to one changed since it passed.")
 		return nil
@@ -419,8 +419,8 @@ func (s *session) changed(ctx context.Context) error {
 			s.notes = append(s.notes, "Left out after the first failure: "+strings.Join(names[i:], ", ")+".")
 			break
 		}
-		fmt.Printf("== %s runs for %s\n", name, why[name])
-		if err := s.part(ctx, name, ""); err != nil {
+		fmt.Printf("== %s runs for %s\n", name, reasons[name])
+		if err := s.runPart(ctx, name, ""); err != nil {
 			return err
 		}
 	}

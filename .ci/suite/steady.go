@@ -27,7 +27,7 @@ func (s *session) runSteady(ctx context.Context, runs, busy int) (bool, error) {
 	for run := 1; run <= runs && ctx.Err() == nil; run++ {
 		fmt.Printf("== run %d of %d, beside %d busy loops\n", run, runs, busy)
 		s.runner = s.newRunner()
-		if err := s.small(ctx); err != nil {
+		if err := s.runSmall(ctx); err != nil {
 			return false, err
 		}
 		s.finish(ctx, true)

@@ -58,7 +58,7 @@ func (b *builds) authenticateUpload(r *http.Request) (httpapi.Proof, error) {
 		return httpapi.Proof{}, invalid
 	}
 	seconds, err := strconv.ParseInt(expires, 10, 64)
-	if err != nil || b.Clock.Ended(time.Unix(seconds, 0)) {
+	if err != nil || b.Clock.HasPassed(time.Unix(seconds, 0)) {
 		return httpapi.Proof{}, invalid
 	}
 	return httpapi.NewProof(r.Context(), source, func(ctx context.Context) (brig.Actor, error) { return b.tokens.actorOf(ctx, source) })

@@ -52,7 +52,7 @@ func (k *tokens) actorOf(ctx context.Context, source string) (brig.Actor, error)
 	if err != nil {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the access token is not one of this server's").Because(err)
 	}
-	if err := left.Ended(k.Clock); err != nil {
+	if err := left.CheckExpiry(k.Clock); err != nil {
 		return brig.Actor{}, err
 	}
 	a, err := k.Options.KeyActor(ctx, key)

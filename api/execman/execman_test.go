@@ -294,8 +294,8 @@ func FuzzRun(f *testing.F) {
 		r.RemoteAddr = "127.0.0.1:1"
 		w := httptest.NewRecorder()
 		door.ServeHTTP(w, r)
-		var answer map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		var response map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 			t.Fatalf("%d %q is no JSON: %v", w.Code, w.Body, err)
 		}
 		switch w.Code {
@@ -305,7 +305,7 @@ func FuzzRun(f *testing.F) {
 				t.Fatalf("%s: %v", w.Body, err)
 			}
 		case 422:
-			if list, ok := answer["detail"].([]any); !ok || len(list) == 0 {
+			if list, ok := response["detail"].([]any); !ok || len(list) == 0 {
 				t.Fatalf("a refusal without a detail: %s", w.Body)
 			}
 		case 499:

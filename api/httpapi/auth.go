@@ -39,7 +39,7 @@ func MaxSecret(s string) int {
 // Authenticate returns the proof of r's credential. It returns Unauthenticated
 // if the credential is missing or invalid.
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
-	if keys.Owner != nil && FromOwner(r) {
+	if keys.Owner != nil && IsFromOwner(r) {
 		return keys.verifyOwner(r)
 	}
 	headers := r.Header.Values("Authorization")
@@ -81,7 +81,7 @@ func AuthOr(keys Keys, fail func(http.ResponseWriter, *http.Request, error), nex
 		next.ServeHTTP(w, r)
 		return nil
 	}, func(w http.ResponseWriter, r *http.Request, err error) {
-		if _, brought := ring.Cookie.Session(r); brought && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
+		if _, hasSession := ring.Cookie.Session(r); hasSession && r.Header.Get("Authorization") == "" && brig.KindOf(err) == brig.Unauthenticated {
 			// Otherwise a page that polls with an ended session would count as
 			// a guessing attack.
 			ring.Cookie.ClearSession(w)

@@ -75,7 +75,7 @@ func TestAuthRejectsInvalidKeys(t *testing.T) {
 	for _, c := range []struct {
 		headers []string
 		status  int
-		asked   int
+		lookups int
 	}{
 		{[]string{"Bearer " + goodKey}, 200, 1},
 		{[]string{"bearer  " + goodKey}, 200, 1},
@@ -98,8 +98,8 @@ func TestAuthRejectsInvalidKeys(t *testing.T) {
 				t.Error("no actor")
 			}
 		})).ServeHTTP(w, r)
-		if w.Code != c.status || keys.calls != c.asked {
-			t.Errorf("%q: %d after %d look-ups, want %d after %d", c.headers, w.Code, keys.calls, c.status, c.asked)
+		if w.Code != c.status || keys.calls != c.lookups {
+			t.Errorf("%q: %d after %d look-ups, want %d after %d", c.headers, w.Code, keys.calls, c.status, c.lookups)
 		}
 	}
 }

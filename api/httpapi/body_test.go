@@ -24,20 +24,20 @@ func sendSlowly(addr, headers string, patience time.Duration) (status int, liste
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\n%sTransfer-Encoding: chunked\r\n\r\n", headers)
-	answer := make(chan int, 1)
+	statusCh := make(chan int, 1)
 	go func() {
-		defer close(answer)
+		defer close(statusCh)
 		r := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return
 		}
-		answer <- resp.StatusCode
+		statusCh <- resp.StatusCode
 		_, _ = io.Copy(io.Discard, r) // until the connection is closed
 	}()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if _, err := io.WriteString(conn, "1\r\nx\r\n"); err != nil {
-			return <-answer, false
+			return <-statusCh, false
 		}
 	}
 	return 0, true

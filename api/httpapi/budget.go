@@ -104,13 +104,13 @@ func (l *Lease) Begin(a brig.Actor) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, b := range []struct {
-		of   string
-		most int
-		what string
+		of    string
+		limit int
+		what  string
 	}{{"tenant " + a.Tenant, f.limits.TenantOpen, "tenant"}, {"key " + a.Tenant + " " + a.Holder(), f.limits.Open, "key"}} {
-		if f.open[b.of] >= b.most {
+		if f.open[b.of] >= b.limit {
 			l.finish()
-			e := brig.Errorf(brig.RateLimited, "%d requests of this %s are open, which is the limit", b.most, b.what).
+			e := brig.Errorf(brig.RateLimited, "%d requests of this %s are open, which is the limit", b.limit, b.what).
 				WithHint("wait until one ends, or close an unused stream")
 			e.RetryAfter = retryBudget
 			return e

@@ -155,7 +155,7 @@ func (c *checker) checkObject(t reflect.Type, depth int) *brig.Error {
 			elem = t.Elem()
 		default:
 			if elem = fieldType(t, key); elem == nil {
-				return prependPath(clip(key), unknownField(t, key))
+				return prependPath(clip(key), unknownFieldError(t, key))
 			}
 			if c.peek() == 'n' {
 				c.readScalar()

@@ -23,9 +23,9 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// unknownField returns an error for a field that t does not have, with a
+// unknownFieldError returns an error for a field that t does not have, with a
 // suggestion.
-func unknownField(t reflect.Type, key string) *brig.Error {
+func unknownFieldError(t reflect.Type, key string) *brig.Error {
 	var names []string
 	for f := range t.Fields() {
 		names = append(names, jsonName(f))

@@ -104,7 +104,7 @@ func Check(r *http.Request, service any, name string, ops ...brig.Op) error {
 	actor := brig.ActorFrom(r.Context())
 	may := ops[0]
 	for _, op := range ops {
-		if actor.May(op) == nil {
+		if actor.Authorize(op) == nil {
 			may = op
 			break
 		}
@@ -119,5 +119,5 @@ func CheckCall(ctx context.Context, service any, name string, op brig.Op) error 
 	if gate, ok := service.(brig.Gate); ok {
 		return gate.Check(ctx, op, name)
 	}
-	return brig.ActorFrom(ctx).May(op)
+	return brig.ActorFrom(ctx).Authorize(op)
 }

@@ -58,7 +58,7 @@ type Keyring struct {
 	// time.Now. Set it before use.
 	Clock brig.Clock
 	// Owner returns the current actor of programs that connect over the
-	// server's Unix socket (see FromOwner). Default: such programs need a
+	// server's Unix socket (see IsFromOwner). Default: such programs need a
 	// credential, like all other clients. Set it before use.
 	Owner func(context.Context) (brig.Actor, error)
 
@@ -118,7 +118,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
+	if known && now.Sub(s.checkedAt) < keyCacheTTL && !k.Clock.HasPassed(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}

@@ -23,7 +23,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 		return ctx
 	}
 	uid, err := peersock.UID(u)
-	return context.WithValue(ctx, peerKey{}, err == nil && peersock.Trusted(uid, os.Geteuid()))
+	return context.WithValue(ctx, peerKey{}, err == nil && peersock.IsTrusted(uid, os.Geteuid()))
 }
 
 // rejectPeers rejects connections over a Unix socket from other users, whatever
@@ -45,11 +45,11 @@ func rejectPeers(next http.Handler) http.Handler {
 	})
 }
 
-// FromOwner reports whether a program of the server's own user or of root sent
+// IsFromOwner reports whether a program of the server's own user or of root sent
 // r over the server's Unix socket without a credential. A key in the request
-// takes precedence. For a browser's request, FromOwner always returns false,
+// takes precedence. For a browser's request, IsFromOwner always returns false,
 // because a program may forward connections to the socket.
-func FromOwner(r *http.Request) bool {
+func IsFromOwner(r *http.Request) bool {
 	trusted, _ := r.Context().Value(peerKey{}).(bool)
 	for _, name := range []string{"Authorization", "Origin", "Sec-Fetch-Site", "Cookie"} {
 		trusted = trusted && len(r.Header.Values(name)) == 0
@@ -57,7 +57,7 @@ func FromOwner(r *http.Request) bool {
 	return trusted
 }
 
-// verifyOwner returns the proof of a request for which FromOwner reports true.
+// verifyOwner returns the proof of a request for which IsFromOwner reports true.
 func (k *Keyring) verifyOwner(r *http.Request) (Proof, error) {
 	return k.verify(r, Proof{name: sha256.Sum256([]byte("\x00owner")), check: k.Owner})
 }

@@ -140,7 +140,7 @@ func TestSocketRejectsOtherUsers(t *testing.T) {
 	file := filepath.Join(dir, ownerSocket)
 	dialAs := func(uid int) func() (net.Conn, error) {
 		return func() (c net.Conn, err error) {
-			err = testenv.AsUser(t, uid, func() (err error) { c, err = net.Dial("unix", file); return err })
+			err = testenv.RunAsUser(t, uid, func() (err error) { c, err = net.Dial("unix", file); return err })
 			return c, err
 		}
 	}

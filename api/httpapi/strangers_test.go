@@ -40,7 +40,7 @@ func (endedKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) 
 	case sha256.Sum256([]byte(rightKey)):
 		return brig.Actor{Name: "ann", Role: brig.Viewer}, nil
 	case sha256.Sum256([]byte(otherKey)):
-		return brig.Actor{}, brig.Genuine(err)
+		return brig.Actor{}, brig.MarkGenuine(err)
 	}
 	return brig.Actor{}, err
 }

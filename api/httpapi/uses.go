@@ -136,7 +136,7 @@ func errRightsReduced() error {
 
 // endRequests ends the requests of a key for whose actor ends returns true.
 // Requests that began after all earlier ones had ended have their own check.
-func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor) bool) {
+func (k *Keyring) endRequests(all *openRequests, cause error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
 	var list []*openRequest
 	remaining := 0
@@ -158,7 +158,7 @@ func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor
 	}
 	k.mu.Unlock()
 	for _, u := range list {
-		u.cancel(why)
+		u.cancel(cause)
 	}
 	// A handler that is blocked in a read or write does not notice the
 	// cancellation.

@@ -36,8 +36,8 @@ func TestCloseDoesNotWaitForIncompleteFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
-	if answer, err := http.ReadResponse(r, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(answer, err)
+	if response, err := http.ReadResponse(r, nil); err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(response, err)
 	}
 	// These bytes are the header of a binary frame of 16 MiB. The server accepts only text
 	// frames.

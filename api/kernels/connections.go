@@ -118,8 +118,8 @@ type countingReader struct {
 // Read implements io.Reader.
 func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
-	if over := c.share.reserve(n); over != nil {
-		return 0, over
+	if rejection := c.share.reserve(n); rejection != nil {
+		return 0, rejection
 	}
 	return n, err
 }

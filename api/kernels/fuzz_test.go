@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 		if n := r.size(); n <= 0 || n > len(data) {
 			t.Fatalf("%q takes %d bytes of %d", data, n, len(data))
 		}
-		b, err := json.Marshal(answer{Parent: r.header})
+		b, err := json.Marshal(reply{Parent: r.header})
 		if err != nil || !json.Valid(b) {
 			t.Fatalf("%q cannot be answered: %v", data, err)
 		}

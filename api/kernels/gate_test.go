@@ -43,7 +43,7 @@ func TestEphemeralKernelsRequireRole(t *testing.T) {
 		if a.Role == brig.Viewer {
 			list, look = http.StatusOK, http.StatusOK
 		}
-		if a.May(brig.OpGetKernel) != nil {
+		if a.Authorize(brig.OpGetKernel) != nil {
 			look, change = http.StatusNotFound, http.StatusNotFound
 		}
 		for _, c := range []struct {

@@ -105,7 +105,7 @@ func (d *API) find(ctx context.Context, op brig.Op, id string) (kernel, error) {
 		if err == nil {
 			return n, nil
 		}
-		if brig.KindOf(err) != brig.PermissionDenied || actor.May(brig.OpGetKernel) == nil {
+		if brig.KindOf(err) != brig.PermissionDenied || actor.Authorize(brig.OpGetKernel) == nil {
 			return nil, err
 		}
 	}
@@ -187,8 +187,8 @@ func (d *API) modelOf(b *brig.Sandbox, c *brig.CodeContext) *model {
 	return m
 }
 
-// context returns the kernel's interpreter, or nil if it has none.
-func (k *sandboxKernel) context(ctx context.Context) (*brig.CodeContext, error) {
+// findContext returns the kernel's interpreter, or nil if it has none.
+func (k *sandboxKernel) findContext(ctx context.Context) (*brig.CodeContext, error) {
 	list, err := k.d.Service.Contexts(ctx, k.name())
 	if err != nil {
 		return nil, k.explain(ctx, err)
@@ -207,7 +207,7 @@ func (k *sandboxKernel) id() string { return strings.TrimPrefix(k.name(), prefix
 
 // model implements kernel.
 func (k *sandboxKernel) model(ctx context.Context) (*model, error) {
-	c, err := k.context(ctx)
+	c, err := k.findContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -243,8 +243,8 @@ func (k *sandboxKernel) execute(ctx context.Context, code cell, sink eventSink) 
 }
 
 // deadError returns the error of code that ended with its kernel.
-func deadError(why brig.ExitReason) *brig.CodeError {
-	value := "the kernel ended while the code ran (" + string(why) + ")"
+func deadError(reason brig.ExitReason) *brig.CodeError {
+	value := "the kernel ended while the code ran (" + string(reason) + ")"
 	return &brig.CodeError{Name: "DeadKernelError", Value: value, Traceback: "DeadKernelError: " + value}
 }
 
@@ -262,7 +262,7 @@ func (k *sandboxKernel) check(ctx context.Context, op brig.Op) error {
 
 // interrupt implements kernel.
 func (k *sandboxKernel) interrupt(ctx context.Context) error {
-	c, err := k.context(ctx)
+	c, err := k.findContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (k *sandboxKernel) interrupt(ctx context.Context) error {
 
 // restart implements kernel.
 func (k *sandboxKernel) restart(ctx context.Context) error {
-	c, err := k.context(ctx)
+	c, err := k.findContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (k *sandboxKernel) explain(ctx context.Context, err error) error {
 	switch brig.KindOf(err) {
 	case brig.NotFound, brig.FailedPrecondition, brig.ConnectionFailed, brig.Unavailable, brig.Internal:
 		now, getErr := k.d.Service.Get(ctx, k.name())
-		if brig.KindOf(getErr) == brig.NotFound || getErr == nil && !now.State.Lasts() {
+		if brig.KindOf(getErr) == brig.NotFound || getErr == nil && !now.State.IsActive() {
 			return errMissing(k.id()).Because(err)
 		}
 	}

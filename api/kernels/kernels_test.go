@@ -158,12 +158,12 @@ func (s *scriptedService) Contexts(context.Context, string) ([]*brig.CodeContext
 
 // InterruptContext implements kernels.Service.
 func (s *scriptedService) InterruptContext(ctx context.Context, _, _ string) error {
-	return brig.ActorFrom(ctx).May(brig.OpInterrupt)
+	return brig.ActorFrom(ctx).Authorize(brig.OpInterrupt)
 }
 
 // RestartContext implements kernels.Service.
 func (s *scriptedService) RestartContext(ctx context.Context, name, _ string) (*brig.CodeContext, error) {
-	if err := brig.ActorFrom(ctx).May(brig.OpRestart); err != nil {
+	if err := brig.ActorFrom(ctx).Authorize(brig.OpRestart); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

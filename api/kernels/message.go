@@ -174,8 +174,8 @@ type header struct {
 	Version  string `json:"version"`
 }
 
-// answer is a message to the client.
-type answer struct {
+// reply is a message to the client.
+type reply struct {
 	Header   header          `json:"header"`
 	ID       string          `json:"msg_id"`
 	Kind     string          `json:"msg_type"`
@@ -209,7 +209,7 @@ func isRestart(content []byte) bool {
 // encodeReply returns an encoded message that answers the request r.
 func (c *channel) encodeReply(r *request, on, kind string, content any) ([]byte, error) {
 	h := header{ID: c.d.NewID(), Kind: kind, Username: "brig", Session: c.session, Date: formatTime(c.d.Now()), Version: protocolVersion}
-	b, err := json.Marshal(answer{Header: h, ID: h.ID, Kind: kind, Parent: r.header, Content: content, Buffers: []string{}, Channel: on})
+	b, err := json.Marshal(reply{Header: h, ID: h.ID, Kind: kind, Parent: r.header, Content: content, Buffers: []string{}, Channel: on})
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", kind, err)
 	}

@@ -100,7 +100,7 @@ func (s *ephemeralKernels) close() {
 }
 
 // end permanently ends the kernel, its running code and its connections.
-func (n *ephemeralKernel) end(why error) {
+func (n *ephemeralKernel) end(cause error) {
 	n.d.ephemeralKernels.mu.Lock()
 	delete(n.d.ephemeralKernels.kernels, n.key)
 	n.d.ephemeralKernels.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *ephemeralKernel) end(why error) {
 	close(n.closed)
 	n.state, n.epoch = nil, n.epoch+1
 	if n.stop != nil {
-		n.stop(why)
+		n.stop(cause)
 	}
 }
 

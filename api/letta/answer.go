@@ -55,8 +55,8 @@ func (rt route) maxBody() int64 {
 // answered with 422 and a list, in the format of the framework of Letta's
 // server.
 type validationError struct {
-	complaint v1.LettaComplaint
-	err       *brig.Error
+	detail v1.LettaComplaint
+	err    *brig.Error
 }
 
 // Error implements error.
@@ -65,7 +65,7 @@ func (i *validationError) Error() string { return i.err.Error() }
 // Unwrap lets brig.AsError find the error for the caller.
 func (i *validationError) Unwrap() error { return i.err }
 
-func invalidField(kind, message string, loc ...string) error {
+func invalidFieldError(kind, message string, loc ...string) error {
 	return &validationError{
 		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, loc...), Msg: message},
 		brig.InvalidField(strings.Join(loc, "."), "%s", message).WithHint("see the type of the field"),
@@ -98,7 +98,7 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	out.Detail = message
 	if i, ok := errors.AsType[*validationError](err); ok {
-		status, out.Detail = http.StatusUnprocessableEntity, []v1.LettaComplaint{i.complaint}
+		status, out.Detail = http.StatusUnprocessableEntity, []v1.LettaComplaint{i.detail}
 	}
 	if b, ok := errors.AsType[*badID](err); ok {
 		status, out.TraceID, out.Examples = http.StatusUnprocessableEntity, w.Header().Get(httpapi.RequestID), []string{b.example}
@@ -117,7 +117,7 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 // read decodes a body. It ignores unknown fields, as Letta does.
 func read(body []byte, into any) error {
 	if len(body) == 0 {
-		return invalidField("missing", "Field required")
+		return invalidFieldError("missing", "Field required")
 	}
 	err := exactjson.Unmarshal(body, into)
 	if invalid, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -125,10 +125,10 @@ func read(body []byte, into any) error {
 		if invalid.Field != "" {
 			loc = strings.Split(invalid.Field, ".")
 		}
-		return invalidField(invalid.Type.Kind().String()+"_type", "Input should be a valid "+invalid.Type.Kind().String(), loc...)
+		return invalidFieldError(invalid.Type.Kind().String()+"_type", "Input should be a valid "+invalid.Type.Kind().String(), loc...)
 	}
 	if err != nil {
-		return invalidField("json_invalid", "the body is not a JSON object")
+		return invalidFieldError("json_invalid", "the body is not a JSON object")
 	}
 	return nil
 }

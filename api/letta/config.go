@@ -34,7 +34,7 @@ func (d *API) putConfig(r *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	if len(nullToNil(req.Config)) == 0 && req.Type == "" {
-		return nil, invalidField("missing", "Field required", "config")
+		return nil, invalidFieldError("missing", "Field required", "config")
 	}
 	return d.putTool(r, brig.ToolSetup{Kind: brig.ToolKind(req.Type), Config: nullToNil(req.Config)})
 }
@@ -49,7 +49,7 @@ func (d *API) changeConfig(r *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	if len(nullToNil(req.Config)) == 0 {
-		return nil, invalidField("missing", "Field required", "config")
+		return nil, invalidFieldError("missing", "Field required", "config")
 	}
 	return d.putTool(r, brig.ToolSetup{ID: id, Kind: brig.ToolKind(req.Type), Config: req.Config})
 }
@@ -95,7 +95,7 @@ func (d *API) listConfigs(r *http.Request, _ []byte) (any, error) {
 	out := []v1.LettaConfig{}
 	kind := r.URL.Query().Get("sandbox_type")
 	if kind != "" && !slices.Contains(brig.ToolKinds, brig.ToolKind(kind)) {
-		return nil, invalidField("enum", "Input should be 'e2b', 'modal' or 'local'", "sandbox_type")
+		return nil, invalidFieldError("enum", "Input should be 'e2b', 'modal' or 'local'", "sandbox_type")
 	}
 	for _, s := range list {
 		if kind == "" || kind == string(s.Kind) {
@@ -111,7 +111,7 @@ func selectPage[T any](r *http.Request, list []T, id func(T) string) ([]T, error
 	if text := q.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
-			return nil, invalidField("int_parsing", "Input should be a valid integer above 0", "limit")
+			return nil, invalidFieldError("int_parsing", "Input should be a valid integer above 0", "limit")
 		}
 	}
 	after := q.Get("after")
@@ -137,7 +137,7 @@ func (d *API) putVariable(r *http.Request, body []byte) (any, error) {
 	}
 	for name, v := range map[string]*string{"key": req.Key, "value": req.Value} {
 		if v == nil {
-			return nil, invalidField("missing", "Field required", name)
+			return nil, invalidFieldError("missing", "Field required", name)
 		}
 	}
 	x := brig.ToolVariable{Setup: setup, Key: *req.Key, Value: *req.Value}

@@ -148,17 +148,17 @@ func TestEveryErrorKindHasResponse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer struct {
+		var response struct {
 			Detail string
 			Error  struct{ Kind, Message string }
 		}
-		err = json.NewDecoder(resp.Body).Decode(&answer)
+		err = json.NewDecoder(resp.Body).Decode(&response)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode < 400 || answer.Detail == "" || answer.Error.Kind != string(k) {
-			t.Errorf("%s is %d %+v, %v", k, resp.StatusCode, answer, err)
+		if err != nil || resp.StatusCode < 400 || response.Detail == "" || response.Error.Kind != string(k) {
+			t.Errorf("%s is %d %+v, %v", k, resp.StatusCode, response, err)
 		}
-		if k == brig.Internal && strings.Contains(answer.Detail, "it is") {
-			t.Errorf("an internal error tells its cause: %+v", answer)
+		if k == brig.Internal && strings.Contains(response.Detail, "it is") {
+			t.Errorf("an internal error tells its cause: %+v", response)
 		}
 	}
 }
@@ -178,8 +178,8 @@ func FuzzRun(f *testing.F) {
 		r.Header.Set("Authorization", "Bearer "+key)
 		w := httptest.NewRecorder()
 		d.ServeHTTP(w, r)
-		var answer map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer["status"] == nil && answer["detail"] == nil {
+		var response map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil || response["status"] == nil && response["detail"] == nil {
 			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 		}
 	})

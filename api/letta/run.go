@@ -46,9 +46,9 @@ func fromRun(req v1.LettaRun) (brig.Tool, error) {
 	}
 	switch {
 	case req.Source == "":
-		return t, invalidField("missing", "Field required", "source_code")
+		return t, invalidFieldError("missing", "Field required", "source_code")
 	case len(nullToNil(req.Arguments)) == 0:
-		return t, invalidField("missing", "Field required", "args")
+		return t, invalidFieldError("missing", "Field required", "args")
 	}
 	if req.Name != nil {
 		t.Name = *req.Name

@@ -124,7 +124,7 @@ func (p *personKeys) PersonActor(_ context.Context, token string) (brig.Actor, e
 // A person's session keeps its sandboxes in use beyond the end of the first token if the person
 // has renewed the token, until the newest token ends. A later token begins a new use, which
 // lasts until the session ends.
-func TestSessionUsesWithRenewedToken(t *testing.T) {
+func TestSessionIsFoundWithRenewedToken(t *testing.T) {
 	p := &personKeys{ended: map[string]bool{}}
 	s := newStub()
 	srv, _ := serve(t, s, func(o *mcp.Options) { o.Keys = p })

@@ -22,9 +22,9 @@ func (a authAPI) routes() []route {
 			handle: a.whoami, out: v1.Whoami{}},
 		{id: "login", method: get, pattern: "/v1/auth/login", tag: "sessions", summary: "Start a sign-in",
 			notes:  "Redirects the browser (302). It returns to /v1/auth/callback, which sets a session cookie.",
-			handle: a.login, open: true, status: http.StatusFound, query: []parameter{{name: "next", doc: "path of this server to open after the sign-in; default /"}}},
+			handle: a.login, public: true, status: http.StatusFound, query: []parameter{{name: "next", doc: "path of this server to open after the sign-in; default /"}}},
 		{id: "callback", method: get, pattern: signin.CallbackPath, tag: "sessions", summary: "Complete a sign-in",
-			handle: a.callback, open: true, lax: true, page: true, query: []parameter{
+			handle: a.callback, public: true, lax: true, page: true, query: []parameter{
 				{name: "state", doc: "set by the identity provider"}, {name: "code", doc: "set by the identity provider"}, {name: "iss", doc: "set by the identity provider"}, {name: "error", doc: "set by the identity provider"},
 			}},
 		{id: "create-session", method: post, pattern: "/v1/auth/session", tag: "sessions", summary: "Start a browser session with an API key",

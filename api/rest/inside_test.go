@@ -59,8 +59,8 @@ func TestClientFileAndProcessRequests(t *testing.T) {
 		"start":  {text, func() error { return errorOf(procs.Start(ctx, text)) }},
 		"attach": {processCall{what: "attach", pid: 7, from: 3}, func() error { return procs.Attach(ctx, 7, 3, func(brig.ProcessEvent) error { return nil }) }},
 		"live":   {processCall{what: "attach", pid: 7, from: -1}, func() error { return procs.Attach(ctx, 7, -5, func(brig.ProcessEvent) error { return nil }) }},
-		"input":  {processCall{what: "input", pid: 7, data: "\x00\xff"}, func() error { return procs.Input(ctx, 7, []byte("\x00\xff")) }},
-		"empty":  {processCall{what: "input", pid: 7}, func() error { return procs.Input(ctx, 7, nil) }},
+		"input":  {processCall{what: "input", pid: 7, data: "\x00\xff"}, func() error { return procs.WriteInput(ctx, 7, []byte("\x00\xff")) }},
+		"empty":  {processCall{what: "input", pid: 7}, func() error { return procs.WriteInput(ctx, 7, nil) }},
 		"close":  {processCall{what: "close", pid: 7}, func() error { return procs.CloseInput(ctx, 7) }},
 		"signal": {processCall{what: "signal", pid: 7, data: "SIGHUP"}, func() error { return procs.Signal(ctx, 7, "SIGHUP") }},
 		"resize": {
@@ -121,7 +121,7 @@ func TestClientGuestResponses(t *testing.T) {
 		same("attach", gotEvents, err, wantEvents, werr)
 	}
 	same("signal", nil, procs.Signal(ctx, 7, "TERM"), nil, wantProcs.Signal(ctx, 7, "TERM"))
-	same("input", nil, procs.Input(ctx, 1, nil), nil, wantProcs.Input(ctx, 1, nil))
+	same("input", nil, procs.WriteInput(ctx, 1, nil), nil, wantProcs.WriteInput(ctx, 1, nil))
 	spec := brig.ProcessSpec{Command: brig.Command{Shell: "true"}, Terminal: &brig.Terminal{}}
 	_, err = procs.Start(ctx, spec)
 	_, werr = wantProcs.Start(ctx, spec)

@@ -102,8 +102,8 @@ func TestMalformed(t *testing.T) {
 				body, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				counts[resp.StatusCode/100].Add(1)
-				if why := invalidResponse(resp, body); err != nil || why != "" {
-					t.Errorf("%s: %d %s %v: %s", about, resp.StatusCode, body, err, why)
+				if reason := invalidResponse(resp, body); err != nil || reason != "" {
+					t.Errorf("%s: %d %s %v: %s", about, resp.StatusCode, body, err, reason)
 				}
 			}
 		})

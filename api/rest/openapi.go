@@ -105,7 +105,7 @@ func (d describer) operation(rt route) (*huma.Operation, error) {
 		OperationID: rt.id, Method: rt.method, Path: rt.path(),
 		Summary: rt.summary, Description: strings.TrimSpace(about.doc + " " + rt.notes), Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
 	}
-	if rt.open {
+	if rt.public {
 		op.Security = []map[string][]string{}
 	}
 	for part := range strings.SplitSeq(op.Path, "/") {
@@ -133,9 +133,9 @@ func (d describer) operation(rt route) (*huma.Operation, error) {
 // responses describes the responses of an operation: success, and the errors
 // that a client must distinguish. Other errors have the same format.
 func (d describer) responses(rt route, op *huma.Operation) {
-	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = &huma.Response{Description: "Done", Content: d.answer(rt)}
+	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = &huma.Response{Description: "Done", Content: d.responseContent(rt)}
 	if rt.file {
-		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: "Done, for a Range header", Content: d.answer(rt)}
+		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: "Done, for a Range header", Content: d.responseContent(rt)}
 	}
 	failure := func(statuses ...int) {
 		for _, s := range statuses {
@@ -143,7 +143,7 @@ func (d describer) responses(rt route, op *huma.Operation) {
 		}
 	}
 	failure(http.StatusBadRequest, http.StatusTooManyRequests)
-	if !rt.open {
+	if !rt.public {
 		failure(http.StatusUnauthorized, http.StatusForbidden)
 	}
 	if len(segmentsOf(rt.pattern)) > 0 {
@@ -197,7 +197,7 @@ func octets() *huma.MediaType {
 	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 }
 
-func (d describer) answer(rt route) map[string]*huma.MediaType {
+func (d describer) responseContent(rt route) map[string]*huma.MediaType {
 	if rt.file || rt.isFile {
 		return map[string]*huma.MediaType{v1.Octets: octets()}
 	}

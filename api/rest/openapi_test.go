@@ -93,10 +93,10 @@ func TestDocumentDescribesEveryRoute(t *testing.T) {
 		if !ok || op.OperationID == "" {
 			t.Errorf("%s %s is not described", method, pattern)
 		}
-		open := pattern == "/healthz" || pattern == "/readyz" || pattern == "/openapi.json" ||
+		public := pattern == "/healthz" || pattern == "/readyz" || pattern == "/openapi.json" ||
 			pattern == "/v1/auth/login" || pattern == "/v1/auth/callback" // these routes issue a credential
-		if open != (op.Security != nil && len(*op.Security) == 0) {
-			t.Errorf("%s %s: needs a key: %v, described otherwise", method, pattern, !open)
+		if public != (op.Security != nil && len(*op.Security) == 0) {
+			t.Errorf("%s %s: needs a key: %v, described otherwise", method, pattern, !public)
 		}
 		return nil
 	})
@@ -234,16 +234,16 @@ func (d openAPIDocument) check(s schema, v any) error {
 		whole = d // if the schema has no type, the alternatives describe the whole value
 	}
 	for i, forms := range [][]schema{s.OneOf, s.AnyOf} {
-		matches, why := 0, ""
+		matches, reason := 0, ""
 		for _, part := range forms {
 			if err := whole.check(part, v); err == nil {
 				matches++
 			} else {
-				why += err.Error() + "; "
+				reason += err.Error() + "; "
 			}
 		}
 		if forms != nil && (matches == 0 || matches > 1 && i == 0) {
-			return fmt.Errorf("%d of %d forms match: %s", matches, len(forms), why)
+			return fmt.Errorf("%d of %d forms match: %s", matches, len(forms), reason)
 		}
 	}
 	if s.Enum != nil && !func() bool {

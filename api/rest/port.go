@@ -53,8 +53,8 @@ func (a portAPI) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) 
 		return brig.Errorf(brig.Unimplemented, "this connection cannot be turned into another").Because(err)
 	}
 	defer conn.Close()
-	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n%s: %s\r\n\r\n"
-	_, err = fmt.Fprintf(conn, answer, httpapi.RequestID, w.Header().Get(httpapi.RequestID))
+	const upgradeResponse = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n%s: %s\r\n\r\n"
+	_, err = fmt.Fprintf(conn, upgradeResponse, httpapi.RequestID, w.Header().Get(httpapi.RequestID))
 	if err == nil { // after an error the client has disconnected and needs no response
 		Relay(bufferedConn{conn, buffered.Reader}, httpapi.NewBoundedConn(r.Context(), inside))
 	}

@@ -133,7 +133,7 @@ func (a processAPI) processInput(w http.ResponseWriter, r *http.Request, _ url.V
 	if err != nil {
 		return err
 	}
-	return writeNoResult(w, a.processes(r).Input(r.Context(), pid, data))
+	return writeNoResult(w, a.processes(r).WriteInput(r.Context(), pid, data))
 }
 
 // readInput returns the input in the request: raw bytes, or a document that

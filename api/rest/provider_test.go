@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestClientProviders checks that the client returns providers with all of
+// TestClientCallsProviderRoutes checks that the client returns providers with all of
 // their fields.
-func TestClientProviders(t *testing.T) {
+func TestClientCallsProviderRoutes(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()
 	same := func(what string, got, want any) {

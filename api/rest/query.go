@@ -42,7 +42,7 @@ func (p parameter) check(values []string) error {
 		case p.number:
 			n, err := strconv.ParseInt(v, 10, 64)
 			if err != nil || n < p.min || p.max > 0 && n > p.max {
-				return p.outOfRange()
+				return p.outOfRangeError()
 			}
 		case p.boolean && v != "true" && v != "false":
 			return brig.InvalidField(p.name, "must be true or false")
@@ -51,7 +51,7 @@ func (p parameter) check(values []string) error {
 	return nil
 }
 
-func (p parameter) outOfRange() error {
+func (p parameter) outOfRangeError() error {
 	if p.max > 0 && p.max < 1<<31-1 {
 		return brig.InvalidField(p.name, "must be a whole number from %d to %d", p.min, p.max)
 	}
@@ -72,7 +72,7 @@ func query(r *http.Request, allowed []parameter) (url.Values, error) {
 		i := slices.Index(names, name)
 		switch {
 		case i < 0:
-			return nil, unknownParameter(name, names)
+			return nil, unknownParameterError(name, names)
 		case len(values) > 1 && !allowed[i].repeated:
 			return nil, brig.InvalidField(name, "is given twice")
 		}
@@ -106,7 +106,7 @@ func (rt route) read(r *http.Request) (url.Values, error) {
 	return query(&only, rt.query)
 }
 
-func unknownParameter(name string, names []string) error {
+func unknownParameterError(name string, names []string) error {
 	if len(name) > 64 || !utf8.ValidString(name) {
 		name = "query"
 	}

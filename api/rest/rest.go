@@ -150,13 +150,13 @@ func (a *api) serve(rt route) http.Handler {
 		}
 		q, err := rt.read(r)
 		if err == nil {
-			err = rt.answer(w, r, q)
+			err = rt.serve(w, r, q)
 		}
 		if err != nil {
 			httpapi.Fail(w, r, withRequestField(err))
 		}
 	})
-	if !rt.open {
+	if !rt.public {
 		h = httpapi.Auth(a.keyring, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,8 +165,8 @@ func (a *api) serve(rt route) http.Handler {
 	})
 }
 
-// answer calls the handler of a route. A route with large responses waits for its turn.
-func (rt route) answer(w http.ResponseWriter, r *http.Request, q url.Values) error {
+// serve calls the handler of a route. A route with large responses waits for its turn.
+func (rt route) serve(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if rt.large {
 		done, err := httpapi.LeaseOf(r.Context()).WaitForTurn(r.Context())
 		if err != nil {

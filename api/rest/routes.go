@@ -15,7 +15,7 @@ type route struct {
 	handle              handler
 	op                  brig.Op // operation that must be permitted before the body is read; for a route with a body
 	maxBody             int64   // maximum size of the body in bytes, httpapi.SmallBody if zero
-	open                bool    // needs no key
+	public              bool    // needs no key
 	query               []parameter
 	in                  any      // type of the request body, if any
 	optional            bool     // the body may be empty

@@ -237,7 +237,7 @@ func (a sandboxAPI) logs(w http.ResponseWriter, r *http.Request, q url.Values) e
 	if err != nil {
 		return err
 	}
-	times, err := boolean(q, "times")
+	timed, err := boolean(q, "times")
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (a sandboxAPI) logs(w http.ResponseWriter, r *http.Request, q url.Values) e
 	if err != nil {
 		return err
 	}
-	o := brig.LogOptions{Tail: tail, Times: times, Follow: follow && r.Method != http.MethodHead}
+	o := brig.LogOptions{Tail: tail, Times: timed, Follow: follow && r.Method != http.MethodHead}
 	if ndjson, sse := acceptedFormat(r); ndjson || sse || o.Follow {
 		return a.streamLogs(w, r, o)
 	}

@@ -67,7 +67,7 @@ func newStream(w http.ResponseWriter, r *http.Request) (s *stream, ctx context.C
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if s.started() {
+				if s.hasStarted() {
 					_ = s.send(v1.EventPing, struct{}{}) // send records its error
 				}
 			}
@@ -76,7 +76,7 @@ func newStream(w http.ResponseWriter, r *http.Request) (s *stream, ctx context.C
 	return s, ctx, func() { cancel(nil); <-done }
 }
 
-func (s *stream) started() bool {
+func (s *stream) hasStarted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.begun
@@ -138,7 +138,7 @@ func (s *stream) end(v any, err error) error {
 	if err == nil {
 		return s.send(v1.EventResult, v)
 	}
-	if !s.started() {
+	if !s.hasStarted() {
 		return err
 	}
 	err = withRequestField(err)

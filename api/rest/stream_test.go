@@ -89,11 +89,11 @@ func dialExec(t *testing.T, addr, first string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "POST /v1/sandboxes/box/exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n", key)
-	chunk(conn, first+"\n")
+	writeChunk(conn, first+"\n")
 	return conn, bufio.NewReader(conn)
 }
 
-func chunk(w io.Writer, s string) { fmt.Fprintf(w, "%x\r\n%s\r\n", len(s), s) }
+func writeChunk(w io.Writer, s string) { fmt.Fprintf(w, "%x\r\n%s\r\n", len(s), s) }
 
 // readUntil reads lines until one contains want.
 func readUntil(t *testing.T, r *bufio.Reader, want string) {
@@ -115,10 +115,10 @@ func TestInteractiveExec(t *testing.T) {
 	_, srv := serve(t)
 	conn, r := dialExec(t, srv.URL, `{"command":["parrot"]}`)
 	for _, word := range []string{"one", "two", "three"} {
-		chunk(conn, `{"stdin":"`+word+`"}`+"\n")
+		writeChunk(conn, `{"stdin":"`+word+`"}`+"\n")
 		readUntil(t, r, `"data":"`+word+`"`)
 	}
-	chunk(conn, `{"close_stdin":true}`+"\n")
+	writeChunk(conn, `{"close_stdin":true}`+"\n")
 	readUntil(t, r, `"event":"result"`)
 
 	conn, r = dialExec(t, srv.URL, `{"command":["echo","bye"]}`)

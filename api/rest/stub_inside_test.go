@@ -260,7 +260,7 @@ func (s processStub) Attach(ctx context.Context, pid int, from int64, on func(br
 	return nil
 }
 
-func (s processStub) Input(ctx context.Context, pid int, p []byte) error {
+func (s processStub) WriteInput(ctx context.Context, pid int, p []byte) error {
 	return s.call(ctx, processCall{what: "input", pid: pid, data: string(p)})
 }
 

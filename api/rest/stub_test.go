@@ -213,7 +213,7 @@ func (s *stub) Logs(ctx context.Context, name string, o brig.LogOptions) (io.Rea
 	return io.NopCloser(strings.NewReader("one\ntwo\n")), nil
 }
 
-func (s *stub) context(spec brig.ContextSpec) *brig.CodeContext {
+func (s *stub) newContext(spec brig.ContextSpec) *brig.CodeContext {
 	return &brig.CodeContext{
 		ID: "cx1", Sandbox: "sb1", Spec: spec, State: brig.ContextIdle, Flavor: "cpython", Version: "3.13", Count: 2, Created: epoch,
 	}
@@ -222,12 +222,12 @@ func (s *stub) context(spec brig.ContextSpec) *brig.CodeContext {
 func (s *stub) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
 	s.record(spec)
 	_, err := s.find(ctx, name)
-	return s.context(spec), err
+	return s.newContext(spec), err
 }
 
 func (s *stub) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
 	_, err := s.find(ctx, name)
-	return []*brig.CodeContext{s.context(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"})}, err
+	return []*brig.CodeContext{s.newContext(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"})}, err
 }
 
 func (s *stub) InterruptContext(ctx context.Context, name, id string) error {
@@ -239,7 +239,7 @@ func (s *stub) InterruptContext(ctx context.Context, name, id string) error {
 func (s *stub) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
 	s.record(id)
 	_, err := s.find(ctx, name)
-	return s.context(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"}), err
+	return s.newContext(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"}), err
 }
 
 func (s *stub) RemoveContext(ctx context.Context, name, id string) error {

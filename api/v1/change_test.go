@@ -123,9 +123,9 @@ func TestChangeAffectsOneField(t *testing.T) {
 	}
 }
 
-// TestFullTenant verifies that a client can replace a whole tenant: zero values in the body
+// TestTenantRoundTrip verifies that a client can replace a whole tenant: zero values in the body
 // overwrite the old values.
-func TestFullTenant(t *testing.T) {
+func TestTenantRoundTrip(t *testing.T) {
 	for name, want := range map[string]brig.Tenant{"nothing": {Name: "acme"}, "full": *full()} {
 		for from, was := range map[string]*brig.Tenant{"full": full(), "nothing": {Name: "acme"}} {
 			in := v1.ChangeOf(was)

@@ -63,7 +63,7 @@ func (c *alertsConfig) rules() ([]alert.Rule, error) {
 		r := &rules[i]
 		set := func(to *time.Duration, d *duration) {
 			if d != nil {
-				*to = d.std()
+				*to = d.toDuration()
 			}
 		}
 		if change.Threshold != nil {

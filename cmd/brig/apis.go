@@ -119,8 +119,8 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 			{mcp.Matches, tools},
 			{kernels.Matches, gateway},
 			{letta.Matches, letta.New(letta.Options{Service: e, Keys: ring, Log: log, Hosts: in.hosts, Registry: seen})},
-			{ui.Wants, ui.New(log, in.hosts, ui.Settings{SignIn: in.signIn != nil})},
-			{ui.WantsDocs, ui.NewDocs(log, in.hosts)},
+			{ui.IsConsoleRequest, ui.New(log, in.hosts, ui.Settings{SignIn: in.signIn != nil})},
+			{ui.IsDocsRequest, ui.NewDocs(log, in.hosts)},
 		},
 		native: rest.New(rest.Options{
 			Registry: seen, Service: e, Keys: ring, Log: log, Hosts: in.hosts, Version: version.String(), LimitRange: cfg.limitRange(), SignIn: in.signIn,
@@ -179,7 +179,7 @@ func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
 func listLasting(store brig.Store) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (ids []string, err error) {
 		err = store.All(ctx, func(r *brig.Record) error {
-			if r.State.Lasts() {
+			if r.State.IsActive() {
 				ids = append(ids, string(r.ID))
 			}
 			return nil

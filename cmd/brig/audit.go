@@ -119,7 +119,7 @@ func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io
 	err := forEachPage(ctx, svc, q, func(p *brig.AuditPage) (err error) {
 		if w == nil {
 			begins := int64(1)
-			if len(p.Lines) > 0 && !q.Partial() {
+			if len(p.Lines) > 0 && !q.IsPartial() {
 				begins = p.Lines[0].Seq
 			}
 			if w, err = audit.NewWriter(to, q, begins); err != nil {

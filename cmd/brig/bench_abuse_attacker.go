@@ -154,9 +154,9 @@ func (a *attacker) get(ctx context.Context, method, path, key, body string) {
 	a.count(fmt.Sprintf("answers %d", resp.StatusCode), 1)
 }
 
-// open opens a connection with a small receive window and sends a request on it. The caller may
-// write more of the body, and reads at most the status line.
-func (a *attacker) open(ctx context.Context, key, method, path, header string, body []byte) (net.Conn, error) {
+// openStream opens a connection with a small receive window and sends a request on it. The caller
+// may write more of the body, and reads at most the status line.
+func (a *attacker) openStream(ctx context.Context, key, method, path, header string, body []byte) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(a.URL, "http://"))
 	if err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func sendLogins(ctx context.Context, a *attacker) {
 // sendHalfHeaders opens connections and never completes the request headers.
 func sendHalfHeaders(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 1000, func(ctx context.Context, _ int) {
-		c, err := a.open(ctx, "x", http.MethodGet, "/v1/sandboxes", "X-Half: ", nil)
+		c, err := a.openStream(ctx, "x", http.MethodGet, "/v1/sandboxes", "X-Half: ", nil)
 		if err != nil {
 			sleep(ctx, 100*time.Millisecond)
 			return
@@ -145,7 +145,7 @@ func sendMemberBodies(ctx context.Context, a *attacker) {
 
 func sendBodies(ctx context.Context, a *attacker, key string, part func(i int) []byte) {
 	a.repeatConcurrently(ctx, 16, func(ctx context.Context, i int) {
-		c, err := a.open(ctx, key, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nContent-Length: 60000000\r\n", []byte(`{"code":"`))
+		c, err := a.openStream(ctx, key, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nContent-Length: 60000000\r\n", []byte(`{"code":"`))
 		if err != nil {
 			return
 		}
@@ -166,7 +166,7 @@ func sendBodies(ctx context.Context, a *attacker, key string, part func(i int) [
 // sendEndlessBodies sends bodies that never end, one byte at a time.
 func sendEndlessBodies(ctx context.Context, a *attacker) {
 	a.repeatConcurrently(ctx, 500, func(ctx context.Context, _ int) {
-		c, err := a.open(ctx, a.Viewer, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", []byte("1\r\n{\r\n"))
+		c, err := a.openStream(ctx, a.Viewer, http.MethodPost, "/v1/run", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", []byte("1\r\n{\r\n"))
 		if err != nil {
 			sleep(ctx, 100*time.Millisecond)
 			return
@@ -184,9 +184,9 @@ func sendEndlessBodies(ctx context.Context, a *attacker) {
 
 // holdStreams keeps streamed responses open without reading them. It retries
 // requests that the server rejects.
-func (a *attacker) holdStreams(ctx context.Context, n int, open func(ctx context.Context, i int) (net.Conn, error)) {
+func (a *attacker) holdStreams(ctx context.Context, n int, openOne func(ctx context.Context, i int) (net.Conn, error)) {
 	a.repeatConcurrently(ctx, n, func(ctx context.Context, i int) {
-		c, err := open(ctx, i)
+		c, err := openOne(ctx, i)
 		if err != nil {
 			sleep(ctx, 100*time.Millisecond)
 			return
@@ -214,14 +214,14 @@ func openWatches(ctx context.Context, a *attacker) {
 	attach := a.attachable(ctx)
 	paths := []string{attach, "/v1/sandboxes/one/files/watch?path=/&recursive=false"}
 	a.holdStreams(ctx, 200, func(ctx context.Context, i int) (net.Conn, error) {
-		return a.open(ctx, a.Viewer, http.MethodGet, paths[i%len(paths)], "", nil)
+		return a.openStream(ctx, a.Viewer, http.MethodGet, paths[i%len(paths)], "", nil)
 	})
 }
 
 func openUnreadOutput(ctx context.Context, a *attacker) {
 	attach := a.attachable(ctx)
 	a.holdStreams(ctx, 200, func(ctx context.Context, _ int) (net.Conn, error) {
-		return a.open(ctx, a.Viewer, http.MethodGet, attach, "", nil)
+		return a.openStream(ctx, a.Viewer, http.MethodGet, attach, "", nil)
 	})
 }
 
@@ -250,7 +250,7 @@ func startUnreadExecs(ctx context.Context, a *attacker) {
 	body := []byte(`{"command":["sh","-c","exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"],"timeout_ms":600000,"stream":true}`)
 	header := fmt.Sprintf("Accept: application/x-ndjson\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	a.holdStreams(ctx, 20, func(ctx context.Context, _ int) (net.Conn, error) {
-		return a.open(ctx, a.Member, http.MethodPost, "/v1/sandboxes/one/exec", header, body)
+		return a.openStream(ctx, a.Member, http.MethodPost, "/v1/sandboxes/one/exec", header, body)
 	})
 }
 

@@ -68,7 +68,7 @@ func runBurst(name string, n int, f func() (pool string, cpu time.Duration, err 
 func (b *burst) rate() float64 { return float64(len(b.samples)) / b.wall.Seconds() }
 
 func (b *burst) row(r *report) *row {
-	w := r.row(b.name).times(b.samples).set("succeeded", float64(len(b.samples))).
+	w := r.row(b.name).addTimes(b.samples).set("succeeded", float64(len(b.samples))).
 		set("wall_ms", millis(b.wall)).set("per_s", b.rate())
 	w.set("count", float64(len(b.samples)+len(b.failures)))
 	if b.cpu > 0 && len(b.samples) > 0 {
@@ -134,7 +134,7 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, 0, err
 	}
-	fill = time.Since(g.began)
+	fill = time.Since(g.started)
 	var b *burst
 	s, err := g.measure(func() (time.Duration, error) {
 		b = runBurst(name, n, func() (string, time.Duration, error) {

@@ -152,12 +152,12 @@ func (c benchCommands) runChaos(ctx context.Context, kills int, seed uint64) err
 	if err != nil {
 		return err
 	}
-	if !r.Clean() {
+	if !r.IsClean() {
 		c.code = 1
 	}
 	if c.asJSON {
 		return c.printJSON(map[string]any{
-			"report": r, "clean": r.Clean(), "took_s": r.Took.Seconds(),
+			"report": r, "clean": r.IsClean(), "took_s": r.Took.Seconds(),
 			"ready_p50_ms": chaos.Percentile(r.Ready, 50).Milliseconds(), "ready_p99_ms": chaos.Percentile(r.Ready, 99).Milliseconds(),
 			"first_run_p50_ms": chaos.Percentile(r.First, 50).Milliseconds(), "first_run_p99_ms": chaos.Percentile(r.First, 99).Milliseconds(),
 		})

@@ -74,7 +74,7 @@ func (w *workbench) measureContexts(ctx context.Context, runs int) error {
 	}
 	base := contenders[2]
 	for _, who := range contenders {
-		row := r.row(who.name).times(who.samples)
+		row := r.row(who.name).addTimes(who.samples)
 		if who != base {
 			row.compareWith(base.name, who.samples, base.samples)
 		}

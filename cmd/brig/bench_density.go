@@ -200,7 +200,7 @@ func (b *densityBench) measurePeer(ctx context.Context, r *report, p *peer) erro
 		}
 		wakes = append(wakes, sample{wall: wall})
 	}
-	w.times(wakes)
+	w.addTimes(wakes)
 	return nil
 }
 
@@ -209,7 +209,7 @@ func (w *row) setMemory(m memory) {
 }
 
 func (b *densityBench) report(r *report, used float64, cpu [2]float64, one memory, wakes samples, answered int) {
-	w := r.row("brig, waiting").times(wakes)
+	w := r.row("brig, waiting").addTimes(wakes)
 	w.set("count", float64(len(b.fleet))).set("succeeded", float64(answered)).set("available_mib", used).set("cpu_percent", cpu[0])
 	w.setMemory(one)
 	w.note = "IDLE CPU: all of them, of one processor"

@@ -35,15 +35,15 @@ const egressBound = 20e6
 const egressLarge = 64 << 20
 
 func (c benchCommands) egress() *cobra.Command {
-	var rounds, asks int
+	var rounds, requests int
 	cmd := &cobra.Command{
 		Use:   "egress",
 		Short: "Time connections out of a sandbox beside direct ones: by address, by name, looked at",
 		Args:  cobra.NoArgs,
-		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureEgress(ctx, rounds, asks) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.measureEgress(ctx, rounds, requests) }),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 5, "rounds of each")
-	cmd.Flags().IntVar(&asks, "asks", 20, "requests of each round, each on a connection of its own")
+	cmd.Flags().IntVar(&requests, "asks", 20, "requests of each round, each on a connection of its own")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ type networkPath struct {
 	MBPerSec           []float64    `json:"mb_per_s"`
 }
 
-func (w *workbench) measureEgress(ctx context.Context, rounds, asks int) error {
+func (w *workbench) measureEgress(ctx context.Context, rounds, requests int) error {
 	own, err := findOwnAddress()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *workbench) measureEgress(ctx context.Context, rounds, asks int) error {
 	}
 	for round := range rounds + 1 {
 		for _, o := range contenders {
-			m, err := g.measureEgress(ctx, box.Spec.Name, o, asks)
+			m, err := g.measureEgress(ctx, box.Spec.Name, o, requests)
 			if err != nil {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
@@ -105,7 +105,7 @@ func (w *workbench) measureEgress(ctx context.Context, rounds, asks int) error {
 			}
 		}
 	}
-	r := &report{Bench: "egress", About: fmt.Sprintf("%d rounds of %d requests, each on a connection of its own, and of %d MiB; a Python client in a sandbox and on the host, a server on the host", rounds, asks, egressLarge>>20)}
+	r := &report{Bench: "egress", About: fmt.Sprintf("%d rounds of %d requests, each on a connection of its own, and of %d MiB; a Python client in a sandbox and on the host, a server on the host", rounds, requests, egressLarge>>20)}
 	for _, o := range contenders {
 		row := r.row(o.name).set("count", float64(len(o.MS))).set("p50_ms", quantile(o.MS, 0.5)).set("p99_ms", quantile(o.MS, 0.99)).
 			set("mb_per_s", quantile(o.MBPerSec, 0.5))
@@ -129,8 +129,8 @@ func (w *workbench) measureEgress(ctx context.Context, rounds, asks int) error {
 }
 
 // measureEgress measures one path, either from the sandbox or from a Python process on the host.
-func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, asks int) (*networkPath, error) {
-	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], asks)
+func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, requests int) (*networkPath, error) {
+	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], requests)
 	var out []byte
 	if o.bare {
 		cmd := exec.CommandContext(ctx, "python3", "-c", code)

@@ -76,7 +76,7 @@ func (p *loadResult) cost() time.Duration { return p.cpu / time.Duration(max(1, 
 
 // row adds the result as a row to a report.
 func (p *loadResult) row(r *report, name string) *row {
-	row := r.row(name).times(p.served).set("per_s", p.rate()).set("cpu_ms", millis(p.cost()))
+	row := r.row(name).addTimes(p.served).set("per_s", p.rate()).set("cpu_ms", millis(p.cost()))
 	row.set("count", float64(len(p.served)+len(p.refused))).set("succeeded", float64(len(p.served)))
 	if len(p.refused) > 0 {
 		row.note = fmt.Sprintf("%d refused, the median after %v, and told to come back after %v to %v", len(p.refused),
@@ -96,7 +96,7 @@ func (b *baseline) add(o *baseline) {
 // excess is a load at a multiple of the capacity, with the baselines that were measured before and
 // after it.
 type excess struct {
-	times       float64
+	factor      float64
 	offeredRate float64 // calls per second, summed over rounds
 	rounds      int
 	loadResult
@@ -122,7 +122,7 @@ func (w *workbench) measureOverload(ctx context.Context, loadTime time.Duration,
 	if err != nil {
 		return err
 	}
-	all, loads := &baseline{}, []*excess{{times: 1}, {times: 3}, {times: 10}}
+	all, loads := &baseline{}, []*excess{{factor: 1}, {factor: 3}, {factor: 10}}
 	all.add(before)
 	for n := range rounds {
 		for _, x := range loads {
@@ -170,7 +170,7 @@ func (g *rig) measureWithin(ctx context.Context, loadTime time.Duration) (*basel
 // measureExcess adds one round of a load to x. It returns the baseline that it measured after the
 // round.
 func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, loadTime time.Duration) (*baseline, error) {
-	offered := before.full.rate() * x.times
+	offered := before.full.rate() * x.factor
 	if offered == 0 {
 		return nil, brig.Errorf(brig.Timeout, "no call ended within %v", loadTime).WithHint("give a longer --for")
 	}
@@ -190,7 +190,7 @@ func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, lo
 	return after, nil
 }
 
-func (x *excess) name() string { return fmt.Sprintf("%g times the capacity", x.times) }
+func (x *excess) name() string { return fmt.Sprintf("%g times the capacity", x.factor) }
 
 // addToReport adds a load's result to the report and compares it with the targets.
 func (x *excess) addToReport(r *report) {
@@ -222,9 +222,9 @@ func (p *loadResult) makeCall(ctx context.Context, c *client.Client) {
 	}
 }
 
-// done completes the result, or returns the first error that is not a rejection at capacity. The
+// finish completes the result, or returns the first error that is not a rejection at capacity. The
 // CPU time includes the removal of the sandboxes.
-func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*loadResult, error) {
+func (p *loadResult) finish(ctx context.Context, g *rig, spent time.Duration) (*loadResult, error) {
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (g *rig) runClosedLoad(ctx context.Context, n int, loadTime time.Duration) 
 		})
 	}
 	calls.Wait()
-	return p.done(ctx, g, spent)
+	return p.finish(ctx, g, spent)
 }
 
 // runOpenLoad makes calls at a fixed rate, regardless of whether earlier calls
@@ -271,7 +271,7 @@ func (g *rig) runOpenLoad(ctx context.Context, every, loadTime time.Duration) (*
 		time.Sleep(time.Until(begin.Add(time.Duration(n) * every)))
 	}
 	calls.Wait()
-	return p.done(ctx, g, spent)
+	return p.finish(ctx, g, spent)
 }
 
 // runPatientBurst makes n concurrent calls with a client that retries calls rejected at capacity.

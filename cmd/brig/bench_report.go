@@ -63,15 +63,15 @@ func (r *report) row(name string) *row {
 }
 
 // addAbsent adds a row for a missing contender.
-func (r *report) addAbsent(name, why string) { r.row(name).note = "not present (" + why + ")" }
+func (r *report) addAbsent(name, reason string) { r.row(name).note = "not present (" + reason + ")" }
 
 func (w *row) set(key string, v float64) *row {
 	w.figures[key] = v
 	return w
 }
 
-// times adds the durations and the CPU times of samples to the row.
-func (w *row) times(s samples) *row {
+// addTimes adds the durations and the CPU times of samples to the row.
+func (w *row) addTimes(s samples) *row {
 	walls := s.values(wallOf)
 	w.set("count", float64(len(walls))).set("p50_ms", millis(quantile(walls, 0.5)))
 	if len(walls) >= enoughForP99 {
@@ -137,8 +137,8 @@ func (r *report) addCriterion(text string, got, want float64, least bool) {
 }
 
 // addUnmeasured adds a criterion that could not be measured.
-func (r *report) addUnmeasured(text string, want float64, least bool, why string) {
-	r.Criteria = append(r.Criteria, &criterion{Text: text, Want: want, Least: least, Verdict: why})
+func (r *report) addUnmeasured(text string, want float64, least bool, reason string) {
+	r.Criteria = append(r.Criteria, &criterion{Text: text, Want: want, Least: least, Verdict: reason})
 }
 
 func (c *criterion) String() string {

@@ -27,19 +27,19 @@ import (
 // rig is an in-process server with a temporary data folder, and a client of the server.
 type rig struct {
 	*workbench
-	ctx    context.Context // contains an actor, for direct calls to the engine
-	dir    string
-	warm   int          // the initial size of the pool
-	live   atomic.Int64 // the number of sandboxes outside the pool
-	parts  *parts
-	store  *sqlite.Store
-	engine *engine.Engine
-	client *http.Client
-	url    string
-	key    string
-	group  string    // the cgroup above its sandboxes; empty if there is none
-	began  time.Time // the time when the pool began to fill
-	undo   []func()
+	ctx     context.Context // contains an actor, for direct calls to the engine
+	dir     string
+	warm    int          // the initial size of the pool
+	live    atomic.Int64 // the number of sandboxes outside the pool
+	parts   *parts
+	store   *sqlite.Store
+	engine  *engine.Engine
+	client  *http.Client
+	url     string
+	key     string
+	group   string    // the cgroup above its sandboxes; empty if there is none
+	started time.Time // the time when the pool began to fill
+	undo    []func()
 }
 
 // newPoolOptions returns the options of a pool of Python sandboxes of a constant size.
@@ -100,7 +100,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	o.HealthCheckInterval = 0 // background work would disturb the measurement
 	g.engine = engine.New(ctx, o)
 	g.undo = append(g.undo, g.stop)
-	g.began = time.Now()
+	g.started = time.Now()
 	if err := g.engine.Recover(g.ctx); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (c benchCommands) run() *cobra.Command {
 		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error {
 			b := &runBench{rounds: rounds, hits: hits}
 			defer b.close()
-			if err := b.open(ctx, w); err != nil {
+			if err := b.setUp(ctx, w); err != nil {
 				return err
 			}
 			if err := b.measure(ctx, w); err != nil {
@@ -60,7 +60,7 @@ type contender struct {
 // freezeAfter is the idle time after which the measured sandbox is frozen.
 const freezeAfter = 20 * time.Millisecond
 
-func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
+func (b *runBench) setUp(ctx context.Context, w *workbench) (err error) {
 	if b.full, err = w.newRig(ctx, newPoolOptions(2)); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (b *runBench) report() *report {
 		if len(who.samples) == 0 {
 			continue
 		}
-		w.times(who.samples)
+		w.addTimes(who.samples)
 		if who.peer != nil {
 			w.compareWith(who.peer.name, who.samples, who.peer.samples)
 		}

@@ -125,14 +125,14 @@ func (b *scaleBench) report(found []level) *report {
 		if i == len(found)-1 {
 			name += ", again"
 		}
-		r.row(name).times(at.claims).compareWith(b.bare.name, at.claims, at.bare)
+		r.row(name).addTimes(at.claims).compareWith(b.bare.name, at.claims, at.bare)
 	}
 	for i, at := range found {
 		name := fmt.Sprintf("%s, %d live", b.bare.name, at.liveSandboxes)
 		if i == len(found)-1 {
 			name += ", again"
 		}
-		r.row(name).times(at.bare)
+		r.row(name).addTimes(at.bare)
 	}
 	last := len(found) - 1
 	one := append(found[0].claims.values(wallOf), found[last].claims.values(wallOf)...)

@@ -147,7 +147,7 @@ func (b *stateBench) measure(to *costs, f func() (time.Duration, error)) error {
 }
 
 func (b *stateBench) row(name string, c costs) *row {
-	return b.report.row(name).times(c.samples).set("sandbox_cpu_ms", millis(quantile(c.insideTimes, 0.5)))
+	return b.report.row(name).addTimes(c.samples).set("sandbox_cpu_ms", millis(quantile(c.insideTimes, 0.5)))
 }
 
 // pauseCase holds the measurements of a sandbox that has written a certain amount of memory.
@@ -184,11 +184,11 @@ func (b *stateBench) measurePauses() error {
 		}
 	}
 	for _, c := range list {
-		b.report.row(c.name + ": longest sleep without a save").times(c.quiet)
-		b.report.row(c.name + ": stands still for a save").times(c.still)
+		b.report.row(c.name + ": longest sleep without a save").addTimes(c.quiet)
+		b.report.row(c.name + ": stands still for a save").addTimes(c.still)
 		b.row(c.name+": pause", c.pause).set("disk_mib", float64(c.saved)/brig.MiB)
 		b.row(c.name+": resume and first command", c.resume)
-		b.report.row(c.name + ": a command").times(c.exec)
+		b.report.row(c.name + ": a command").addTimes(c.exec)
 	}
 	idle, last := list[0], list[len(list)-1]
 	b.report.requireAtMost("an idle Python sandbox stands still for a save, in ms", millis(idle.still.median(wallOf)), 45)

@@ -79,8 +79,8 @@ func (b *stateBench) measureForks() error {
 		}
 	}
 	name := fmt.Sprintf("fork to %d: ", forkCount)
-	b.report.row(name + "the original stands still").times(still)
-	b.report.row(name + "the call").times(called)
+	b.report.row(name + "the original stands still").addTimes(still)
+	b.report.row(name + "the call").addTimes(called)
 	inside := millis(quantile(answered.insideTimes, 0.5)) / forkCount
 	row := b.row(name+"all have answered", answered).set("sandbox_cpu_ms", inside).set("cpu_ms", millis(answered.median(cpuOf))/forkCount)
 	row.note = "CPU: each copy's"
@@ -141,9 +141,9 @@ func (b *stateBench) measureCells() error {
 
 // addPairs adds rows that compare contenders with a base.
 func (b *stateBench) addPairs(base *evaluator, others ...*evaluator) {
-	b.report.row(base.name).times(base.samples)
+	b.report.row(base.name).addTimes(base.samples)
 	for _, who := range others {
-		b.report.row(who.name).times(who.samples).compareWith(base.name, who.samples, base.samples)
+		b.report.row(who.name).addTimes(who.samples).compareWith(base.name, who.samples, base.samples)
 	}
 }
 
@@ -252,8 +252,8 @@ func (b *stateBench) measureMany() error {
 	}
 	mib := float64(disk) / brig.MiB / float64(b.paused)
 	b.report.row("paused sandboxes: each").set("count", float64(b.paused)).set("disk_mib", mib).set("heap_kib", each)
-	b.report.row("paused sandboxes: a list of up to 1,000").times(all)
-	b.report.row("paused sandboxes: a list of up to 100").times(page)
+	b.report.row("paused sandboxes: a list of up to 1,000").addTimes(all)
+	b.report.row("paused sandboxes: a list of up to 100").addTimes(page)
 	b.report.requireAtMost("disk of each paused sandbox, in MiB", mib, 1.5)
 	b.report.requireAtMost("server memory of each paused sandbox, in KiB", max(each, 0.001), 4)
 	b.report.requireAtMost("list of up to 1,000 paused sandboxes, p50 in ms", millis(all.median(wallOf)), 50)

@@ -79,7 +79,7 @@ func (b *streamBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	r := &report{Bench: "stream", About: fmt.Sprintf("%d rounds, in turns; MB are 10^6 bytes, and the time is that of the whole request", b.rounds)}
 	for _, m := range contenders {
-		row := r.row(m.name).times(m.samples).set("mb_per_s", m.rate())
+		row := r.row(m.name).addTimes(m.samples).set("mb_per_s", m.rate())
 		if m.peer != nil {
 			row.peer = m.peer.name
 			row.set("ratio", m.rate()/m.peer.rate())

@@ -40,10 +40,10 @@ func (g *rig) send(method, path string, in any) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var answer v1.ErrorAnswer
+	var errBody v1.ErrorAnswer
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	_ = json.Unmarshal(b, &answer) // the status alone is sufficient
-	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, answer.Error.Message), err)
+	_ = json.Unmarshal(b, &errBody) // the status alone is sufficient
+	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, errBody.Error.Message), err)
 }
 
 // call sends one request and decodes the response into out, unless out is nil.

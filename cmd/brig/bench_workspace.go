@@ -74,11 +74,11 @@ for i in range(%d):
 	r := &report{Bench: "workspace", About: fmt.Sprintf("%d rounds of random bytes; to create is to make a sandbox from scratch that begins with them", rounds)}
 	for _, h := range hauls {
 		for _, did := range []struct {
-			what  string
-			times []time.Duration
+			what      string
+			durations []time.Duration
 		}{{"commit", h.commit}, {"commit again", h.repeatTimes}, {"create", h.create}} {
-			took := quantile(did.times, 0.5)
-			row := r.row(h.name+": "+did.what).set("count", float64(len(did.times))).set("wall_ms", millis(took))
+			took := quantile(did.durations, 0.5)
+			row := r.row(h.name+": "+did.what).set("count", float64(len(did.durations))).set("wall_ms", millis(took))
 			if h.files > 0 {
 				row.set("per_s", float64(h.files)/took.Seconds()).set("mb_per_s", float64(h.size)/1e6/took.Seconds())
 			}

@@ -331,7 +331,7 @@ func parseScalar(into func(any) error, parse func(string) error) error {
 	return fmt.Errorf("[%d:%d] %s: %w", position.Line, position.Column, strings.TrimPrefix(n.GetPath(), "$."), err)
 }
 
-func (d duration) std() time.Duration { return time.Duration(d) }
+func (d duration) toDuration() time.Duration { return time.Duration(d) }
 
 // defaultRegion is the default region of a server.
 const defaultRegion = "local"

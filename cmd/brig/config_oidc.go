@@ -128,7 +128,7 @@ func (o *oidcConfig) options(url, secret string, seed []byte, mapping func() (*s
 // openSignIn enables sign-in if it is configured. The key that encrypts the login cookie is derived
 // from the seed for grants.
 func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*signin.Provider, error) {
-	o.SessionIdle, o.SessionLife = cfg.Sessions.Idle.std(), cfg.Sessions.Life.std()
+	o.SessionIdle, o.SessionLife = cfg.Sessions.Idle.toDuration(), cfg.Sessions.Life.toDuration()
 	if cfg.OIDC == nil {
 		return nil, nil
 	}

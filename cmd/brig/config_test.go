@@ -48,7 +48,7 @@ func TestConfigErrorContainsField(t *testing.T) {
 		}
 	}
 	cfg, err := readConfig(t, "lease: {default: &d 90s, max: *d}\nlimits: {default: {memory: 536870912, disk: 1.5GiB, processes: 0x40}}\npool: {size: -1}\n")
-	if err != nil || cfg.Lease.Max.std() != 90*time.Second || cfg.Limits.Default.Memory != 512<<20 || cfg.Limits.Default.Disk != 3<<29 ||
+	if err != nil || cfg.Lease.Max.toDuration() != 90*time.Second || cfg.Limits.Default.Memory != 512<<20 || cfg.Limits.Default.Disk != 3<<29 ||
 		cfg.Limits.Default.Processes != 64 || cfg.Pool.Size != -1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}

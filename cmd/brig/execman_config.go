@@ -43,7 +43,7 @@ const (
 
 // options returns the options of the API, except the engine.
 func (e *execmanConfig) options() (execman.Options, error) {
-	wrong := func(field, format string, args ...any) *brig.Error {
+	reject := func(field, format string, args ...any) *brig.Error {
 		out := brig.Errorf(brig.InvalidConfig, format, args...)
 		out.Message = "execman." + field + ": " + out.Message
 		return out
@@ -51,15 +51,15 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	o := execman.Options{
 		Actor:   brig.Actor{Name: "execman", Tenant: cmp.Or(e.Tenant, tenant), Role: brig.Member},
 		Pool:    cmp.Or(int(e.Pool), execman.DefaultPool),
-		Timeout: cmp.Or(e.Timeout.std(), execman.DefaultTimeout),
+		Timeout: cmp.Or(e.Timeout.toDuration(), execman.DefaultTimeout),
 		Limits:  brig.Limits{Memory: int64(cmp.Or(e.Memory, defaultExecmanMemory))},
 		Images:  map[brig.Language]string{brig.Python: e.PythonImage, brig.JavaScript: e.NodeImage},
 	}
 	if o.Pool < 1 || o.Pool > maxExecmanPool {
-		return o, wrong("pool", "%d is out of bounds", o.Pool).WithHint("give 1 to %d", maxExecmanPool)
+		return o, reject("pool", "%d is out of bounds", o.Pool).WithHint("give 1 to %d", maxExecmanPool)
 	}
 	if o.Timeout < time.Second || o.Timeout > 10*time.Minute {
-		return o, wrong("timeout", "%v is out of bounds", o.Timeout).WithHint("give 1s to 10m")
+		return o, reject("timeout", "%v is out of bounds", o.Timeout).WithHint("give 1s to 10m")
 	}
 	for _, s := range e.Allow {
 		p, err := netip.ParsePrefix(s)
@@ -67,7 +67,7 @@ func (e *execmanConfig) options() (execman.Options, error) {
 			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return o, wrong("allow", "%q is not a network", brig.Clip(s, 100)).WithHint("for example 10.0.0.0/8, or one address")
+			return o, reject("allow", "%q is not a network", brig.Clip(s, 100)).WithHint("for example 10.0.0.0/8, or one address")
 		}
 		o.Allow = append(o.Allow, p.Masked())
 	}
@@ -80,10 +80,10 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	}
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil || strings.Trim(port, "0123456789") != "" {
-		return o, wrong("listen", "%q is not an address", brig.Clip(e.Listen, 100)).WithHint("for example %s", defaultExecman)
+		return o, reject("listen", "%q is not an address", brig.Clip(e.Listen, 100)).WithHint("for example %s", defaultExecman)
 	}
 	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) && len(o.Allow) == 0 {
-		return o, wrong("listen", "other machines can connect, and the protocol has no authentication").
+		return o, reject("listen", "other machines can connect, and the protocol has no authentication").
 			WithHint("list the allowed networks in execman.allow (--allow), or listen on %s", defaultExecman)
 	}
 	if host != "" {
@@ -104,7 +104,7 @@ func (e *execmanConfig) warmClasses() []engine.WarmClass {
 // readEnvironment sets the fields that the file omits from the environment
 // variables of RAGFlow deployments.
 func (e *execmanConfig) readEnvironment(env func(string) string) error {
-	wrong := func(name, hint string) error {
+	reject := func(name, hint string) error {
 		return brig.Errorf(brig.InvalidConfig, "%s: %q is invalid", name, brig.Clip(env(name), 60)).WithHint("%s", hint)
 	}
 	e.PythonImage = cmp.Or(e.PythonImage, env("SANDBOX_BASE_PYTHON_IMAGE"))
@@ -112,21 +112,21 @@ func (e *execmanConfig) readEnvironment(env func(string) string) error {
 	if s := env("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE"); s != "" && e.Pool == 0 {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > maxExecmanPool {
-			return wrong("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", "give 1 to 100")
+			return reject("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", "give 1 to 100")
 		}
 		e.Pool = integer(n)
 	}
 	if s := env("SANDBOX_TIMEOUT"); s != "" && e.Timeout == 0 {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return wrong("SANDBOX_TIMEOUT", "for example 10s, 90s or 1m30s")
+			return reject("SANDBOX_TIMEOUT", "for example 10s, 90s or 1m30s")
 		}
 		e.Timeout = duration(d)
 	}
 	if s := env("SANDBOX_MAX_MEMORY"); s != "" && e.Memory == 0 {
 		n, err := parseMemory(s)
 		if err != nil {
-			return wrong("SANDBOX_MAX_MEMORY", "for example 256m or 1g")
+			return reject("SANDBOX_MAX_MEMORY", "for example 256m or 1g")
 		}
 		e.Memory = n
 	}

@@ -162,10 +162,10 @@ func argumentsOf(cmd *cobra.Command) (names []string) {
 
 // nearestFlag returns the command's flag whose name is most similar to a wrong
 // one, or an empty string.
-func nearestFlag(cmd *cobra.Command, wrong string) (nearest string) {
+func nearestFlag(cmd *cobra.Command, unknown string) (nearest string) {
 	least := 3
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := httpapi.Distance(f.Name, wrong); !f.Hidden && (d < least || len(wrong) > 2 && least == 3 && strings.HasPrefix(f.Name, wrong)) {
+		if d := httpapi.Distance(f.Name, unknown); !f.Hidden && (d < least || len(unknown) > 2 && least == 3 && strings.HasPrefix(f.Name, unknown)) {
 			nearest, least = f.Name, min(d, 2)
 		}
 	})

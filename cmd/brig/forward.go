@@ -122,13 +122,13 @@ func (c networkCommands) forwardPort(ctx context.Context, svc brig.Service, name
 			"Browsers send their cookies to the sandbox as well, except Brig's own; TLS is refused. "+
 			"To give the sandbox its own address (macOS): sudo ifconfig lo0 alias %s\n", own, sharedLoopback, own)
 	}
-	var tell sync.Mutex // serializes the printed lines
+	var printMu sync.Mutex // serializes the printed lines
 	f := newForwarder(shared, func(ctx context.Context) (net.Conn, error) {
 		// Use the ID, because another sandbox may have the name later.
 		return svc.Dial(ctx, string(s.ID), port)
 	}, func(err error) {
-		tell.Lock()
-		defer tell.Unlock()
+		printMu.Lock()
+		defer printMu.Unlock()
 		c.printError(brig.AsError(err))
 	})
 	f.shield = shield

@@ -347,7 +347,7 @@ func isNotTokenChar(c rune) bool {
 
 // looksLikeHTTP reports whether a server's first bytes may be an HTTP response.
 func looksLikeHTTP(b []byte) bool {
-	const answer = "HTTP/"
-	n := min(len(b), len(answer))
-	return n > 0 && bytes.EqualFold(b[:n], []byte(answer[:n]))
+	const statusPrefix = "HTTP/"
+	n := min(len(b), len(statusPrefix))
+	return n > 0 && bytes.EqualFold(b[:n], []byte(statusPrefix[:n]))
 }

@@ -23,7 +23,7 @@ type kernelsConfig struct {
 
 // options returns the options of the API, except the engine.
 func (k *kernelsConfig) options() (kernels.Options, error) {
-	o := kernels.Options{Default: k.Default, Image: k.Image, Idle: k.Idle.std(), Timeout: k.Timeout.std()}
+	o := kernels.Options{Default: k.Default, Image: k.Image, Idle: k.Idle.toDuration(), Timeout: k.Timeout.toDuration()}
 	if k.Default != "" && !kernels.IsValidSpec(k.Default) {
 		return o, brig.Errorf(brig.InvalidConfig, "kernels.default: no kernel spec %q", brig.Clip(k.Default, 64)).
 			WithHint("give %s or %s", kernels.Stateful, kernels.Ephemeral)

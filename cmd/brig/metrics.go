@@ -43,7 +43,7 @@ func (c *config) healthCheckInterval() time.Duration {
 	if c.Metrics.Trial == nil {
 		return defaultHealthCheckInterval
 	}
-	return c.Metrics.Trial.std()
+	return c.Metrics.Trial.toDuration()
 }
 
 // monitor is the monitoring of the server: metrics and alerts.
@@ -78,12 +78,12 @@ func (c *config) monitor(dir string, o *engine.Options) (*monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.spending = &observe.Spending{Tenants: o.Store.Tenants, Usage: o.Store.Usage, Now: time.Now, Every: c.Alerts.Every.std()}
+	w.spending = &observe.Spending{Tenants: o.Store.Tenants, Usage: o.Store.Usage, Now: time.Now, Every: c.Alerts.Every.toDuration()}
 	if w.webhook, err = c.Alerts.webhook(o.Log); err != nil {
 		return nil, err
 	}
 	ao := alert.Options{
-		Rules: rules, Figures: w.figures(), Every: c.Alerts.Every.std(), Repeat: c.Alerts.Repeat.std(),
+		Rules: rules, Figures: w.figures(), Every: c.Alerts.Every.toDuration(), Repeat: c.Alerts.Repeat.toDuration(),
 		File: filepath.Join(dir, alertsFile), Log: o.Log,
 	}
 	if w.webhook != nil {

@@ -153,7 +153,7 @@ func newInvalidValueError(e *pflag.InvalidValueError) error {
 	if cause, ok := errors.AsType[*brig.Error](e.Unwrap()); ok {
 		return brig.InvalidField(field, "%s", cause.Message).WithHint("%s", cause.Hint)
 	}
-	wrong := func(rule string) *brig.Error {
+	reject := func(rule string) *brig.Error {
 		return brig.InvalidField(field, "%q is not %s", value, rule).WithHint("for example %s %s", field, exampleValue(flag))
 	}
 	switch flag.Value.Type() {
@@ -161,11 +161,11 @@ func newInvalidValueError(e *pflag.InvalidValueError) error {
 		if _, err := strconv.ParseFloat(value, 64); err == nil {
 			return brig.InvalidField(field, "%s has no unit", value).WithHint("%s %ss is %s seconds; other units are ms, m and h", field, value, value)
 		}
-		return wrong("a duration")
+		return reject("a duration")
 	case "int", "int64":
-		return wrong("a whole number")
+		return reject("a whole number")
 	case "float64":
-		return wrong("a number")
+		return reject("a number")
 	case "bool":
 		return brig.InvalidField(field, "%q is neither true nor false", value).WithHint("give %s, or leave it out", field)
 	}

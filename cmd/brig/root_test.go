@@ -230,8 +230,8 @@ func TestListingSupportsFormats(t *testing.T) {
 	}
 }
 
-// TestAgesHaveOneUnit checks that ages are formatted with a single unit.
-func TestAgesHaveOneUnit(t *testing.T) {
+// TestAgeUsesLargestUnit checks that ages are formatted with a single unit.
+func TestAgeUsesLargestUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 59*time.Second + 999*time.Millisecond: "59s", 61 * time.Second: "1m", 59 * time.Minute: "59m",
 		25 * time.Hour: "25h", 49 * time.Hour: "2d", 400 * 24 * time.Hour: "400d",

@@ -97,7 +97,7 @@ values of --args, and its result is printed as JSON.`,
 // command.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	p := brig.Program{Image: f.image, SandboxName: f.name, User: f.user, Timeout: f.timeout, Secrets: parseSecretUses(f.secrets)}
-	err := f.source(&p, args, dash)
+	err := f.setSource(&p, args, dash)
 	if err != nil {
 		return p, err
 	}
@@ -131,8 +131,8 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	return p, err
 }
 
-// source sets the code or the command of a program.
-func (f *runFlags) source(p *brig.Program, args []string, dash int) error {
+// setSource sets the code or the command of a program.
+func (f *runFlags) setSource(p *brig.Program, args []string, dash int) error {
 	if len(args) == 0 && f.code == "" {
 		return brig.Errorf(brig.InvalidArgument, "nothing to run").
 			WithHint("give code (brig run -c 'print(6*7)'), a file (brig run script.py), or a command (brig run ls -la)")

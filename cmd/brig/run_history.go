@@ -68,11 +68,11 @@ func listRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.R
 
 // runRow returns the row of a run in a table.
 func runRow(r *brig.RunSummary) []string {
-	why := "-"
+	reason := "-"
 	if r.Error != nil {
-		why = sanitizeCell(brig.Clip(r.Error.Name+": "+r.Error.Message, 60))
+		reason = sanitizeCell(brig.Clip(r.Error.Name+": "+r.Error.Message, 60))
 	}
-	return []string{r.Sandbox, string(r.Status), fmt.Sprint(r.ExitCode), relativeTime(r.Started), r.Duration.Round(time.Millisecond).String(), why}
+	return []string{r.Sandbox, string(r.Status), fmt.Sprint(r.ExitCode), relativeTime(r.Started), r.Duration.Round(time.Millisecond).String(), reason}
 }
 
 func (c observeCommands) getRun() *cobra.Command {

@@ -262,7 +262,7 @@ func printWhenChanged(ctx context.Context, c *cli, f func() error) error {
 }
 
 func leaseOf(s *brig.Sandbox) string {
-	if !s.State.Lasts() {
+	if !s.State.IsActive() {
 		return "-"
 	}
 	return formatAge(time.Until(s.Expires))

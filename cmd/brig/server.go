@@ -190,7 +190,7 @@ func (s *server) configureEngine(context.Context) (err error) {
 	o.BuildMissing = cfg.Images.BuildMissing
 	o.Streams, o.Require = cfg.Streams.limits(), cfg.requirement()
 	o.RunRetention, o.EndedRetention, o.Retention = time.Duration(cfg.Keep.Runs), time.Duration(cfg.Keep.Sandboxes), cfg.keep()
-	o.SaveEvery, o.PackAfter = cfg.Workspaces.SaveEvery.std(), time.Duration(cfg.Pause.PackAfter)
+	o.SaveEvery, o.PackAfter = cfg.Workspaces.SaveEvery.toDuration(), time.Duration(cfg.Pause.PackAfter)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (l *signInLink) redeem(token string) bool {
 	hash := sha256.Sum256([]byte(token))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.expires.IsZero() || l.clock.Ended(l.expires) || subtle.ConstantTimeCompare(hash[:], l.hash[:]) == 0 {
+	if l.expires.IsZero() || l.clock.HasPassed(l.expires) || subtle.ConstantTimeCompare(hash[:], l.hash[:]) == 0 {
 		return false
 	}
 	l.expires = time.Time{}
@@ -107,7 +107,7 @@ type linkJSON struct {
 // sendLink creates a link for a program that has the admin key or acts for the
 // data folder's owner, which gives the same rights.
 func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
-	if !httpapi.FromOwner(r) && !l.hasKey(r) {
+	if !httpapi.IsFromOwner(r) && !l.hasKey(r) {
 		return brig.Errorf(brig.Unauthenticated, "a sign-in link needs the admin key of the server's data folder").
 			WithHint("sign in with an API key at %s", ui.Prefix)
 	}

@@ -46,7 +46,7 @@ func folderOwner(dir string, e *engine.Engine) func(context.Context) (brig.Actor
 	return func(ctx context.Context) (brig.Actor, error) {
 		a, err := e.KeyByID(ctx, fileKeyID(readKey(dir)))
 		if brig.KindOf(err) == brig.Unauthenticated {
-			err = brig.Genuine(brig.Errorf(brig.Unauthenticated, "the key in %s, with whose rights the data folder's owner acts, is missing or not valid", keyFile).
+			err = brig.MarkGenuine(brig.Errorf(brig.Unauthenticated, "the key in %s, with whose rights the data folder's owner acts, is missing or not valid", keyFile).
 				WithHint("start brig serve again: it creates the file and registers the key").Because(err))
 		}
 		return a, err

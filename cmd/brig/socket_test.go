@@ -82,7 +82,7 @@ func TestOtherUsersSocketIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ln net.Listener
-	err := testenv.AsUser(t, testenv.OtherUser, func() (err error) {
+	err := testenv.RunAsUser(t, testenv.OtherUser, func() (err error) {
 		ln, err = peersock.Listen(context.Background(), dir, socketFile)
 		return err
 	})

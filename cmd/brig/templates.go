@@ -56,9 +56,9 @@ func (c command) domain() *brig.Command {
 
 func (t templateConfig) domain(name string) brig.Template {
 	out := brig.Template{
-		Name: name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: t.TTL.std(),
+		Name: name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: t.TTL.toDuration(),
 		User: t.User, Dir: t.Cwd, Start: t.Start.domain(), Entrypoint: t.Entrypoint, Ready: t.Ready.domain(),
-		ReadyTimeout: t.ReadyTimeout.std(), ReadyInterval: t.ReadyInterval.std(), BootOnce: t.BootOnce, Imports: t.Imports,
+		ReadyTimeout: t.ReadyTimeout.toDuration(), ReadyInterval: t.ReadyInterval.toDuration(), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
 	set(&out.Limits, t.Limits)
 	return out

@@ -83,7 +83,7 @@ func (s *session) sendKeys(ctx context.Context) error {
 		n, err := s.in.Read(buf)
 		send, isDetached := d.scanTyped(buf[:n])
 		if len(send) > 0 {
-			switch err := s.proc.Input(ctx, s.pid, send); brig.KindOf(err) {
+			switch err := s.proc.WriteInput(ctx, s.pid, send); brig.KindOf(err) {
 			case "":
 			case brig.NotFound, brig.FailedPrecondition:
 				<-ctx.Done()

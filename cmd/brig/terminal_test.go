@@ -73,7 +73,7 @@ type echoProcess struct {
 	sizes []brig.Terminal
 }
 
-func (e *echoProcess) Input(_ context.Context, _ int, p []byte) error {
+func (e *echoProcess) WriteInput(_ context.Context, _ int, p []byte) error {
 	e.out <- bytes.Clone(p)
 	return nil
 }

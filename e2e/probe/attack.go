@@ -143,8 +143,8 @@ func fill(name string) error {
 }
 
 // inodes creates empty files for a while, or until the kernel refuses.
-func inodes(dir, most string) error {
-	limit, err := strconv.Atoi(most)
+func inodes(dir, maxInodes string) error {
+	limit, err := strconv.Atoi(maxInodes)
 	if err != nil {
 		return err
 	}

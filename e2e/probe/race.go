@@ -47,8 +47,8 @@ func exchange(dir string) {
 // opens opens a directory that is concurrently swapped with a link, with
 // os.Root and with package nofollow, and counts the opens that resolved to the
 // outside directory.
-func opens(dir, outside, times string) error {
-	n, err := strconv.Atoi(times)
+func opens(dir, outside, rounds string) error {
+	n, err := strconv.Atoi(rounds)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func Apply(host map[brig.Area]brig.Enforcement, findings []Finding, now time.Tim
 			continue
 		}
 		if r.level == "" {
-			e.Saw("%s", r.text)
+			e.AddEvidence("%s", r.text)
 		} else {
 			e.Lower(r.level, "%s", r.text)
 		}
@@ -166,8 +166,8 @@ func redactHost(p wire.Posture, own []netip.AddrPort) wire.Posture {
 		}
 	}
 	failed := map[string]string{}
-	for what, why := range p.Failed {
-		failed[hide.Replace(what)] = hide.Replace(why)
+	for what, reason := range p.Failed {
+		failed[hide.Replace(what)] = hide.Replace(reason)
 	}
 	p.Failed = failed
 	return p

@@ -16,15 +16,15 @@ import (
 // Options limits the number of sandboxes that are created concurrently. More creations than the
 // CPUs can handle would only delay each other.
 type Options struct {
-	// MaxCreating is the number of sandboxes that are created concurrently. Default 2 per
+	// MaxCreating is the number of sandboxes that are created concurrently. Default: 2 per
 	// CPU. Tenants without a running creation may exceed the number by up to half, so that a
 	// tenant with slow creations does not delay others.
 	MaxCreating int
 	// MaxQueued is the maximum number of callers that wait for a creation, and
-	// MaxTenantQueued the maximum number per tenant. Default 1000 and 250.
+	// MaxTenantQueued is the maximum number per tenant. Default: 1000 and 250.
 	MaxQueued, MaxTenantQueued int
 	// MaxWait is how long a caller may wait. A creation that is estimated to
-	// begin later is rejected immediately. Default 30 s, which suits a single
+	// begin later is rejected immediately. Default: 30 s, which suits a single
 	// user. A server for many users sets ServerMaxWait.
 	MaxWait time.Duration
 	// CheckRoom, if set, returns an error if the server has no capacity for
@@ -206,7 +206,7 @@ func (c *Limiter) checkQueue(l *queue, limit time.Duration, now time.Time) error
 
 // abandon removes the waiter from its queue, unless it got a slot at the same
 // moment.
-func (c *Limiter) abandon(tenant string, w *waiter, why error) (release func(), err error) {
+func (c *Limiter) abandon(tenant string, w *waiter, cause error) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.slot != nil {
@@ -223,10 +223,10 @@ func (c *Limiter) abandon(tenant string, w *waiter, why error) (release func(), 
 	if len(l.waiters) == 0 {
 		c.removeQueue(l)
 	}
-	if apiErr := brig.AsError(why); apiErr.Kind == brig.RateLimited {
+	if apiErr := brig.AsError(cause); apiErr.Kind == brig.RateLimited {
 		return nil, c.reject(l, time.Now(), apiErr)
 	}
-	return nil, why
+	return nil, cause
 }
 
 // removeQueue removes a queue without waiters from the rotation.

@@ -148,11 +148,11 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 func TestFollowerIsNotifiedOfUnknownEnd(t *testing.T) {
 	tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 	tp.Write(brig.FromStderr, []byte("x"))
-	why := errors.New("the machine died")
-	tp.Finish(nil, why)
+	cause := errors.New("the machine died")
+	tp.Finish(nil, cause)
 	tp.Finish(&brig.Result{}, nil) // has no effect after the first call
 	var h receivedOutput
-	if err := tp.Follow(t.Context(), 0, h.record); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
+	if err := tp.Follow(t.Context(), 0, h.record); !errors.Is(err, cause) || string(h.out) != "x" || h.end != nil {
 		t.Errorf("follow = %v after %q and %+v", err, h.out, h.end)
 	}
 	no := errors.New("enough")

@@ -31,7 +31,7 @@ const (
 func (b *Breaker) Record(err error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err == nil || !brig.Elsewhere(err) {
+	if err == nil || !brig.CanRetryElsewhere(err) {
 		b.failures, b.lastErr, b.retryAt = 0, nil, time.Time{}
 		return false
 	}

@@ -68,12 +68,12 @@ func (a *Account) ReserveResumed(spec brig.Spec, bytes int64) (*Reservation, err
 	case a.closed:
 		return nil, errRemoved(a.tenant.Name)
 	case q.Sandboxes > 0 && a.sandboxes >= q.Sandboxes:
-		return nil, brig.OverQuota("sandboxes", fmt.Sprintf("%d at once", q.Sandboxes), time.Second)
+		return nil, brig.QuotaExceededError("sandboxes", fmt.Sprintf("%d at once", q.Sandboxes), time.Second)
 	case q.Storage > 0 && a.storage-bytes+spec.Limits.Disk > q.Storage:
-		return nil, brig.OverQuota("storage", brig.FormatBytes(q.Storage), time.Second)
+		return nil, brig.QuotaExceededError("storage", brig.FormatBytes(q.Storage), time.Second)
 	}
 	a.catchUp()
-	if err := q.FitsReserved(a.spent, a.now()); err != nil {
+	if err := q.CheckReserved(a.spent, a.now()); err != nil {
 		return nil, err
 	}
 	p := a.newReservation(spec)
@@ -108,12 +108,12 @@ func (a *Account) addPaused(bytes int64) *Reservation {
 func (a *Account) ReservePause() (*Reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	most := a.tenant.Quota.MaxPaused()
+	maxPaused := a.tenant.Quota.MaxPaused()
 	switch {
 	case a.closed:
 		return nil, errRemoved(a.tenant.Name)
-	case a.paused >= most:
-		return nil, brig.OverQuota("paused", fmt.Sprintf("%d paused sandboxes", most), time.Second)
+	case a.paused >= maxPaused:
+		return nil, brig.QuotaExceededError("paused", fmt.Sprintf("%d paused sandboxes", maxPaused), time.Second)
 	}
 	return a.addPaused(0), nil
 }
@@ -154,10 +154,10 @@ func (a *Account) ReserveExec(labels map[string]string) (*Reservation, error) {
 		return nil, errRemoved(a.tenant.Name)
 	}
 	if q.Executions > 0 && a.executions >= q.Executions {
-		return nil, brig.OverQuota("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
+		return nil, brig.QuotaExceededError("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
 	}
 	a.catchUp()
-	if err := q.FitsToday(a.spent, a.now()); err != nil {
+	if err := q.CheckToday(a.spent, a.now()); err != nil {
 		return nil, err
 	}
 	return a.newExec(labels, true), nil
@@ -174,11 +174,11 @@ func (a *Account) ReserveExecs(labels map[string]string, n int, copied bool) (li
 		return nil, errRemoved(a.tenant.Name)
 	}
 	if q.Executions > 0 && a.executions+n > q.Executions {
-		return nil, brig.OverQuota("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
+		return nil, brig.QuotaExceededError("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
 	}
 	a.catchUp()
 	if copied {
-		if err := q.FitsToday(a.spent.Add(brig.UsageTotals{Executions: int64(n - 1)}), a.now()); err != nil {
+		if err := q.CheckToday(a.spent.Add(brig.UsageTotals{Executions: int64(n - 1)}), a.now()); err != nil {
 			return nil, err
 		}
 	}
@@ -279,7 +279,7 @@ func (a *Account) BeginTrim() bool {
 }
 
 // EndTrim ends a trim, and reports whether the caller must trim again.
-func (a *Account) EndTrim() (again bool) {
+func (a *Account) EndTrim() (trimAgain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.trimming, a.trimAgain = a.trimAgain, false

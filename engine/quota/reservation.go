@@ -23,7 +23,7 @@ type Reservation struct {
 	idle bool
 	// stop ends an execution early. It is nil until SetStopFunc sets it. stopReason is the reason
 	// for the stop.
-	stop       func(why error)
+	stop       func(cause error)
 	stopReason error
 }
 
@@ -42,7 +42,7 @@ func (p *Reservation) AddDisk(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if q := a.tenant.Quota.Storage; q > 0 && a.storage+bytes > q {
-		return brig.OverQuota("storage", brig.FormatBytes(q), time.Second)
+		return brig.QuotaExceededError("storage", brig.FormatBytes(q), time.Second)
 	}
 	if a.reservations[p] {
 		a.storage += bytes
@@ -65,7 +65,7 @@ func (p *Reservation) Start() {
 
 // SetStopFunc sets the function that ends an execution early. The reservation is
 // nil if the execution is not counted.
-func (p *Reservation) SetStopFunc(stop func(why error)) {
+func (p *Reservation) SetStopFunc(stop func(cause error)) {
 	if p == nil {
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Reservation) ChargeEgress(bytes int64) error {
 	a.resetDaily()
 	a.addUsage(p.labels, brig.UsageTotals{Egress: bytes})
 	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
-		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
+		return brig.QuotaExceededError("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
 	}
 	return nil
 }

@@ -108,26 +108,26 @@ func (a *Account) Restore(lines []brig.UsageLine) {
 func (a *Account) StopOverdueExecutions() (all bool) {
 	a.mu.Lock()
 	var candidates []func(error)
-	var why error
+	var cause error
 	if a.tenant.Quota.HasTimeLimit() && len(a.reservations) > 0 {
 		a.resetDaily()
 		a.catchUp()
-		lives, executions := a.tenant.Quota.Exceeded(a.spent, a.now())
-		if all, why = lives != nil, executions; all {
-			why = lives
+		lives, executions := a.tenant.Quota.CheckTimeQuotas(a.spent, a.now())
+		if all, cause = lives != nil, executions; all {
+			cause = lives
 		}
 	}
-	if why != nil {
+	if cause != nil {
 		for p := range a.reservations {
 			if p.isExec && p.stop != nil && p.stopReason == nil {
-				p.stopReason = why
+				p.stopReason = cause
 				candidates = append(candidates, p.stop)
 			}
 		}
 	}
 	a.mu.Unlock()
 	for _, stopExecution := range candidates {
-		stopExecution(why)
+		stopExecution(cause)
 	}
 	return all
 }

@@ -29,8 +29,8 @@ type Config struct {
 	Timeout  int    `json:"timeout" title:"Timeout (seconds)" min:"1" max:"60"`
 }
 
-// Wrong implements brig.ConfigRules. It checks rules that tags cannot express.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules. It checks rules that tags cannot express.
+func (c *Config) Validate() []brig.FieldError {
 	var wrong []brig.FieldError
 	if !strings.HasPrefix(c.APIKey, "acme_") {
 		wrong = append(wrong, brig.FieldError{Field: "api_key", Message: "API keys begin with acme_"})

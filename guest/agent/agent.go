@@ -113,7 +113,7 @@ func (a *Agent) ServeControl(fd int) error {
 		if n == 0 && oobn == 0 {
 			return nil // the host has closed the socket
 		}
-		if op, number, ok := wire.ParseControlQuestion(b[:n]); ok {
+		if op, number, ok := wire.ParseControlRequest(b[:n]); ok {
 			if err := a.release(op, number, ctl); err != nil {
 				return fmt.Errorf("answer on control socket: %w", err)
 			}

@@ -304,12 +304,12 @@ func (a *Agent) sendOutput(id string, c net.Conn, w *writer) {
 		k.wake()
 	}()
 	for k.prepareReads(closed) {
-		var ways sync.WaitGroup
+		var wg sync.WaitGroup
 		for i := range k.outs {
-			ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, time.Time{}) }) })
+			wg.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, time.Time{}) }) })
 		}
-		ways.Go(func() { k.wait(k.control, func(fd int) bool { return k.pullMessages(fd, c) }) })
-		ways.Wait()
+		wg.Go(func() { k.wait(k.control, func(fd int) bool { return k.pullMessages(fd, c) }) })
+		wg.Wait()
 	}
 	if !k.plain && isClosed(k.exited) {
 		k.sendRemaining(c, closed)
@@ -493,11 +493,11 @@ func (k *carrier) sendRemaining(c net.Conn, closed <-chan struct{}) {
 	if isClosed(closed) {
 		k.wake()
 	}
-	var ways sync.WaitGroup
+	var wg sync.WaitGroup
 	for i := range k.outs {
-		ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, tail) }) })
+		wg.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, tail) }) })
 	}
-	ways.Wait()
+	wg.Wait()
 	k.sending.Lock()
 	defer k.sending.Unlock()
 	_ = k.sendChunk(c)

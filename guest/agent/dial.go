@@ -24,10 +24,10 @@ func (a *Agent) dial(port int, c net.Conn, w *writer) {
 	defer service.Close()
 	a.calls.closeWith(c, service)
 	w.writeOK()
-	var ways sync.WaitGroup
-	ways.Go(func() { copyHalf(service, c) })
-	ways.Go(func() { copyHalf(c, service) })
-	ways.Wait()
+	var wg sync.WaitGroup
+	wg.Go(func() { copyHalf(service, c) })
+	wg.Go(func() { copyHalf(c, service) })
+	wg.Wait()
 }
 
 func dialLoopback(port int) (net.Conn, error) {

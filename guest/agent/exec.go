@@ -17,7 +17,7 @@ type execution struct {
 	tag     uint32
 	plain   bool // the environment contains the tag
 	started time.Time
-	over    chan struct{} // closed when the end of the process is recorded
+	done    chan struct{} // closed when the end of the process is recorded
 
 	mu             sync.Mutex // guards the fields below
 	ended          time.Time
@@ -70,7 +70,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.mu.Lock()
 	x.reaped, x.reapedAt = exitOf(ws, x.timedOut), time.Now()
 	x.mu.Unlock()
-	close(x.over)
+	close(x.done)
 	// Children of the process may still write. The output ends when the last child has closed it.
 	// The agent reads it even if the host has disconnected, because the host can request the result
 	// later.
@@ -95,7 +95,7 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	x.exit = exitOf(ws, x.timedOut)
 	x.ended = time.Now()
 	if x.reaped == nil { // otherwise it is closed already
-		close(x.over)
+		close(x.done)
 	}
 	return *x.exit
 }
@@ -226,7 +226,7 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 		if draining {
 			drained += n
 		}
-		if isClosed(x.over) {
+		if isClosed(x.done) {
 			after += n
 		}
 		switch {
@@ -263,7 +263,7 @@ func (a *Agent) register(call wire.Exec) (*execution, error) {
 	}
 	a.tag++
 	x := &execution{
-		call: call, tag: a.tag, plain: a.plain, started: time.Now(), over: make(chan struct{}),
+		call: call, tag: a.tag, plain: a.plain, started: time.Now(), done: make(chan struct{}),
 		stdout: wire.NewHeadTail(call.Keep), stderr: wire.NewHeadTail(call.Keep),
 	}
 	a.execs[call.ID] = x

@@ -70,16 +70,16 @@ func requireDir(name string) error {
 
 var errTooMany = errors.New("too many entries")
 
-// walk opens a directory with open and sends its entries in order. It omits files that are removed
-// during the walk. It never waits for the host while it has the account's permissions, because the
-// number of threads with such permissions is limited.
-func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int) error {
+// walk opens a directory with openRoot and sends its entries in order. It omits files that are
+// removed during the walk. It never waits for the host while it has the account's permissions,
+// because the number of threads with such permissions is limited.
+func (l *lister) walk(openRoot func() (*nofollow.Dir, error), full string, depth int) error {
 	var (
 		dir   *nofollow.Dir
 		names []string
 	)
 	err := l.as(func() (err error) {
-		if dir, err = open(); err != nil {
+		if dir, err = openRoot(); err != nil {
 			return err
 		}
 		if names, err = dir.Names(l.remaining + 1); errors.Is(err, io.EOF) {

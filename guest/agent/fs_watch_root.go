@@ -33,8 +33,8 @@ func (t *watcher) guardRoot(events *queue, ended <-chan struct{}) {
 }
 
 // goneError returns the error of a watch that can no longer report changes.
-func (t *watcher) goneError(why string) error {
-	return newFailure("gone", "path", "path '%s': %s", t.root, why)
+func (t *watcher) goneError(reason string) error {
+	return newFailure("gone", "path", "path '%s': %s", t.root, reason)
 }
 
 // checkRoot returns an error if the path no longer leads to the watched directory. It returns nil

@@ -83,7 +83,7 @@ func write(c fsCall) error {
 		if err = p.makeDirs(path.Dir(p.name)); err != nil {
 			return err
 		}
-		if f, err = p.open(c.Mode & 0o777); err != nil {
+		if f, err = p.openForWrite(c.Mode & 0o777); err != nil {
 			return err
 		}
 		if err = setMetadata(f, c.Metadata); err == nil {
@@ -140,9 +140,9 @@ func (c fsCall) sendOpen(name string, f *os.File) error {
 	return c.sendEntry(name, e, err)
 }
 
-// open opens a file for writing, and creates it if it does not exist. If mode
+// openForWrite opens a file for writing, and creates it if it does not exist. If mode
 // is 0, an existing file keeps its mode.
-func (p place) open(mode uint32) (*os.File, error) {
+func (p place) openForWrite(mode uint32) (*os.File, error) {
 	_, err := os.Stat(p.name)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if isNew && mode == 0 {

@@ -100,7 +100,7 @@ func (t *pendingKill) killGroup() {
 // runs.
 func (k *killer) killAll() {
 	var trees []*pendingKill
-	s := search{excluded: map[int]bool{}, bare: map[int]time.Time{}}
+	s := search{excluded: map[int]bool{}, withoutEnv: map[int]time.Time{}}
 	for {
 		k.mu.Lock()
 		if len(k.next) > 0 {
@@ -183,17 +183,17 @@ type pid struct {
 
 // search repeatedly searches for processes that have the tags of trees.
 type search struct {
-	excluded map[int]bool      // processes that have ended or have none of the tags
-	bare     map[int]time.Time // when a process was first found without an environment
+	excluded   map[int]bool      // processes that have ended or have none of the tags
+	withoutEnv map[int]time.Time // when a process was first found without an environment
 }
 
 // isStarting reports whether a process without an environment may still be
 // starting a program. The program's environment may contain a tag.
 func (s *search) isStarting(id int) bool {
-	if _, seen := s.bare[id]; !seen {
-		s.bare[id] = time.Now()
+	if _, seen := s.withoutEnv[id]; !seen {
+		s.withoutEnv[id] = time.Now()
 	}
-	return time.Since(s.bare[id]) < startTimeout
+	return time.Since(s.withoutEnv[id]) < startTimeout
 }
 
 // findTagged groups the live processes by the tree whose tag they have. sure is false if a process
@@ -274,7 +274,7 @@ func taggedTree(trees map[string]*pendingKill, names [][]byte) *pendingKill {
 func (a *Agent) kill(call wire.Kill) error {
 	type fight struct {
 		*pendingKill
-		over <-chan struct{}
+		done <-chan struct{}
 	}
 	var fights []fight
 	for _, id := range append([]string{call.ID}, call.More...) {
@@ -285,12 +285,12 @@ func (a *Agent) kill(call wire.Kill) error {
 			continue
 		}
 		if t := a.killer.begin(x); t != nil {
-			fights = append(fights, fight{t, x.over})
+			fights = append(fights, fight{t, x.done})
 		}
 	}
 	survivors := 0
 	for _, t := range fights {
-		if <-t.done; !t.treeGone || !isClosedBefore(t.over, t.until) {
+		if <-t.done; !t.treeGone || !isClosedBefore(t.done, t.until) {
 			survivors++
 		}
 	}

@@ -33,10 +33,10 @@ func TestSearchWaitsForStartingProcesses(t *testing.T) {
 					break
 				}
 			}
-			s := search{excluded: map[int]bool{}, bare: map[int]time.Time{}}
+			s := search{excluded: map[int]bool{}, withoutEnv: map[int]time.Time{}}
 			tree := []*pendingKill{{tag: 7, plain: true}}
 			s.findTagged(tree)
-			if _, waits := s.bare[cmd.Process.Pid]; waits != c.waits {
+			if _, waits := s.withoutEnv[cmd.Process.Pid]; waits != c.waits {
 				t.Errorf("the search waits for the process: %v", waits)
 			}
 			if c.waits && s.excluded[cmd.Process.Pid] {

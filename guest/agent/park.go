@@ -37,13 +37,13 @@ func (a *Agent) park(id string, w *writer) {
 	defer close(parked)
 	go func() {
 		select {
-		case <-x.over:
+		case <-x.done:
 			k.wake() // no response can come
 		case <-parked:
 		}
 	}()
 	err = k.awaitLine(deadline)
-	if isClosed(x.over) || err == nil && !x.giveTo(k) {
+	if isClosed(x.done) || err == nil && !x.giveTo(k) {
 		k.close()
 		w.fail(newFailure("not_found", "", "the interpreter has ended"))
 		return
@@ -150,7 +150,7 @@ func (k *carrier) awaitLine(deadline time.Time) error {
 	if err := k.control.SetReadDeadline(deadline); err != nil {
 		return err
 	}
-	if isClosed(k.x.over) { // an earlier wake-up of k may have come too early
+	if isClosed(k.x.done) { // an earlier wake-up of k may have come too early
 		k.wake()
 	}
 	for b := make([]byte, 256); ; {

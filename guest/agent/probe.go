@@ -49,7 +49,7 @@ func readPosture() wire.Posture {
 		}
 	}
 	for c := uintptr(0); c < 63; c++ { // the status file may omit the bounding set
-		if has, known := inBoundingSet(c); has && known {
+		if has, known := isInBoundingSet(c); has && known {
 			p.Capabilities |= 1 << c
 		}
 	}
@@ -118,7 +118,7 @@ func probeTargets(p *wire.Posture, look wire.Look) {
 		mu   sync.Mutex // guards p
 	)
 	p.Failed = map[string]string{}
-	tell := func(to *[]string, what string, err error) {
+	note := func(to *[]string, what string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -133,13 +133,13 @@ func probeTargets(p *wire.Posture, look wire.Look) {
 			if err == nil {
 				c.Close()
 			}
-			tell(&p.Reached, address, err)
+			note(&p.Reached, address, err)
 		})
 	}
 	for _, name := range look.Resolve {
 		work.Go(func() {
 			_, err := new(net.Resolver).LookupHost(ctx, name)
-			tell(&p.Resolved, name, err)
+			note(&p.Resolved, name, err)
 		})
 	}
 	work.Wait()

@@ -40,7 +40,7 @@ func (h *hostCalls) add(c net.Conn) {
 func (h *hostCalls) closeWith(c net.Conn, there io.Closer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if more, open := h.open[c]; open {
+	if more, isOpen := h.open[c]; isOpen {
 		h.open[c] = append(more, there)
 	}
 }
@@ -114,7 +114,7 @@ func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 func (a *Agent) awaitEnds() {
 	until := time.Now().Add(endTimeout)
 	for _, x := range a.listExecutions() {
-		if (x.isInterpreter() || x.isUnrecorded()) && !isClosedBefore(x.over, until) {
+		if (x.isInterpreter() || x.isUnrecorded()) && !isClosedBefore(x.done, until) {
 			return
 		}
 	}
@@ -130,7 +130,7 @@ func (a *Agent) listExecutions() []*execution {
 // isUnrecorded reports whether the process has ended but its end has not been recorded yet.
 func (x *execution) isUnrecorded() bool {
 	pid := x.pid()
-	return pid > 1 && !isClosed(x.over) && hasEnded(pid)
+	return pid > 1 && !isClosed(x.done) && hasEnded(pid)
 }
 
 // findSaveBlockers lists the processes that prevent a save: those with descriptors

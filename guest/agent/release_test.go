@@ -49,15 +49,15 @@ func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 		}
 		theirs.Close()
 	}()
-	answer := make(chan wire.Release, 1)
+	response := make(chan wire.Release, 1)
 	go func() {
 		var r wire.Release
 		if err := json.NewDecoder(ours).Decode(&r); err != nil {
 			t.Error(err)
 		}
-		answer <- r
+		response <- r
 	}()
-	return answer
+	return response
 }
 
 // A process ends shortly before its end is recorded. In between it does not prevent a save, and a
@@ -70,14 +70,14 @@ func TestUnrecordedEndDoesNotPreventSave(t *testing.T) {
 			if r := <-askRelease(t, a, wire.ControlCheck); len(r.Holders) > 0 {
 				t.Errorf("with a channel %v, the check lists %+v", channel, r.Holders)
 			}
-			answer := askRelease(t, a, wire.ControlRelease)
+			response := askRelease(t, a, wire.ControlRelease)
 			synctest.Wait()
 			select {
-			case r := <-answer:
+			case r := <-response:
 				t.Errorf("with a channel %v, the release does not wait for the record: %+v", channel, r.Holders)
 			default:
 				x.finish(0)
-				if r := <-answer; len(r.Holders) > 0 {
+				if r := <-response; len(r.Holders) > 0 {
 					t.Errorf("with a channel %v, the release lists %+v", channel, r.Holders)
 				}
 			}
@@ -91,12 +91,12 @@ func TestReleaseWaitsForUnusedInterpreter(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			a, x := withExecution(os.Getpid(), true)
-			answer := askRelease(t, a, wire.ControlRelease)
+			response := askRelease(t, a, wire.ControlRelease)
 			synctest.Wait()
 			if ends {
 				x.finish(0)
 			}
-			switch r := <-answer; {
+			switch r := <-response; {
 			case ends && listsTestProcess(r):
 				t.Errorf("it has ended, and the release lists %+v", r.Holders)
 			case !ends && !listsTestProcess(r):
@@ -112,15 +112,15 @@ func TestRunningProgramPreventsSave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := withExecution(os.Getpid(), false)
 		for _, op := range []byte{wire.ControlCheck, wire.ControlRelease} {
-			answer := askRelease(t, a, op)
+			response := askRelease(t, a, op)
 			synctest.Wait()
 			select {
-			case r := <-answer:
+			case r := <-response:
 				if !listsTestProcess(r) {
-					t.Errorf("question %d: the answer lists %+v", op, r.Holders)
+					t.Errorf("request %d: the answer lists %+v", op, r.Holders)
 				}
 			default:
-				t.Fatalf("question %d: there is no answer", op)
+				t.Fatalf("request %d: there is no answer", op)
 			}
 		}
 	})

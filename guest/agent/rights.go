@@ -90,9 +90,9 @@ func (r *accountThreads) serve(who account, c chan task, t task) {
 		// The first thread never exits, and its ids are those of the process. Run serve in another
 		// goroutine, and keep this thread locked until serve returns, so that the other goroutine
 		// runs on a different thread.
-		over := make(chan struct{})
-		go func() { defer close(over); r.serve(who, c, t) }()
-		<-over
+		done := make(chan struct{})
+		go func() { defer close(done); r.serve(who, c, t) }()
+		<-done
 		runtime.UnlockOSThread()
 		return
 	}

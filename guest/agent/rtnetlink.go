@@ -58,7 +58,7 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 	}
 	defer n.close()
 	// Ignore the error, because a kernel without IPv6 rejects this request and does not need it.
-	_ = n.do(withoutIPv6Request(i.Index))
+	_ = n.do(disableIPv6Request(i.Index))
 	for _, step := range []struct {
 		name    string
 		request []byte
@@ -85,9 +85,9 @@ func linkRequest(index, mtu int) []byte {
 	return setLength(b)
 }
 
-// withoutIPv6Request returns a request that prevents the kernel from assigning
+// disableIPv6Request returns a request that prevents the kernel from assigning
 // an IPv6 address to an interface when it comes up.
-func withoutIPv6Request(index int) []byte {
+func disableIPv6Request(index int) []byte {
 	const afSpec, addrGenMode, none = 26, 8, 1 // IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE
 	b := requestHeader(syscall.RTM_NEWLINK, 0)
 	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)

@@ -21,7 +21,7 @@ func TestRtnetlinkRequestsAreWellFormed(t *testing.T) {
 	}{
 		{"link", linkRequest(7, 65535), syscall.RTM_NEWLINK, 0,
 			map[uint16][]byte{syscall.IFLA_MTU: binary.NativeEndian.AppendUint32(nil, 65535)}},
-		{"no IPv6", withoutIPv6Request(7), syscall.RTM_NEWLINK, 0,
+		{"no IPv6", disableIPv6Request(7), syscall.RTM_NEWLINK, 0,
 			map[uint16][]byte{26: slices.Concat(half(12), half(syscall.AF_INET6), half(5), half(8), []byte{1, 0, 0, 0})}},
 		{"address", addressRequest(7, netip.MustParsePrefix("198.18.0.2/15")), syscall.RTM_NEWADDR, syscall.NLM_F_CREATE | syscall.NLM_F_EXCL,
 			map[uint16][]byte{syscall.IFA_LOCAL: {198, 18, 0, 2}, syscall.IFA_ADDRESS: {198, 18, 0, 2}}},

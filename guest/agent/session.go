@@ -105,16 +105,16 @@ func startThreads() {
 	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
 		return
 	}
-	var begun, done sync.WaitGroup
+	var started, done sync.WaitGroup
 	for range warmThreads {
-		begun.Add(1)
+		started.Add(1)
 		done.Go(func() {
-			begun.Done()
+			started.Done()
 			var b [1]byte
 			syscall.Read(p[0], b[:])
 		})
 	}
-	begun.Wait()
+	started.Wait()
 	time.Sleep(2 * time.Millisecond) // until all goroutines block
 	syscall.Close(p[1])
 	done.Wait()
@@ -156,7 +156,7 @@ func (t *term) endSession() {
 func (t *term) endUntethered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lease.Tethered() && t.sessions == 0 {
+	if t.lease.IsTethered() && t.sessions == 0 {
 		os.Exit(wire.ExitTether)
 	}
 }
@@ -241,7 +241,7 @@ func (a *Agent) recordMainEnd(code int, lingers bool) {
 	if !lingers {
 		os.Exit(code)
 	}
-	a.main.Ended(code, lingers)
+	a.main.RecordExit(code, lingers)
 }
 
 // reportMainExit waits until a lingering main program has ended, and sends its
@@ -253,7 +253,7 @@ func (a *Agent) reportMainExit(r *wire.Reader, w *writer) {
 		r.Read() // waits for the end of the connection
 	}()
 	select {
-	case <-a.main.Over():
+	case <-a.main.Done():
 		w.writeJSON(wire.TypeExit, wire.Exit{Code: a.main.Code()})
 	case <-closed:
 	}

@@ -336,7 +336,7 @@ func startShell() (*shell, error) {
 
 // watch forwards the reports of bash until bash ends. close waits for watch.
 func (s *shell) watch() {
-	read, over := make(chan struct{}), make(chan struct{})
+	read, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
 		r := bufio.NewReader(s.reports)
@@ -347,7 +347,7 @@ func (s *shell) watch() {
 			}
 			select {
 			case s.lines <- strings.TrimSuffix(string(line), "\n"):
-			case <-over:
+			case <-done:
 				return
 			}
 		}
@@ -355,7 +355,7 @@ func (s *shell) watch() {
 	s.cmd.Wait()
 	// Background subshells may keep the pipe open forever, and write to it.
 	s.reports.SetReadDeadline(time.Now())
-	close(over)
+	close(done)
 	<-read
 	close(s.ended)
 }

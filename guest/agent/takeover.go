@@ -168,7 +168,7 @@ type prctl func(trap, option, arg2, arg3 uintptr) (r1, r2 uintptr, errno syscall
 // reduceBoundingSet drops every capability from the bounding set that is not in keep.
 func reduceBoundingSet(keep uint64, call prctl) error {
 	for c := uintptr(0); ; c++ {
-		has, known := inBoundingSet(c)
+		has, known := isInBoundingSet(c)
 		if !known {
 			return nil // beyond the last capability
 		}
@@ -182,9 +182,9 @@ func reduceBoundingSet(keep uint64, call prctl) error {
 	}
 }
 
-// inBoundingSet reports whether a capability is in the bounding set, and whether the kernel
+// isInBoundingSet reports whether a capability is in the bounding set, and whether the kernel
 // supports it.
-func inBoundingSet(c uintptr) (has, known bool) {
+func isInBoundingSet(c uintptr) (has, known bool) {
 	const capBSetRead = 23 // PR_CAPBSET_READ
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
 	return r == 1, errno == 0

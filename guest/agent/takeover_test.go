@@ -29,12 +29,12 @@ func boundingSet(t *testing.T, file string) string {
 func needBoundingSet(t *testing.T) {
 	t.Helper()
 	for c := range uintptr(64) {
-		if has, _ := inBoundingSet(c); !has && wire.BuildRights>>c&1 == 1 {
+		if has, _ := isInBoundingSet(c); !has && wire.BuildRights>>c&1 == 1 {
 			t.Skipf("needs capability %d", c)
 		}
 	}
 	const setpcap = 8
-	if has, _ := inBoundingSet(setpcap); !has || os.Geteuid() != 0 {
+	if has, _ := isInBoundingSet(setpcap); !has || os.Geteuid() != 0 {
 		t.Skip("needs root with CAP_SETPCAP")
 	}
 }

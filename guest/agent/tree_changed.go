@@ -23,9 +23,9 @@ func sendChanged(t wire.Tree, w *writer) error {
 	p := &packer{w: w, maxFile: t.MaxFile, since: time.Unix(0, t.SinceNS), buf: make([]byte, 256<<10)}
 	for _, name := range t.Paths {
 		name = strings.TrimPrefix(path.Clean(name), "/")
-		why, err := p.sendPath(root, name)
-		if err == nil && why != "" {
-			err = p.skip(name, why)
+		reason, err := p.sendPath(root, name)
+		if err == nil && reason != "" {
+			err = p.skip(name, reason)
 		}
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func sendChanged(t wire.Tree, w *writer) error {
 
 // sendPath sends the file or tree at a path, or returns the reason why it
 // cannot. It does not follow links in the path.
-func (p *packer) sendPath(root *nofollow.Dir, at string) (why string, err error) {
+func (p *packer) sendPath(root *nofollow.Dir, at string) (reason string, err error) {
 	dir, steps := root, strings.Split(at, "/")
 	for _, name := range steps[:len(steps)-1] {
 		next, err := dir.Dir(name)

@@ -57,11 +57,11 @@ func (p *packer) sendNode(n wire.Node) error {
 }
 
 // skip reports that a file is omitted, and why.
-func (p *packer) skip(at, why string) error {
+func (p *packer) skip(at, reason string) error {
 	if len(at) > wire.MaxNodePath {
 		at = at[:wire.MaxNodePath]
 	}
-	return p.sendNode(wire.Node{Path: []byte(at), Skipped: why})
+	return p.sendNode(wire.Node{Path: []byte(at), Skipped: reason})
 }
 
 func (p *packer) walk(dir *nofollow.Dir, at string, depth int) error {

@@ -32,16 +32,16 @@ func (a *Agent) serveUplink(call wire.Uplink, c net.Conn, w *writer) {
 	defer close(done)
 	defer t.close()
 	w.writeOK()
-	var ways sync.WaitGroup
-	ways.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		defer c.Close()
 		t.sendTo(c)
 	})
-	ways.Go(func() {
+	wg.Go(func() {
 		defer t.interrupt()
 		t.receiveFrom(c)
 	})
-	ways.Wait()
+	wg.Wait()
 }
 
 // replace ends the existing interface and creates a new one. The caller transfers the packets of

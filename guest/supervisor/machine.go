@@ -32,28 +32,28 @@ const (
 
 // machine is an agent and the processes that run under it.
 type machine struct {
-	k     *Supervisor
-	id    string
-	dir   string
-	begun time.Time
-	notes []string
-	done  chan struct{}
-	cmd   *exec.Cmd
-	lease supervise.Lease
-	main  supervise.Main
-	call  *wire.Exec // runs the main program; nil if there is none
+	k       *Supervisor
+	id      string
+	dir     string
+	started time.Time
+	notes   []string
+	done    chan struct{}
+	cmd     *exec.Cmd
+	lease   supervise.Lease
+	main    supervise.Main
+	call    *wire.Exec // runs the main program; nil if there is none
 
 	control sync.Mutex // serializes messages on the control socket
 	agent   *net.UnixConn
 
 	mu     sync.Mutex // guards the fields below
-	why    *wire.Ending
+	reason *wire.Ending
 	ending *wire.Ending
 }
 
 func newMachine(k *Supervisor, id string) *machine {
 	dir := filepath.Join(k.dir, machinesDir, id)
-	return &machine{k: k, id: id, dir: dir, begun: time.Now(), done: make(chan struct{})}
+	return &machine{k: k, id: id, dir: dir, started: time.Now(), done: make(chan struct{})}
 }
 
 func (m *machine) logFile() string { return filepath.Join(m.dir, logName) }
@@ -105,7 +105,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 		m.begin(false)
 	}
 	m.reportEnd(c, disconnected)
-	if m.lease.Tethered() {
+	if m.lease.IsTethered() {
 		m.end(wire.Ending{Code: killedCode, Reason: "hung_up"})
 	}
 }
@@ -159,8 +159,8 @@ func (m *machine) boot(o wire.Make) error {
 	}
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
-	why, _ := io.ReadAll(io.NewSectionReader(output, 0, 4096))
-	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(why)))
+	text, _ := io.ReadAll(io.NewSectionReader(output, 0, 4096))
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
 }
 
 // connect opens a connection to the agent and returns the host's end.
@@ -249,8 +249,8 @@ func (m *machine) wait() {
 	}
 	m.mu.Lock()
 	e := wire.Ending{Code: code, Reason: "crashed"}
-	if m.why != nil {
-		e = *m.why
+	if m.reason != nil {
+		e = *m.reason
 	}
 	e.AtMS = time.Now().UnixMilli()
 	m.ending = &e
@@ -263,14 +263,14 @@ func (m *machine) wait() {
 
 // end kills the machine, unless it has ended. If end is called several times, the first reason is
 // recorded.
-func (m *machine) end(why wire.Ending) {
+func (m *machine) end(reason wire.Ending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ending != nil {
 		return
 	}
-	if m.why == nil {
-		m.why = &why
+	if m.reason == nil {
+		m.reason = &reason
 	}
 	// The agent is the init of a PID namespace, so the kernel kills all
 	// processes in that namespace.
@@ -281,7 +281,7 @@ func (m *machine) end(why wire.Ending) {
 func (m *machine) stop(grace time.Duration, reason string) {
 	killed := killedCode
 	select {
-	case <-m.main.Over():
+	case <-m.main.Done():
 		if reason == "exited" {
 			killed = m.main.Code()
 		}
@@ -305,12 +305,12 @@ func (m *machine) stop(grace time.Duration, reason string) {
 // awaitFrame returns a channel that is closed when a frame arrives or the
 // connection fails.
 func awaitFrame(c net.Conn) <-chan struct{} {
-	came := make(chan struct{})
+	connected := make(chan struct{})
 	go func() {
-		defer close(came)
+		defer close(connected)
 		wire.NewReader(c).Read()
 	}()
-	return came
+	return connected
 }
 
 // awaitAck returns two channels. acked is closed when the client acknowledges the machine. left is
@@ -338,7 +338,7 @@ func (m *machine) begin(linger bool) {
 
 // recordMainEnd handles the exit of the main program.
 func (m *machine) recordMainEnd(code int, linger bool) {
-	m.main.Ended(code, linger)
+	m.main.RecordExit(code, linger)
 	if !linger {
 		m.end(wire.Ending{Code: code, Reason: "exited"})
 	}
@@ -387,7 +387,7 @@ func (m *machine) state() wire.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return wire.State{
-		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.Tethered(), Ended: m.ending,
+		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.IsTethered(), Ended: m.ending,
 		LeaseMS: m.lease.Remaining().Milliseconds(), NowMS: time.Now().UnixMilli(),
 	}
 }

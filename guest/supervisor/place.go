@@ -83,8 +83,8 @@ func (o initConfig) mountBare() error {
 	return nil
 }
 
-// hidden lists the directories whose content is hidden from machines.
-var hidden = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root"}
+// hiddenDirs lists the directories whose content is hidden from machines.
+var hiddenDirs = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root"}
 
 // mountLayers creates a root with a private layer above the existing files. It adds the machine's
 // own directories, /proc and devices to the root, and enters the root.
@@ -140,7 +140,7 @@ func (o initConfig) mountOverlay(root string) error {
 // isBelowReplaced reports whether a mount point is below a directory that the machine
 // replaces.
 func (o initConfig) isBelowReplaced(at string) bool {
-	return at == "/" || strings.HasPrefix(o.Dir+"/", at+"/") || slices.ContainsFunc(append(hidden, "/workspace", "/home/user"), func(h string) bool {
+	return at == "/" || strings.HasPrefix(o.Dir+"/", at+"/") || slices.ContainsFunc(append(hiddenDirs, "/workspace", "/home/user"), func(h string) bool {
 		return strings.HasPrefix(at+"/", h+"/")
 	})
 }

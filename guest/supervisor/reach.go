@@ -66,8 +66,8 @@ func connectTo(dir string, idle time.Duration) error {
 	m := wire.NewMux(stdio{}, true)
 	used := func() {}
 	if idle > 0 {
-		over := time.AfterFunc(idle, func() { os.Exit(0) })
-		used = func() { over.Reset(idle) }
+		exitTimer := time.AfterFunc(idle, func() { os.Exit(0) })
+		used = func() { exitTimer.Reset(idle) }
 	}
 	for call, acceptErr := m.Accept(); acceptErr == nil; call, acceptErr = m.Accept() {
 		used()

@@ -34,7 +34,7 @@ func (o initConfig) bindRoot(root string) error {
 				return fmt.Errorf("show %s: %w", name, err)
 			}
 		case !e.IsDir():
-		case slices.Contains(hidden, name):
+		case slices.Contains(hiddenDirs, name):
 			err = os.Mkdir(root+name, 0o755)
 		case name == "/etc":
 			// Copy into the root, which is in memory. On ext4, creating a thousand files right

@@ -165,7 +165,7 @@ func (k *Supervisor) list() []*machine {
 	for _, m := range k.machines {
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b *machine) int { return a.begun.Compare(b.begun) })
+	slices.SortFunc(out, func(a, b *machine) int { return a.started.Compare(b.started) })
 	return out
 }
 
@@ -279,7 +279,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 		}
 	case wire.SupervisorWaitMain:
 		select {
-		case <-m.main.Over():
+		case <-m.main.Done():
 			wire.Write(c, wire.TypeOK, nil)
 		case <-m.done:
 			refuse(c, "gone", "the machine has ended")

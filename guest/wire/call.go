@@ -187,15 +187,15 @@ const (
 // MaxControl is the maximum length of a message to the agent, in bytes.
 const MaxControl = 5
 
-// ControlQuestion returns the message that requests a Release from the agent. op is ControlRelease
-// or ControlCheck.
-func ControlQuestion(op byte, number uint32) []byte {
+// EncodeControlRequest returns the message that requests a Release from the agent. op is
+// ControlRelease or ControlCheck.
+func EncodeControlRequest(op byte, number uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{op}, number)
 }
 
-// ParseControlQuestion parses a message of ControlQuestion. It returns false if
+// ParseControlRequest parses a message of EncodeControlRequest. It returns false if
 // b is another message.
-func ParseControlQuestion(b []byte) (op byte, number uint32, ok bool) {
+func ParseControlRequest(b []byte) (op byte, number uint32, ok bool) {
 	if len(b) != MaxControl || b[0] != ControlRelease && b[0] != ControlCheck {
 		return 0, 0, false
 	}
@@ -212,7 +212,7 @@ const (
 // Release is the response to ControlCheck and ControlRelease. If it has no
 // holders, the sandbox can be saved.
 type Release struct {
-	Number  uint32 // of the question
+	Number  uint32 // of the request
 	Holders []Holder
 }
 

@@ -47,13 +47,13 @@ type Mux struct {
 	last    uint32 // last number that was assigned or accepted
 	err     error  // the reason why the stream has ended
 	accept  chan *muxConn
-	over    chan struct{}
+	done    chan struct{}
 }
 
 // NewMux starts a mux over rw and takes ownership of it. accepts means that the
 // other side opens the connections.
 func NewMux(rw io.ReadWriteCloser, accepts bool) *Mux {
-	m := &Mux{rw: rw, streams: map[uint32]*muxConn{}, over: make(chan struct{})}
+	m := &Mux{rw: rw, streams: map[uint32]*muxConn{}, done: make(chan struct{})}
 	if accepts {
 		m.accept = make(chan *muxConn, muxStreams)
 	}
@@ -85,14 +85,14 @@ func (m *Mux) Accept() (net.Conn, error) {
 	select {
 	case c := <-m.accept:
 		return c, nil
-	case <-m.over:
+	case <-m.done:
 		return nil, m.Err()
 	}
 }
 
 // Done returns a channel that is closed when the stream and all its connections
 // have ended.
-func (m *Mux) Done() <-chan struct{} { return m.over }
+func (m *Mux) Done() <-chan struct{} { return m.done }
 
 // Err returns the reason why the stream has ended.
 func (m *Mux) Err() error {
@@ -107,18 +107,18 @@ func (m *Mux) Close() error {
 	return nil
 }
 
-func (m *Mux) end(why error) {
+func (m *Mux) end(cause error) {
 	m.mu.Lock()
 	if m.err != nil {
 		m.mu.Unlock()
 		return
 	}
-	if m.err = why; why == nil {
+	if m.err = cause; cause == nil {
 		m.err = io.EOF
 	}
 	streams := m.streams
 	m.streams = nil
-	close(m.over)
+	close(m.done)
 	m.mu.Unlock()
 	m.rw.Close()
 	for _, c := range streams {

@@ -21,8 +21,8 @@ func pair(t *testing.T) (host, agent *Mux) {
 	return host, agent
 }
 
-// open opens a connection and returns both ends.
-func open(t *testing.T, host, agent *Mux) (here, there net.Conn) {
+// openConn opens a connection and returns both ends.
+func openConn(t *testing.T, host, agent *Mux) (here, there net.Conn) {
 	t.Helper()
 	here, err := host.Open()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestMuxTransfersData(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // eight windows
 	var all sync.WaitGroup
 	for range 8 {
-		hostConn, agentConn := open(t, host, agent)
+		hostConn, agentConn := openConn(t, host, agent)
 		all.Go(func() {
 			_, _ = io.Copy(agentConn, agentConn)
 			agentConn.(interface{ CloseWrite() error }).CloseWrite()
@@ -61,7 +61,7 @@ func TestMuxTransfersData(t *testing.T) {
 // An unread connection fills up without blocking the other connections.
 func TestMuxConnectionsAreIndependent(t *testing.T) {
 	host, agent := pair(t)
-	stuck, _ := open(t, host, agent)
+	stuck, _ := openConn(t, host, agent)
 	if err := stuck.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestMuxConnectionsAreIndependent(t *testing.T) {
 	if n != muxWindow || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes were taken, %v", n, err)
 	}
-	hostConn, agentConn := open(t, host, agent)
+	hostConn, agentConn := openConn(t, host, agent)
 	go func() { _, _ = hostConn.Write([]byte("through")) }()
 	b := make([]byte, 7)
 	if _, err := io.ReadFull(agentConn, b); err != nil || string(b) != "through" {
@@ -105,7 +105,7 @@ func TestMuxOpensConcurrently(t *testing.T) {
 
 func TestMuxEndsConnections(t *testing.T) {
 	host, agent := pair(t)
-	hostConn, agentConn := open(t, host, agent)
+	hostConn, agentConn := openConn(t, host, agent)
 	if _, err := agentConn.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestMuxEndsConnections(t *testing.T) {
 		t.Errorf("read after close: %v", err)
 	}
 
-	hostConn, agentConn = open(t, host, agent)
+	hostConn, agentConn = openConn(t, host, agent)
 	if err := hostConn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}

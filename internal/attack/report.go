@@ -24,7 +24,7 @@ func NewLedger() *Ledger {
 // not end.
 func Read(r io.Reader) (*Ledger, error) {
 	b := NewLedger()
-	open := map[Entry]int{} // cases that began and have no result yet
+	unfinished := map[Entry]int{} // cases that began and have no result yet
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -33,10 +33,10 @@ func Read(r io.Reader) (*Ledger, error) {
 			return nil, fmt.Errorf("read the book of attacks: %w", err)
 		}
 		if begun := (Entry{ID: e.ID, What: e.What}); e.Begun {
-			open[begun]++
+			unfinished[begun]++
 			continue
-		} else if e.Off == "" && open[begun] > 0 {
-			open[begun]--
+		} else if e.Off == "" && unfinished[begun] > 0 {
+			unfinished[begun]--
 		}
 		if e.Skipped {
 			continue
@@ -50,7 +50,7 @@ func Read(r io.Reader) (*Ledger, error) {
 		}
 		to[e.ID][what] = to[e.ID][what] || e.Bad
 	}
-	for e, n := range open {
+	for e, n := range unfinished {
 		if n > 0 {
 			if b.cases[e.ID] == nil {
 				b.cases[e.ID] = map[string]bool{}
@@ -118,7 +118,7 @@ func badEntries(of map[string]bool) (out []string) {
 // the problems: escapes, undetected mutants, and classes that are not in the
 // catalogue. If all is set, it also reports classes without a case or without a
 // mutant.
-func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
+func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (problems []string) {
 	var tried, escaped, mutants, red int
 	known := map[string]bool{}
 	fmt.Fprintf(w, "%-7s %6s %8s %12s  %s\n", "id", "tried", "escaped", "mutants red", "what")
@@ -130,30 +130,30 @@ func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []strin
 		tried, escaped = tried+len(cases), escaped+len(out)
 		mutants, red = mutants+len(controls), red+len(controls)-len(unseen)
 		for _, what := range out {
-			wrong = append(wrong, c.ID+" escaped: "+what)
+			problems = append(problems, c.ID+" escaped: "+what)
 		}
 		for _, what := range unseen {
-			wrong = append(wrong, c.ID+" did not see the mutant: "+what)
+			problems = append(problems, c.ID+" did not see the mutant: "+what)
 		}
 		if all && len(cases) == 0 {
-			wrong = append(wrong, c.ID+" has no case: "+c.Title)
+			problems = append(problems, c.ID+" has no case: "+c.Title)
 		}
 		if all && len(controls) == 0 {
-			wrong = append(wrong, c.ID+" has no mutant: nothing shows that it can fail")
+			problems = append(problems, c.ID+" has no mutant: nothing shows that it can fail")
 		}
 	}
 	for _, of := range []map[string]map[string]bool{b.cases, b.mutants} {
 		for id := range of {
 			if !known[id] {
-				wrong = append(wrong, cmp.Or(id, "an empty id")+" is not in the catalogue")
+				problems = append(problems, cmp.Or(id, "an empty id")+" is not in the catalogue")
 			}
 		}
 	}
-	slices.Sort(wrong)
-	wrong = slices.Compact(wrong)
-	for _, line := range wrong {
+	slices.Sort(problems)
+	problems = slices.Compact(problems)
+	for _, line := range problems {
 		fmt.Fprintln(w, "WRONG:", line)
 	}
 	fmt.Fprintf(w, "%d tried, %d escaped, %d of %d mutants red\n", tried, escaped, red, mutants)
-	return wrong
+	return problems
 }

@@ -45,7 +45,7 @@ type Group struct {
 
 func config(name string, l Limits) *cgroups.Cgroup {
 	r := &cgroups.Resources{SkipDevices: true, Memory: l.Memory}
-	if l.Memory > 0 && swapLimit() {
+	if l.Memory > 0 && supportsSwapLimit() {
 		r.MemorySwap = l.Memory // memory and swap together: disables swap
 	}
 	if l.CPUs > 0 {
@@ -57,8 +57,8 @@ func config(name string, l Limits) *cgroups.Cgroup {
 	return &cgroups.Cgroup{Path: name, Resources: r}
 }
 
-// swapLimit reports whether this kernel can limit swap.
-func swapLimit() bool {
+// supportsSwapLimit reports whether this kernel can limit swap.
+func supportsSwapLimit() bool {
 	if cgroups.IsCgroup2UnifiedMode() {
 		return true
 	}
@@ -71,8 +71,8 @@ func swapLimit() bool {
 // start of every sandbox.
 var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}
 
-// open prepares a manager. It creates no directories yet.
-func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
+// newManager prepares a manager. It creates no directories yet.
+func newManager(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
 	m, err := manager.New(cfg)
 	if err != nil || cgroups.IsCgroup2UnifiedMode() {
 		return m, err
@@ -85,7 +85,7 @@ func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
 // New creates the group with this name, an absolute path in the hierarchy.
 func New(name string, l Limits) (*Group, error) {
 	cfg := config(name, l)
-	m, err := open(cfg)
+	m, err := newManager(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
 	}
@@ -123,7 +123,7 @@ func (g *Group) apply(cfg *cgroups.Cgroup) error {
 
 // Open returns the group with the given name. The group need not exist.
 func Open(name string) (*Group, error) {
-	m, err := open(config(name, Limits{}))
+	m, err := newManager(config(name, Limits{}))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup %s: %w", name, err)
 	}
@@ -351,7 +351,7 @@ func RemoveTree(dir string) error {
 
 // Children lists the names of the groups directly below parent.
 func Children(parent string) ([]string, error) {
-	m, err := open(config(parent, Limits{}))
+	m, err := newManager(config(parent, Limits{}))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup %s: %w", parent, err)
 	}

@@ -24,7 +24,7 @@ import (
 //
 // Enter returns errors.ErrUnsupported and has no effect on cgroup v2, which can start a process
 // directly in a group, and if the original group is not visible.
-func (g *Group) Enter() (leave func() error, err error) { return g.enter((*taskFiles).pass) }
+func (g *Group) Enter() (leave func() error, err error) { return g.enter((*taskFiles).moveThreads) }
 
 // EnterThread is like Enter, but only for the calling thread. The goroutine
 // must be locked to the thread.
@@ -87,9 +87,9 @@ func (d *taskFiles) open(dir string) error {
 	return err
 }
 
-// pass moves every thread of this process. A thread that is created
+// moveThreads moves every thread of this process. A thread that is created
 // concurrently starts in its creator's group and is then moved with the others.
-func (d *taskFiles) pass() error {
+func (d *taskFiles) moveThreads() error {
 	self := []byte{'0'} // "0" means the writing thread
 	defer runtime.KeepAlive(self)
 	for _, f := range *d {

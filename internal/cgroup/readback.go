@@ -93,7 +93,7 @@ func (g *Group) read(controller, file string) (string, error) {
 // LimitsSwap reports whether the memory limit of groups includes swap, or
 // whether the host has no swap.
 func LimitsSwap() bool {
-	if swapLimit() {
+	if supportsSwapLimit() {
 		return true
 	}
 	b, err := os.ReadFile("/proc/swaps")

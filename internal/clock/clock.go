@@ -96,8 +96,8 @@ func (c *Clock) Now() time.Time {
 	return c.advanceLocked()
 }
 
-// Ended reports whether a time has passed. It stores the time before it returns true.
-func (c *Clock) Ended(end time.Time) bool {
+// HasPassed reports whether a time has passed. It stores the time before it returns true.
+func (c *Clock) HasPassed(end time.Time) bool {
 	if end.IsZero() {
 		return false
 	}

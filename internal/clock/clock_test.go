@@ -24,7 +24,7 @@ func (c *clocks) read() (time.Time, time.Duration) { return c.wall, c.elapsed }
 // pass advances both clocks.
 func (c *clocks) pass(d time.Duration) { c.wall, c.elapsed = c.wall.Add(d), c.elapsed+d }
 
-func open(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
+func openClock(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	got, err := clock.Open(file, c.read, slog.New(slog.NewTextHandler(&log, nil)))
@@ -40,7 +40,7 @@ func open(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
 func TestTimeNeverMovesBack(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
-	c, log := open(t, filepath.Join(t.TempDir(), "clock"), m)
+	c, log := openClock(t, filepath.Join(t.TempDir(), "clock"), m)
 	wantTime := func(want time.Duration) {
 		t.Helper()
 		if got := c.Now().Sub(begin); got != want {
@@ -54,7 +54,7 @@ func TestTimeNeverMovesBack(t *testing.T) {
 	wantTime(time.Hour)
 	m.pass(time.Minute)
 	wantTime(time.Hour + time.Minute)
-	if c.Ended(begin.Add(time.Hour+time.Minute+1)) || !c.Ended(begin.Add(time.Hour+time.Minute)) || c.Ended(time.Time{}) {
+	if c.HasPassed(begin.Add(time.Hour+time.Minute+1)) || !c.HasPassed(begin.Add(time.Hour+time.Minute)) || c.HasPassed(time.Time{}) {
 		t.Error("an end is compared with another time")
 	}
 	if n := strings.Count(log.String(), "behind the highest time"); n != 1 {
@@ -72,16 +72,16 @@ func TestExpiryPersistsAcrossRestart(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")
-	c, _ := open(t, file, m)
+	c, _ := openClock(t, file, m)
 	end := begin.Add(time.Hour)
 	m.pass(time.Hour)
-	if !c.Ended(end) {
+	if !c.HasPassed(end) {
 		t.Fatal("it has not ended")
 	}
 	// The process ends without calling Save.
 	m = &clocks{wall: begin.Add(-24 * time.Hour)}
-	c, log := open(t, file, m)
-	if !c.Ended(end) || c.Now().Before(end) {
+	c, log := openClock(t, file, m)
+	if !c.HasPassed(end) || c.Now().Before(end) {
 		t.Errorf("after a restart with an earlier clock it is %v", c.Now())
 	}
 	if !strings.Contains(log.String(), "behind the highest time") || !strings.Contains(log.String(), file) {
@@ -93,13 +93,13 @@ func TestExpiryPersistsAcrossRestart(t *testing.T) {
 	if err := c.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ = open(t, file, &clocks{wall: begin}); c.Now().Before(later) {
+	if c, _ = openClock(t, file, &clocks{wall: begin}); c.Now().Before(later) {
 		t.Errorf("it is %v, want %v", c.Now(), later)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ = open(t, file, &clocks{wall: begin}); c.Ended(end) {
+	if c, _ = openClock(t, file, &clocks{wall: begin}); c.HasPassed(end) {
 		t.Error("the control: without the file it is still over")
 	}
 }
@@ -109,18 +109,18 @@ func TestWriteDoesNotBlockReaders(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &clocks{wall: begin}
 	file := filepath.Join(t.TempDir(), "clock")
-	c, _ := open(t, file, m)
+	c, _ := openClock(t, file, m)
 	m.pass(time.Hour)
 	// The write waits until the other end of this pipe is opened.
 	if err := syscall.Mkfifo(file+".new", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	met := make(chan bool)
-	go func() { met <- c.Ended(begin.Add(time.Hour)) }()
+	go func() { met <- c.HasPassed(begin.Add(time.Hour)) }()
 	done := make(chan bool)
 	go func() {
 		for range 1000 {
-			done <- c.Now().Equal(begin.Add(time.Hour)) && !c.Ended(begin.Add(2*time.Hour)) && c.Ended(begin)
+			done <- c.Now().Equal(begin.Add(time.Hour)) && !c.HasPassed(begin.Add(2*time.Hour)) && c.HasPassed(begin)
 		}
 		close(done)
 	}()
@@ -158,11 +158,11 @@ func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	if err := os.Mkdir(file+".new", 0o700); err != nil { // like a full disk, this prevents the creation of the file
 		t.Fatal(err)
 	}
-	c, log := open(t, file, m)
+	c, log := openClock(t, file, m)
 	for n := range 3 {
 		m.pass(time.Hour)
 		m.wall = begin
-		if end := begin.Add(time.Duration(n+1) * time.Hour); !c.Ended(end) || c.Now().Before(end) {
+		if end := begin.Add(time.Duration(n+1) * time.Hour); !c.HasPassed(end) || c.Now().Before(end) {
 			t.Errorf("after %d hours it is %v", n+1, c.Now())
 		}
 	}
@@ -175,7 +175,7 @@ func TestUnwritableFileDoesNotStopClock(t *testing.T) {
 	if err := c.Save(); err != nil || !strings.Contains(log.String(), "stored again") {
 		t.Errorf("%v, %s", err, log)
 	}
-	if c, _ = open(t, file, &clocks{wall: begin}); !c.Ended(begin.Add(3 * time.Hour)) {
+	if c, _ = openClock(t, file, &clocks{wall: begin}); !c.HasPassed(begin.Add(3 * time.Hour)) {
 		t.Errorf("the next process begins at %v", c.Now())
 	}
 }

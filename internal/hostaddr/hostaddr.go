@@ -19,10 +19,10 @@ var declared atomic.Pointer[[]netip.Prefix]
 // Declare replaces the list of additional addresses of the host.
 func Declare(more []netip.Prefix) { declared.Store(&more) }
 
-// Has reports whether the host is reachable at an address, or at an IPv4 address embedded in
+// IsHost reports whether the host is reachable at an address, or at an IPv4 address embedded in
 // the address. It queries the kernel on each call, because addresses change. It returns true if
 // the query fails.
-func Has(a netip.Addr) bool {
+func IsHost(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() || isOwn(a) {
 		return true
@@ -56,7 +56,7 @@ func isRoutedLocally(a netip.Addr) (local, ok bool) {
 	routes, err := netlink.RouteGet(net.IP(a.AsSlice()))
 	if err != nil {
 		// If the kernel returns an error, the address has no local route: the kernel has no
-		// route to the address, does not support the address family, or forbids the query. Has
+		// route to the address, does not support the address family, or forbids the query. IsHost
 		// also checks the interfaces.
 		var errno unix.Errno
 		return false, errors.As(err, &errno)

@@ -35,27 +35,27 @@ func TestEmbeddedReturnsIPv4Addresses(t *testing.T) {
 	}
 }
 
-func TestHasReportsHostAddresses(t *testing.T) {
+func TestIsHostReportsHostAddresses(t *testing.T) {
 	Declare([]netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8:7::/64")})
 	defer Declare(nil)
 	for _, own := range []string{
 		"127.0.0.1", "127.9.9.9", "0.0.0.0", "::", "::1", "::ffff:127.0.0.1",
 		"198.51.100.7", "::ffff:198.51.100.7", "64:ff9b::198.51.100.7", "2002:c633:6407::1", "2001:db8:7::1",
 	} {
-		if !Has(netip.MustParseAddr(own)) {
+		if !IsHost(netip.MustParseAddr(own)) {
 			t.Errorf("%s is not this machine's", own)
 		}
 	}
-	if !Has(netip.Addr{}) {
+	if !IsHost(netip.Addr{}) {
 		t.Error("no address is somebody else's")
 	}
 	for _, other := range []string{"198.51.100.8", "2001:db8:8::1", "64:ff9b::198.51.100.8"} {
-		if Has(netip.MustParseAddr(other)) {
+		if IsHost(netip.MustParseAddr(other)) {
 			t.Errorf("%s is this machine's", other)
 		}
 	}
 	Declare(nil)
-	if Has(netip.MustParseAddr("198.51.100.7")) {
+	if IsHost(netip.MustParseAddr("198.51.100.7")) {
 		t.Error("what is not declared any more is this machine's")
 	}
 }
@@ -63,6 +63,6 @@ func TestHasReportsHostAddresses(t *testing.T) {
 func BenchmarkHas(b *testing.B) {
 	a := netip.MustParseAddr("198.51.100.7")
 	for b.Loop() {
-		Has(a)
+		IsHost(a)
 	}
 }

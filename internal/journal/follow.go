@@ -23,9 +23,9 @@ type Follower struct {
 
 // followedFile is one file of a followed journal.
 type followedFile struct {
-	f      *os.File
-	at     int64 // offset of the next byte
-	inLine bool
+	f         *os.File
+	at        int64 // offset of the next byte
+	isMidLine bool
 	// caughtUp is true after the end was reached once. Data that is read afterwards was written
 	// just now.
 	caughtUp bool
@@ -40,15 +40,15 @@ type followedFile struct {
 // begins with a time stamp. The journal need not exist yet.
 func Follow(name string, stamp func(time.Time) string) (*Follower, error) {
 	f := &Follower{name: name, stamp: stamp}
-	if err := f.open(); err != nil {
+	if err := f.refresh(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// open opens the files that are not open yet, and closes the files that are no longer part of
+// refresh opens the files that are not open yet, and closes the files that are no longer part of
 // the journal. Those have been read to their end.
-func (f *Follower) open() error {
+func (f *Follower) refresh() error {
 	var now []*followedFile
 	for _, name := range []string{f.name + oldSuffix, f.name} {
 		st, err := os.Stat(name)
@@ -105,7 +105,7 @@ func (f *Follower) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if len(f.rest) == 0 { // check for a new file
-		if err := f.open(); err != nil {
+		if err := f.refresh(); err != nil {
 			return 0, err
 		}
 		if err := f.fill(); err != nil {
@@ -152,15 +152,15 @@ func (f *Follower) readPart(part *followedFile) error {
 	}
 	part.readMarks()
 	if older := f.parts[0]; part.at == 0 && part != older {
-		part.inLine = older.inLine // the last line of the older file may continue here
+		part.isMidLine = older.isMidLine // the last line of the older file may continue here
 	}
 	for line := range bytes.Lines(f.buf[:n]) {
-		if !part.inLine {
+		if !part.isMidLine {
 			f.rest = append(f.rest, f.stamp(part.time())...)
 		}
 		f.rest = append(f.rest, line...)
 		part.at += int64(len(line))
-		part.inLine = line[len(line)-1] != '\n'
+		part.isMidLine = line[len(line)-1] != '\n'
 	}
 	return nil
 }

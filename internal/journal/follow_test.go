@@ -15,11 +15,11 @@ import (
 // before it was opened, data from after it reached the end, data in several files, and data from a
 // writer that still has the old file open.
 func TestFollowerReturnsDataOnce(t *testing.T) {
-	for _, times := range []bool{false, true} {
-		t.Run(fmt.Sprint("times ", times), func(t *testing.T) {
+	for _, timed := range []bool{false, true} {
+		t.Run(fmt.Sprint("times ", timed), func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), logFile)
 			var format func(time.Time) string
-			if times {
+			if timed {
 				format = formatStamp
 			}
 			f, err := Follow(name, format)
@@ -31,7 +31,7 @@ func TestFollowerReturnsDataOnce(t *testing.T) {
 				t.Helper()
 				b, err := io.ReadAll(f)
 				got := string(b)
-				if times {
+				if timed {
 					got = ""
 					for line := range strings.Lines(string(b)) {
 						at, rest, ok := cutStamp(line)

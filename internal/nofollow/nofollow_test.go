@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func open(t *testing.T, dir string) *Dir {
+func openDir(t *testing.T, dir string) *Dir {
 	t.Helper()
 	d, err := Open(dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func createTree(t *testing.T) (root, outside string) {
 
 func TestSymlinksAreNotFollowed(t *testing.T) {
 	root, outside := createTree(t)
-	d := open(t, root)
+	d := openDir(t, root)
 	for name, want := range map[string]error{
 		"dir": nil, "file": syscall.ENOTDIR, "link": syscall.ELOOP, "filelink": syscall.ELOOP, "pipe": syscall.ENOTDIR, "none": syscall.ENOENT,
 		"..": syscall.EINVAL, ".": syscall.EINVAL, "": syscall.EINVAL, "dir/below": syscall.EINVAL, "a\x00b": syscall.EINVAL,
@@ -101,7 +101,7 @@ func TestNamesReturnsAllBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := open(t, root)
+	d := openDir(t, root)
 	for range 2 {
 		var got []string
 		for {
@@ -132,7 +132,7 @@ func TestNamesReturnsAllBatches(t *testing.T) {
 // permissions.
 func TestMagicLinksAreNotFollowed(t *testing.T) {
 	root, _ := createTree(t)
-	d := open(t, root)
+	d := openDir(t, root)
 	if _, err := OpenFile(d.Proc("file"), os.O_RDONLY, 0); err != syscall.ELOOP {
 		t.Errorf("through a descriptor: %v", err)
 	}

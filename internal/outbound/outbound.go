@@ -40,9 +40,9 @@ func refuse(check CheckFunc, host string, addr netip.Addr) error {
 	return nil
 }
 
-// Dial returns a function that dials with d and connects only to addresses that the check
+// NewDialFunc returns a function that dials with d and connects only to addresses that the check
 // accepts. For a refused address, it returns an error that wraps a Refusal.
-func Dial(d net.Dialer, check CheckFunc) DialFunc {
+func NewDialFunc(d net.Dialer, check CheckFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -82,7 +82,7 @@ func NewDefaultTransport(check CheckFunc) *Transport {
 func NewTransport(base *http.Transport, d net.Dialer, check CheckFunc) *Transport {
 	t := &Transport{check: check, direct: base.Clone(), proxied: base}
 	t.direct.Proxy = nil
-	t.direct.DialContext = Dial(d, check)
+	t.direct.DialContext = NewDialFunc(d, check)
 	return t
 }
 

@@ -85,7 +85,7 @@ func Dial(ctx context.Context, dir, name string, uid int) (net.Conn, error) {
 		return nil, err
 	}
 	peer, err := UID(c.(*net.UnixConn))
-	if err == nil && !Trusted(peer, uid) {
+	if err == nil && !IsTrusted(peer, uid) {
 		err = &PeerError{peer}
 	}
 	if err != nil {
@@ -134,9 +134,9 @@ func UID(c *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// Trusted reports whether a peer is the user uid or root. The overflow ID is
+// IsTrusted reports whether a peer is the user uid or root. The overflow ID is
 // never trusted, because it stands for all users of other user namespaces.
-func Trusted(peer, uid int) bool {
+func IsTrusted(peer, uid int) bool {
 	return peer != overflowUID() && (peer == uid || peer == 0)
 }
 

@@ -134,7 +134,7 @@ func TestListenerOfOtherUserIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ln net.Listener
-	if err := testenv.AsUser(t, testenv.OtherUser, func() (err error) {
+	if err := testenv.RunAsUser(t, testenv.OtherUser, func() (err error) {
 		ln, err = Listen(t.Context(), dir, name)
 		return err
 	}); err != nil {
@@ -167,7 +167,7 @@ func TestOverflowIDIsNotTrusted(t *testing.T) {
 		{overflowUID(), 1000, false},
 		{overflowUID(), overflowUID(), false},
 	} {
-		if got := Trusted(c.peer, c.uid); got != c.want {
+		if got := IsTrusted(c.peer, c.uid); got != c.want {
 			t.Errorf("peer %d for user %d: %v", c.peer, c.uid, got)
 		}
 	}

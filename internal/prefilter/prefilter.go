@@ -41,8 +41,8 @@ const (
 	kindGofer  = "gofer"
 )
 
-// Use installs the programs for the gVisor processes that this process starts.
-func Use() {
+// Install installs the programs for the gVisor processes that this process starts.
+func Install() {
 	if runtime.GOARCH != "amd64" {
 		return
 	}

@@ -13,9 +13,9 @@ const Plant = "/tmp/brig-race-plant"
 // Options holds the options of the race detector. They disable the sleep at exit.
 const Options = "atexit_sleep_ms=0"
 
-// Patience returns the time limit of a test for an operation that takes at most d on a busy
+// ScaleTimeout returns the time limit of a test for an operation that takes at most d on a busy
 // machine. Programs with the race detector are several times slower.
-func Patience(d time.Duration) time.Duration {
+func ScaleTimeout(d time.Duration) time.Duration {
 	if Enabled {
 		return 3 * d
 	}

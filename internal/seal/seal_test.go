@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-func open(t *testing.T, s seal.Source) *seal.Keyring {
+func openKeyring(t *testing.T, s seal.Source) *seal.Keyring {
 	t.Helper()
 	k, err := seal.Open(t.Context(), s)
 	if err != nil {
@@ -22,7 +22,7 @@ func open(t *testing.T, s seal.Source) *seal.Keyring {
 }
 
 func TestLocationsAreUnambiguous(t *testing.T) {
-	k := open(t, seal.File{Path: filepath.Join(t.TempDir(), "keys")})
+	k := openKeyring(t, seal.File{Path: filepath.Join(t.TempDir(), "keys")})
 	value := []byte("the value")
 	key, sealed := k.Seal(value, "secrets", "acme", "token", "1")
 	if bytes.Contains(sealed, value) || key != k.Primary() {
@@ -52,7 +52,7 @@ func TestLocationsAreUnambiguous(t *testing.T) {
 }
 
 func TestWrongKeyCannotOpen(t *testing.T) {
-	k, other := open(t, seal.FixedKeys{bytes.Repeat([]byte{1}, 32)}), open(t, seal.FixedKeys{bytes.Repeat([]byte{2}, 32)})
+	k, other := openKeyring(t, seal.FixedKeys{bytes.Repeat([]byte{1}, 32)}), openKeyring(t, seal.FixedKeys{bytes.Repeat([]byte{2}, 32)})
 	key, sealed := k.Seal([]byte("x"), "a")
 	if _, err := other.Open(key, sealed, "a"); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Error(err)
@@ -67,7 +67,7 @@ func TestWrongKeyCannotOpen(t *testing.T) {
 
 func TestInterruptedRotationKeepsOldKey(t *testing.T) {
 	file := seal.File{Path: filepath.Join(t.TempDir(), "keys")}
-	k := open(t, file)
+	k := openKeyring(t, file)
 	old, sealed := k.Seal([]byte("x"), "a")
 	stop := errors.New("stop")
 	if err := k.Rotate(t.Context(), func() error { return stop }); !errors.Is(err, stop) {
@@ -78,7 +78,7 @@ func TestInterruptedRotationKeepsOldKey(t *testing.T) {
 	}
 	// Values that move did not reseal can still be opened, even by the next
 	// process.
-	for _, ring := range []*seal.Keyring{k, open(t, file)} {
+	for _, ring := range []*seal.Keyring{k, openKeyring(t, file)} {
 		if _, err := ring.Open(old, sealed, "a"); err != nil {
 			t.Error(err)
 		}
@@ -91,7 +91,7 @@ func TestInterruptedRotationKeepsOldKey(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, ring := range []*seal.Keyring{k, open(t, file)} {
+	for _, ring := range []*seal.Keyring{k, openKeyring(t, file)} {
 		if _, err := ring.Open(key, sealed, "a"); err != nil {
 			t.Error(err)
 		}
@@ -124,9 +124,9 @@ func TestKMSUnwrapsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := seal.KMS{Path: filepath.Join(dir, "wrapped"), Command: []string{script}}
-	k := open(t, s)
+	k := openKeyring(t, s)
 	key, sealed := k.Seal([]byte("x"), "a")
-	if _, err := open(t, s).Open(key, sealed, "a"); err != nil {
+	if _, err := openKeyring(t, s).Open(key, sealed, "a"); err != nil {
 		t.Error(err)
 	}
 	s.Command = []string{"false"}

@@ -104,7 +104,7 @@ func (k KMS) run(ctx context.Context, what string, in []byte) ([]byte, error) {
 }
 
 // readOrMake reads a key file, or creates the file with one key.
-func readOrMake(ctx context.Context, path string, s Source, open func(context.Context, []byte) ([]byte, error)) ([][]byte, error) {
+func readOrMake(ctx context.Context, path string, s Source, decrypt func(context.Context, []byte) ([]byte, error)) ([][]byte, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, KeySize)
@@ -118,7 +118,7 @@ func readOrMake(ctx context.Context, path string, s Source, open func(context.Co
 	for i, line := range strings.Fields(string(b)) {
 		raw, err := base64.StdEncoding.DecodeString(line)
 		if err == nil {
-			raw, err = open(ctx, raw)
+			raw, err = decrypt(ctx, raw)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("key %d of %s: %w", i+1, path, err)

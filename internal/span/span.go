@@ -61,9 +61,9 @@ func (s Span) SetInt(key string, value int) {
 }
 
 // Fail marks the step as failed. The reason must contain no confidential data.
-func (s Span) Fail(why string) {
+func (s Span) Fail(reason string) {
 	if s.s != nil {
-		s.s.SetStatus(codes.Error, why)
+		s.s.SetStatus(codes.Error, reason)
 	}
 }
 

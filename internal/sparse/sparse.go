@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// block is the unit in which zeros become holes, in bytes.
-const block = 4096
+// blockSize is the unit in which zeros become holes, in bytes.
+const blockSize = 4096
 
-var zeros [block]byte
+var zeros [blockSize]byte
 
 // File is a new file that is written sequentially. A run of zeros becomes a hole.
 type File struct {
@@ -50,7 +50,7 @@ func Size(p []byte) (size int64) {
 // nonzero.
 func run(p []byte) (n int, empty bool) {
 	for n < len(p) {
-		b := p[n:min(n+block, len(p))]
+		b := p[n:min(n+blockSize, len(p))]
 		is := bytes.Equal(b, zeros[:len(b)])
 		if n > 0 && is != empty {
 			break

@@ -12,9 +12,9 @@ import (
 // for zeros.
 func TestFileHasHoles(t *testing.T) {
 	content := bytes.Join([][]byte{
-		make([]byte, 1<<20), []byte("text"), make([]byte, 3*block), bytes.Repeat([]byte("x"), block+1), make([]byte, 2<<20),
+		make([]byte, 1<<20), []byte("text"), make([]byte, 3*blockSize), bytes.Repeat([]byte("x"), blockSize+1), make([]byte, 2<<20),
 	}, nil)
-	for _, size := range []int{1000, block, 64 << 10, len(content)} {
+	for _, size := range []int{1000, blockSize, 64 << 10, len(content)} {
 		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
 		if err != nil {
 			t.Fatal(err)

@@ -58,8 +58,8 @@ func (r *Runner) RerunFailures(ctx context.Context) {
 		return
 	}
 	for _, s := range suspects {
-		if why := s.whyNoRerun(s.job.book, s.first); why != "" {
-			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), why))
+		if reason := s.reasonAgainstRerun(s.job.book, s.first); reason != "" {
+			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), reason))
 			continue
 		}
 		r.rerun(ctx, s)
@@ -84,10 +84,10 @@ func groupFailures(failures []Failure) (list []*suspect) {
 	return list
 }
 
-// whyNoRerun returns the reason why a suspect is not rerun, or "". book is the attack record of
-// the run that failed.
-func (s *suspect) whyNoRerun(book string, failures []Failure) string {
-	if s.job.one == nil || s.job.one(s.job.Argv, s.pkg, "") == nil {
+// reasonAgainstRerun returns the reason why a suspect is not rerun, or "". book is the attack
+// record of the run that failed.
+func (s *suspect) reasonAgainstRerun(book string, failures []Failure) string {
+	if s.job.singleTest == nil || s.job.singleTest(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"
 	}
 	if s.job.Raced {
@@ -116,7 +116,7 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	for try := 1; try <= maxTries; try++ {
 		fmt.Fprintf(r.Out, "== %s failed and runs again, alone: try %d of %d\n", s.name(), try, maxTries)
 		j := *s.job
-		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.one(s.job.Argv, s.pkg, s.test)
+		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.singleTest(s.job.Argv, s.pkg, s.test)
 		j.book = r.newLedgerPath()
 		of := Results{}
 		j.run(ctx, &of, func(event) {})
@@ -133,8 +133,8 @@ func (r *Runner) rerun(ctx context.Context, s *suspect) {
 			f.Job, f.rerun = j.Name, s
 			r.results.add(f)
 		}
-		if why := s.whyNoRerun(j.book, of.failures); why != "" {
-			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), why))
+		if reason := s.reasonAgainstRerun(j.book, of.failures); reason != "" {
+			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), reason))
 			return
 		}
 	}

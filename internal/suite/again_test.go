@@ -81,7 +81,7 @@ func TestManyFailuresPreventRerun(t *testing.T) {
 		for i := range n {
 			name := fmt.Sprintf("Test%d", i)
 			j := shell(name, fmt.Sprintf(`if mkdir %s/%s; then end=fail; else end=pass; fi; printf '{"Action":"%%s","Package":"p","Test":"%s"}\n' $end; [ $end = pass ]`, dir, name, name))
-			j.one = func(argv []string, _, _ string) []string { return argv }
+			j.singleTest = func(argv []string, _, _ string) []string { return argv }
 			jobs = append(jobs, j)
 		}
 		var out bytes.Buffer
@@ -101,7 +101,7 @@ func TestRerunRunsOnlyFailedTest(t *testing.T) {
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs", len(jobs))
 	}
-	got := jobs[0].one(jobs[0].Argv, "e2e", "TestB")
+	got := jobs[0].singleTest(jobs[0].Argv, "e2e", "TestB")
 	i := slices.Index(got, "-test.run")
 	if got[i+1] != "^TestB$" || jobs[0].Argv[i+1] != "^(TestA|TestB)$" {
 		t.Errorf("it runs %q, after %q", got[i+1], jobs[0].Argv[i+1])

@@ -43,18 +43,18 @@ func Discover(root string) ([]Test, error) {
 		return nil, err
 	}
 	var tests []Test
-	var wrong []error
+	var problems []error
 	for _, file := range files {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		found, err := discoverFile(path.Join("e2e", filepath.Base(file)), src)
-		wrong = append(wrong, err)
+		problems = append(problems, err)
 		tests = append(tests, found...)
 	}
 	slices.SortFunc(tests, func(a, b Test) int { return strings.Compare(a.Name, b.Name) })
-	return tests, errors.Join(wrong...)
+	return tests, errors.Join(problems...)
 }
 
 func discoverFile(name string, src []byte) (tests []Test, err error) {
@@ -62,7 +62,7 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var wrong []error
+	var problems []error
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || !isTest(fn) {
@@ -70,12 +70,12 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 		}
 		t := Test{Name: fn.Name.Name, File: name}
 		if err := t.parseDirective(fn.Doc); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %s: %w", name, t.Name, err))
+			problems = append(problems, fmt.Errorf("%s: %s: %w", name, t.Name, err))
 			continue
 		}
 		tests = append(tests, t)
 	}
-	return tests, errors.Join(wrong...)
+	return tests, errors.Join(problems...)
 }
 
 // isTest reports whether go test runs the function as a test.

@@ -35,9 +35,9 @@ type Job struct {
 	// next stage may start before the last packages have ended. If it is zero and Alone is set,
 	// no other job runs concurrently.
 	packages int
-	// one returns the arguments of a job that runs one test, or a package if test is empty. If
-	// one is nil or returns nil, failures are not rerun.
-	one func(argv []string, pkg, test string) []string
+	// singleTest returns the arguments of a job that runs one test, or a package if test is empty.
+	// If singleTest is nil or returns nil, failures are not rerun.
+	singleTest func(argv []string, pkg, test string) []string
 	// timed is the part under which the durations of the packages are recorded. Default: Part.
 	timed string
 	// book is the path of the job's attack record.
@@ -248,7 +248,7 @@ func (t *Tree) goTestJob(name, part string, raced bool, o Options, packages []st
 	if o.Full {
 		again = repeatAllCommand(part)
 	}
-	one := func(argv []string, pkg, test string) []string {
+	singleTest := func(argv []string, pkg, test string) []string {
 		if pkg == "" {
 			return nil
 		}
@@ -261,7 +261,7 @@ func (t *Tree) goTestJob(name, part string, raced bool, o Options, packages []st
 		}
 		return append(argv, pkg)
 	}
-	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, packages: len(packages), one: one, timed: timed}
+	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, packages: len(packages), singleTest: singleTest, timed: timed}
 }
 
 // jobLimit is the time limit of an end-to-end test at small size. It is several times the
@@ -298,7 +298,7 @@ func (t *Tree) endToEndJobs(part string, raced bool, o Options, tests []Test) (j
 			} else if raced {
 				again = repeatAllCommand("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: singleTestArgs})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, singleTest: singleTestArgs})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)

@@ -219,11 +219,11 @@ func AreaOf(file string, areas []Area) (Area, bool) {
 // and for each part the first file that selects it. A file without a row
 // selects all parts.
 func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
-	why := map[string]string{}
+	reasons := map[string]string{}
 	ask := func(file string, parts ...string) {
 		for _, p := range parts {
-			if why[p] == "" {
-				why[p] = file
+			if reasons[p] == "" {
+				reasons[p] = file
 			}
 		}
 	}
@@ -242,9 +242,9 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 	}
 	var names []string
 	for _, name := range partNames() {
-		if why[name] != "" {
+		if reasons[name] != "" {
 			names = append(names, name)
 		}
 	}
-	return names, why
+	return names, reasons
 }

@@ -11,7 +11,7 @@ import (
 
 // skippedByDetector are the names in package testenv by which a test skips its measurement
 // if it runs with the race detector.
-var skippedByDetector = []string{"SkipWithRace", "Hostile", "RaceEnabled"}
+var skippedByDetector = []string{"SkipWithRace", "CheckEndlessResponse", "RaceEnabled"}
 
 // plainTests returns the names of the tests in packages that check less with the race detector
 // than without it: those that use a name in skippedByDetector, or call a function that does.

@@ -22,7 +22,7 @@ func FuzzOther(f *testing.F) { testenv.SkipWithRace(f, "") }
 		"b_test.go": `package a_test
 func each(t *testing.T) { measure(t) }
 func measure(t *testing.T) { if testenv.RaceEnabled { return } }
-func TestHostile(t *testing.T) { testenv.Hostile(t, 1, nil, nil) }
+func TestEndless(t *testing.T) { testenv.CheckEndlessResponse(t, 1, nil, nil) }
 `,
 		"a.go": `package a
 func Hidden() { SkipWithRace() }
@@ -37,7 +37,7 @@ func Hidden() { SkipWithRace() }
 		t.Fatal(err)
 	}
 	slices.Sort(got)
-	if want := []string{"TestDirect", "TestHostile", "TestThroughHelper", "TestThroughTable"}; !slices.Equal(got, want) {
+	if want := []string{"TestDirect", "TestEndless", "TestThroughHelper", "TestThroughTable"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -20,8 +20,8 @@ type Runner struct {
 	SlowTests int
 	// FailFast stops a run at its first failure.
 	FailFast bool
-	// Every is the interval between progress lines.
-	Every time.Duration
+	// ProgressInterval is the interval between progress lines.
+	ProgressInterval time.Duration
 	// LedgerDir is the directory for the attack records of the jobs. If it is empty, no record
 	// is kept.
 	LedgerDir string
@@ -34,7 +34,7 @@ type Runner struct {
 
 	mu      sync.Mutex // guards Out and the fields below
 	ledgers []string   // paths of attack records
-	began   time.Time
+	started time.Time
 	total   int
 	done    int
 	running map[string]*progress
@@ -77,7 +77,7 @@ func (f *PlanResult) Failed() bool { return f.failed > 0 }
 // Run runs a plan to its end.
 func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 	r.mu.Lock()
-	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
+	r.started, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
 	if r.passedOnRerun == nil {
 		r.passedOnRerun = map[string][]string{}
 	}
@@ -113,7 +113,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 	for _, s := range started {
 		out.addStage(s, r.results.tally(s.part))
 	}
-	out.Duration, out.Tally = time.Since(r.began), r.results.tally("").subtract(before)
+	out.Duration, out.Tally = time.Since(r.started), r.results.tally("").subtract(before)
 	if ctx.Err() == nil {
 		r.Times.Plans[plan.Name] = out.Duration.Seconds()
 	}
@@ -243,7 +243,7 @@ func (r *Runner) runJob(ctx context.Context, j *Job, s *stage) {
 			}
 		}
 		if e.Action == "fail" && e.Test != "" {
-			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", formatDuration(time.Since(r.began)), e.Package, e.Test)
+			fmt.Fprintf(r.Out, "[%s] FAIL %s %s\n", formatDuration(time.Since(r.started)), e.Package, e.Test)
 			if r.FailFast && !strings.Contains(e.Test, "/") {
 				r.cancel()
 			}
@@ -267,7 +267,7 @@ func (r *Runner) report(plan string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(cmp.Or(r.Every, 15*time.Second))
+		tick := time.NewTicker(cmp.Or(r.ProgressInterval, 15*time.Second))
 		defer tick.Stop()
 		for {
 			select {
@@ -290,7 +290,7 @@ func (r *Runner) progressLine(plan string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s", formatDuration(time.Since(r.began)))
+	fmt.Fprintf(&b, "[%s", formatDuration(time.Since(r.started)))
 	if expected := r.Times.Plans[plan]; expected > 0 {
 		fmt.Fprintf(&b, " of about %s", formatDuration(seconds(expected)))
 	}

@@ -62,13 +62,13 @@ func TestPartsForSelectsPartsOfFiles(t *testing.T) {
 		"e2e/harness_test.go":       "",
 		"new/thing.go":              strings.Join(partNames(), " "),
 	} {
-		names, why := PartsFor([]string{"SECURITY.md", file}, tests)
+		names, reasons := PartsFor([]string{"SECURITY.md", file}, tests)
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s asks for %q, want %q", file, got, want)
 		}
 		for _, n := range names {
-			if why[n] != file {
-				t.Errorf("%s is selected by %q, want %q", n, why[n], file)
+			if reasons[n] != file {
+				t.Errorf("%s is selected by %q, want %q", n, reasons[n], file)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestPartsToRunSelectsChangedParts(t *testing.T) {
 	g.Parts["install"] = PassRecord{Commit: "lost"}
 	delete(g.Parts, "console")
 	changed := map[string][]string{"new": {"workspace/store.go"}, "old": {"egress/rules.go", "workspace/store.go"}}
-	names, why := g.PartsToRun(nil, func(commit string) ([]string, error) {
+	names, reasons := g.PartsToRun(nil, func(commit string) ([]string, error) {
 		if files, ok := changed[commit]; ok {
 			return files, nil
 		}
@@ -98,8 +98,8 @@ func TestPartsToRunSelectsChangedParts(t *testing.T) {
 		"egress": "egress/rules.go", "workspaces": "workspace/store.go", "race": "workspace/store.go",
 		"console": "no record of it in green.json", "install": "the commit is not in this checkout",
 	}
-	if !maps.Equal(why, want) {
-		t.Errorf("why: %v, want %v", why, want)
+	if !maps.Equal(reasons, want) {
+		t.Errorf("why: %v, want %v", reasons, want)
 	}
 }
 

@@ -35,13 +35,13 @@ type PassRecord struct {
 // passed, in the order of Parts. For each part it returns the reason: a changed
 // file, or that no passing commit is known. The function changed lists the
 // files that differ from a commit.
-func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
-	why = map[string]string{}
+func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, reasons map[string]string) {
+	reasons = map[string]string{}
 	files := map[string][]string{}
 	for _, name := range partNames() {
 		commit := g.Parts[name].Commit
 		if commit == "" {
-			names, why[name] = append(names, name), "no record of it in green.json"
+			names, reasons[name] = append(names, name), "no record of it in green.json"
 			continue
 		}
 		if _, ok := files[commit]; !ok {
@@ -51,12 +51,12 @@ func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]str
 			}
 			files[commit] = list
 		}
-		affected, reasons := PartsFor(files[commit], tests)
+		affected, partReasons := PartsFor(files[commit], tests)
 		if slices.Contains(affected, name) {
-			names, why[name] = append(names, name), reasons[name]
+			names, reasons[name] = append(names, name), partReasons[name]
 		}
 	}
-	return names, why
+	return names, reasons
 }
 
 // ReadPassRecords reads the record. A missing file yields an empty record.

@@ -51,8 +51,8 @@ func (l *Lease) Remaining() time.Duration {
 	return max(time.Until(l.until), 0)
 }
 
-// Tethered reports whether the sandbox ends with its creator.
-func (l *Lease) Tethered() bool {
+// IsTethered reports whether the sandbox ends with its creator.
+func (l *Lease) IsTethered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tethered

@@ -9,21 +9,21 @@ import (
 func TestLeaseExpiresUnlessRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lease
-		if l.Renew(time.Hour, false) || l.Tethered() || l.Remaining() != 0 {
+		if l.Renew(time.Hour, false) || l.IsTethered() || l.Remaining() != 0 {
 			t.Error("a lease that has not begun can be renewed")
 		}
 		l.End()
 		expired := 0
 		l.Begin(time.Minute, true, func() { expired++ })
 		time.Sleep(50 * time.Second)
-		if !l.Renew(time.Minute, false) || !l.Tethered() || l.Remaining() != time.Minute {
-			t.Errorf("renewed: %v left, tethered %t", l.Remaining(), l.Tethered())
+		if !l.Renew(time.Minute, false) || !l.IsTethered() || l.Remaining() != time.Minute {
+			t.Errorf("renewed: %v left, tethered %t", l.Remaining(), l.IsTethered())
 		}
 		time.Sleep(50 * time.Second)
 		if expired != 0 || l.Remaining() != 10*time.Second {
 			t.Errorf("expired %d times, with %v left", expired, l.Remaining())
 		}
-		if !l.Renew(20*time.Second, true) || l.Tethered() {
+		if !l.Renew(20*time.Second, true) || l.IsTethered() {
 			t.Error("it is still tethered")
 		}
 		time.Sleep(30 * time.Second)
@@ -42,7 +42,7 @@ func TestEndedLeaseCannotBeRenewed(t *testing.T) {
 		if l.Renew(time.Second, true) {
 			t.Error("an ended lease can be renewed")
 		}
-		if l.End(); !l.Tethered() {
+		if l.End(); !l.IsTethered() {
 			t.Error("a rejected renewal removes the tether")
 		}
 		time.Sleep(time.Hour)

@@ -10,7 +10,7 @@ import (
 type Main struct {
 	mu         sync.Mutex    // guards the fields below
 	outputDone chan struct{} // closed when the complete output is in the log; nil before the start
-	over       chan struct{} // closed when the program has ended and the sandbox outlives it; nil before the first use
+	done       chan struct{} // closed when the program has ended and the sandbox outlives it; nil before the first use
 	code       int
 }
 
@@ -49,30 +49,30 @@ func (m *Main) AwaitOutput() {
 	}
 }
 
-// Ended records the exit code of the program, and whether the sandbox outlives it.
-func (m *Main) Ended(code int, lingers bool) {
+// RecordExit records the exit code of the program, and whether the sandbox outlives it.
+func (m *Main) RecordExit(code int, lingers bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.code = code
 	if lingers {
-		close(m.overChannel())
+		close(m.doneChannel())
 	}
 }
 
-// Over returns a channel that is closed when the program has ended and the
+// Done returns a channel that is closed when the program has ended and the
 // sandbox outlives it.
-func (m *Main) Over() <-chan struct{} {
+func (m *Main) Done() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.overChannel()
+	return m.doneChannel()
 }
 
-// overChannel is like Over, for a caller that holds m.mu.
-func (m *Main) overChannel() chan struct{} {
-	if m.over == nil {
-		m.over = make(chan struct{})
+// doneChannel is like Over, for a caller that holds m.mu.
+func (m *Main) doneChannel() chan struct{} {
+	if m.done == nil {
+		m.done = make(chan struct{})
 	}
-	return m.over
+	return m.done
 }
 
 // Code returns the recorded exit code.

@@ -11,12 +11,12 @@ func TestLingeringMainRunsOnce(t *testing.T) {
 		var m Main
 		m.AwaitOutput() // does not wait for a program that was not started
 		started := 0
-		over := m.Over()
+		over := m.Done()
 		for range 2 {
 			m.Begin(func() {
 				started++
 				time.Sleep(time.Hour)
-				m.Ended(3, true)
+				m.RecordExit(3, true)
 			})
 		}
 		begun := time.Now()
@@ -30,13 +30,13 @@ func TestLingeringMainRunsOnce(t *testing.T) {
 }
 
 // The end of a sandbox does not wait long for the output of the main program. If the sandbox
-// ends with the program, the channel of Over is not closed.
+// ends with the program, the channel of Done is not closed.
 func TestEndDoesNotWaitForMainOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTimeout} {
 			var m Main
 			m.Begin(func() {
-				m.Ended(4, false)
+				m.RecordExit(4, false)
 				time.Sleep(late)
 			})
 			begun := time.Now()
@@ -44,7 +44,7 @@ func TestEndDoesNotWaitForMainOutput(t *testing.T) {
 				t.Errorf("waited %v for output that is late by %v, code %d", time.Since(begun), late, m.Code())
 			}
 			select {
-			case <-m.Over():
+			case <-m.Done():
 				t.Error("the sandbox outlives it")
 			default:
 			}

@@ -57,19 +57,19 @@ func WriteEndless(w io.Writer, first, repeated string, maxBytes int) {
 // SkipWithRace skips a test in builds with the race detector if the detector would be of no use:
 // the test has only one goroutine, or it measures memory or time, which the detector changes.
 // The suite also runs the package without the detector (see plain in internal/suite).
-func SkipWithRace(t testing.TB, why string) {
+func SkipWithRace(t testing.TB, reason string) {
 	t.Helper()
 	if RaceEnabled {
-		t.Skipf("%s: runs without the race detector", why)
+		t.Skipf("%s: runs without the race detector", reason)
 	}
 }
 
-// Hostile measures the heap usage of an endless response. The function bounded is the program's
-// call, which must fail within bound bytes of heap. The function open is the same call without
-// limits. It must use more, because otherwise the measurement is not conclusive. With the race
-// detector, Hostile makes only the program's call and does not measure: the suite also runs the
-// package without the detector.
-func Hostile(t *testing.T, bound uint64, bounded, open func() error) {
+// CheckEndlessResponse measures the heap usage of an endless response. The function bounded is the
+// program's call, which must fail within bound bytes of heap. The function unbounded is the same
+// call without limits. It must use more, because otherwise the measurement is not conclusive. With
+// the race detector, CheckEndlessResponse only makes the program's call and does not measure: the
+// suite also runs the package without the detector.
+func CheckEndlessResponse(t *testing.T, bound uint64, bounded, unbounded func() error) {
 	t.Helper()
 	var err error
 	if RaceEnabled {
@@ -83,10 +83,10 @@ func Hostile(t *testing.T, bound uint64, bounded, open func() error) {
 	} else {
 		t.Logf("%d MiB: %.200s", n>>20, err)
 	}
-	if open == nil {
+	if unbounded == nil {
 		return
 	}
-	if n := HeapGrowth(func() { err = open() }); n <= bound {
+	if n := HeapGrowth(func() { err = unbounded() }); n <= bound {
 		t.Errorf("the control takes %d MiB, and %v", n>>20, err)
 	} else {
 		t.Logf("the control: %d MiB", n>>20)

@@ -11,10 +11,10 @@ import (
 // OtherUser is the ID of a user that owns no file and no process of the tests.
 const OtherUser = 61_111
 
-// AsUser calls f with the permissions of another user. Only the system calls that f makes
+// RunAsUser calls f with the permissions of another user. Only the system calls that f makes
 // itself, for example to listen on a socket or to connect, use the user's ID. System calls of
-// other goroutines do not. AsUser skips a test that does not run as root.
-func AsUser(t testing.TB, uid int, f func() error) error {
+// other goroutines do not. RunAsUser skips a test that does not run as root.
+func RunAsUser(t testing.TB, uid int, f func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to act as another user")

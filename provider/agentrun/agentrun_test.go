@@ -38,7 +38,7 @@ func (w *world) recordCall(c brig.Call) {
 	w.calls = append(w.calls, c)
 }
 
-func open(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *world {
+func newWorld(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	o := agentruntest.Options{
@@ -78,7 +78,7 @@ func TestPrograms(t *testing.T) {
 			t.Skip("the double runs them with the interpreters of this machine: " + err.Error())
 		}
 	}
-	w := open(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
+	w := newWorld(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
 	providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
 		return w.Run(ctx, "x", p, brig.IO{})
 	})
@@ -98,7 +98,7 @@ func TestPrograms(t *testing.T) {
 // TestCallOrder verifies the order of the calls of a run. The second run reuses
 // the template.
 func TestCallOrder(t *testing.T) {
-	w := open(t, nil)
+	w := newWorld(t, nil)
 	steps := func() []string {
 		t.Helper()
 		var out, err bytes.Buffer
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 		{"a slow context", "context", []agentruntest.Failure{{Latency: 200 * time.Millisecond}}, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := open(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
+			w := newWorld(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
 			w.double.Fail(c.operation, c.fail...)
 			o, err := w.Run(t.Context(), "x", python("print(1)"), brig.IO{})
 			if c.kind == "" {
@@ -160,7 +160,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	w := open(t, nil)
+	w := newWorld(t, nil)
 	w.double.Fail("create", limited)
 	if _, err := w.Run(t.Context(), "x", python("print(1)"), brig.IO{}); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 // TestTimeoutAndDisconnect verifies that a timeout is an outcome, regardless of the side that
 // enforces it. A caller that disconnects leaves no sandbox behind.
 func TestTimeoutAndDisconnect(t *testing.T) {
-	w := open(t, nil)
+	w := newWorld(t, nil)
 	p := python("import time\nprint('begun', flush=True)\ntime.sleep(60)")
 	p.Timeout = 4 * time.Second // on a busy host, the program starts about a second late
 	begin := time.Now()
@@ -194,7 +194,7 @@ func TestTimeoutAndDisconnect(t *testing.T) {
 // TestProgramCannotForgeReport verifies that a program whose interpreter dies has an
 // error, and that its output cannot forge the report of its end.
 func TestProgramCannotForgeReport(t *testing.T) {
-	w := open(t, nil)
+	w := newWorld(t, nil)
 	o, err := w.Run(t.Context(), "x", python("import os\nprint('x', flush=True)\nos._exit(9)"), brig.IO{})
 	if err != nil || o.ExitCode == 0 || o.Error == nil || o.Value != nil || string(o.Stdout.Head) != "x\n" {
 		t.Errorf("os._exit: %+v, %v", o, err)
@@ -208,7 +208,7 @@ func TestProgramCannotForgeReport(t *testing.T) {
 
 // TestOutput verifies that output is returned unchanged, up to the limit.
 func TestOutput(t *testing.T) {
-	w := open(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
+	w := newWorld(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
 	p := python("import os, sys\nprint('a\\n\\nb', end='')\nsys.stdout.flush()\nos.system('echo from a child')\nos.write(1, b'\\xff\\x00')\n")
 	o, err := w.Run(t.Context(), "x", p, brig.IO{})
 	if err != nil || string(o.Stdout.Head) != "a\n\nbfrom a child\n\xff\x00" || o.Stdout.Total != int64(len(o.Stdout.Head)) {
@@ -230,7 +230,7 @@ func TestOutput(t *testing.T) {
 // TestUnsupportedProgramIsRejected verifies that a program that the service cannot run is rejected, and
 // that the error names the field.
 func TestUnsupportedProgramIsRejected(t *testing.T) {
-	w := open(t, nil)
+	w := newWorld(t, nil)
 	for field, p := range map[string]brig.Program{
 		"command":   {Command: []string{"ls"}},
 		"language":  {Language: brig.TypeScript, Code: "1"},
@@ -258,18 +258,18 @@ func TestUnsupportedProgramIsRejected(t *testing.T) {
 // TestWrongSecretIsRejected verifies that the double rejects a wrong signature. The
 // other tests are the control.
 func TestWrongSecretIsRejected(t *testing.T) {
-	w := open(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.AccessKeySecret = "another" })
+	w := newWorld(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.AccessKeySecret = "another" })
 	if err := w.Check(t.Context()); brig.KindOf(err) != brig.ConnectionFailed || !strings.Contains(err.Error(), "SignatureDoesNotMatch") || !strings.Contains(brig.AsError(err).Hint, "agentrun:ListTemplates") {
 		t.Errorf("Check: %v", err)
 	}
-	good := open(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
+	good := newWorld(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
 	if err := good.Check(t.Context()); err != nil {
 		t.Errorf("Check with a token: %v", err)
 	}
 	if _, err := good.Run(t.Context(), "x", python("print(1)"), brig.IO{}); err != nil {
 		t.Errorf("Run with a token: %v", err)
 	}
-	missing := open(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.TemplateName = "mine" })
+	missing := newWorld(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.TemplateName = "mine" })
 	if _, err := missing.Run(t.Context(), "x", python("print(1)"), brig.IO{}); brig.KindOf(err) != brig.ConnectionFailed || !strings.Contains(err.Error(), `"mine"`) {
 		t.Errorf("Run without the template that is named: %v", err)
 	}

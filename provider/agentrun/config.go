@@ -25,7 +25,7 @@ const Title = "Aliyun Code Interpreter"
 // maxTimeout is the maximum execution time of the service, in seconds.
 const maxTimeout = 30
 
-// Config is the configuration.
+// Config is the configuration of the provider.
 type Config struct {
 	AccessKeyID     string `json:"access_key_id" title:"AccessKey ID" doc:"Of a RAM user that may use AgentRun." placeholder:"LTAI…" form:"required"`
 	AccessKeySecret string `json:"access_key_secret" title:"AccessKey secret" form:"required,secret"`
@@ -79,35 +79,35 @@ func MisnamedVariablesHint(getenv func(string) string) string {
 	return strings.Join(out, "; ")
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
-	wrong := func(bad bool, field, message string) {
+	addError := func(bad bool, field, message string) {
 		if bad {
 			out = append(out, brig.FieldError{Field: field, Message: message})
 		}
 	}
-	wrong(!strings.HasPrefix(c.AccessKeyID, "LTAI"), "access_key_id", "Invalid AccessKey ID format (should start with 'LTAI')")
-	wrong(c.AccessKeySecret == "", "access_key_secret", "AccessKey secret is required")
-	wrong(c.AccountID == "", "account_id", "Account ID is required")
-	wrong(c.AccountID != "" && strings.Trim(c.AccountID, "0123456789") != "", "account_id", "Account ID must be a number")
-	wrong(!slices.Contains(regions, c.Region), "region", "Invalid region. Must be one of: "+strings.Join(regions, ", "))
-	wrong(c.Timeout < 1 || c.Timeout > maxTimeout, "timeout", "Timeout must be between 1 and 30 seconds")
-	wrong(!plainName(c.TemplateName), "template_name", "Template names are of letters, digits, '-' and '_'")
+	addError(!strings.HasPrefix(c.AccessKeyID, "LTAI"), "access_key_id", "Invalid AccessKey ID format (should start with 'LTAI')")
+	addError(c.AccessKeySecret == "", "access_key_secret", "AccessKey secret is required")
+	addError(c.AccountID == "", "account_id", "Account ID is required")
+	addError(c.AccountID != "" && strings.Trim(c.AccountID, "0123456789") != "", "account_id", "Account ID must be a number")
+	addError(!slices.Contains(regions, c.Region), "region", "Invalid region. Must be one of: "+strings.Join(regions, ", "))
+	addError(c.Timeout < 1 || c.Timeout > maxTimeout, "timeout", "Timeout must be between 1 and 30 seconds")
+	addError(!isPlainName(c.TemplateName), "template_name", "Template names are of letters, digits, '-' and '_'")
 	for _, check := range []func() error{
 		func() error { _, err := c.control(); return err },
 		func() error { _, err := c.data(); return err },
 		func() error { _, err := remote.ParsePin("pin_sha256", c.PinSHA256); return err },
 	} {
 		if e, ok := errors.AsType[*brig.Error](check()); ok && len(out) == 0 {
-			wrong(true, e.Field, e.Message+"; "+e.Hint)
+			addError(true, e.Field, e.Message+"; "+e.Hint)
 		}
 	}
 	return out
 }
 
-// plainName reports whether s can be part of a path without escaping.
-func plainName(s string) bool {
+// isPlainName reports whether s can be part of a path without escaping.
+func isPlainName(s string) bool {
 	return len(s) <= 128 && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
@@ -134,16 +134,16 @@ func (c *Config) data() (*brig.Endpoint, error) {
 // environment.
 func Driver(getenv func(string) string) brig.Driver {
 	doc := "Aliyun's AgentRun: programs run in a cloud's sandboxes, for 30 seconds at most."
-	if wrong := MisnamedVariablesHint(getenv); wrong != "" {
-		doc += " " + wrong + "."
+	if hint := MisnamedVariablesHint(getenv); hint != "" {
+		doc += " " + hint + "."
 	}
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: Title, Doc: doc,
 		Tags:      []string{"saas", "cloud", "scalable", "aliyun"},
 		Languages: languages,
 	}, defaults(getenv), func(ctx context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
-		if wrong := MisnamedVariablesHint(getenv); wrong != "" {
-			env.Log.WarnContext(ctx, "agentrun: "+wrong)
+		if hint := MisnamedVariablesHint(getenv); hint != "" {
+			env.Log.WarnContext(ctx, "agentrun: "+hint)
 		}
 		return Open(env, *c)
 	})

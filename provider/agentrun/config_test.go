@@ -11,8 +11,8 @@ import (
 func TestConfigRules(t *testing.T) {
 	good := defaults(func(string) string { return "" })
 	good.AccessKeyID, good.AccessKeySecret, good.AccountID = "LTAI1", "s", "123"
-	if wrong := good.Wrong(); len(wrong) != 0 {
-		t.Errorf("a good one is wrong: %+v", wrong)
+	if invalid := good.Validate(); len(invalid) != 0 {
+		t.Errorf("a good one is wrong: %+v", invalid)
 	}
 	for _, c := range []struct {
 		change         func(*Config)
@@ -33,9 +33,9 @@ func TestConfigRules(t *testing.T) {
 	} {
 		config := good
 		c.change(&config)
-		wrong := config.Wrong()
-		if len(wrong) != 1 || wrong[0].Field != c.field || !strings.Contains(wrong[0].Message, c.message) {
-			t.Errorf("%s: %+v, want %q", c.field, wrong, c.message)
+		invalid := config.Validate()
+		if len(invalid) != 1 || invalid[0].Field != c.field || !strings.Contains(invalid[0].Message, c.message) {
+			t.Errorf("%s: %+v, want %q", c.field, invalid, c.message)
 		}
 	}
 }

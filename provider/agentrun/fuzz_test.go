@@ -34,7 +34,7 @@ func FuzzEnding(f *testing.F) {
 		o.Started, o.Duration = time.Now(), time.Second
 		prog := brig.Program{Language: brig.Python, Limits: brig.Limits{Output: 64}}
 		p.fillOutcome(t.Context(), "box", w, o, prog, results, time.Minute)
-		remote.Bound(o, prog)
+		remote.LimitOutcome(o, prog)
 		if o.ExitCode < 0 || o.ExitCode > 255 || o.Error != nil && (o.Value != nil || o.ExitCode == 0 || strings.HasPrefix(o.Error.Code, "SB")) {
 			t.Errorf("it ended with %d, %s, %+v", o.ExitCode, o.Value, o.Error)
 		}

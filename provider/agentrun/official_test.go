@@ -17,7 +17,7 @@ import (
 // is in a separate module, tools/agentrun.
 func TestDoubleAcceptsOfficialClient(t *testing.T) {
 	binary := testenv.Bin(t, "test/agentrun-client")
-	w := open(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
+	w := newWorld(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })
 	at := strings.TrimPrefix(w.url, "http://")
 	out, err := exec.Command(binary, at, keyID, secret, "token").CombinedOutput()
 	if err != nil {

@@ -203,7 +203,7 @@ func (p *Provider) collect(ctx context.Context, box string, o *brig.Outcome, end
 	}
 	attempts := 0 // counts attempts, because the program chose the names and the files may not exist
 	for _, name := range end.Artifacts {
-		if attempts == brig.MaxArtifacts || !brig.ArtifactName(name) {
+		if attempts == brig.MaxArtifacts || !brig.IsArtifactName(name) {
 			o.Skipped = append(o.Skipped, name)
 			continue
 		}

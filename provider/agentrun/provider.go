@@ -102,7 +102,7 @@ func (p *Provider) Sweep(context.Context, map[brig.ID]bool) (int, error) { retur
 // Check implements brig.Checker. It lists templates, a request that needs the
 // control plane and valid credentials and is free of charge.
 func (p *Provider) Check(ctx context.Context) error {
-	return p.service.onControl(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
+	return p.service.callControlPlane(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
 }
 
 func (p *Provider) retry(ctx context.Context, operation string, f func() error) error {
@@ -120,7 +120,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		return nil, err
 	}
 	defer p.end(ctx, id, box)
-	contextID, err := p.context(ctx, box, prog.Language)
+	contextID, err := p.createContext(ctx, box, prog.Language)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	}
 	p.collect(ctx, box, o, p.fillOutcome(ctx, box, w, o, prog, results, limit))
 	o.Done = true
-	remote.Bound(o, prog)
+	remote.LimitOutcome(o, prog)
 	return o, writeOutput(o, sio)
 }
 
@@ -168,12 +168,12 @@ func writeOutput(o *brig.Outcome, sio brig.IO) error {
 // make creates a sandbox and waits until the sandbox is ready.
 func (p *Provider) make(ctx context.Context, language brig.Language) (string, error) {
 	name := p.templateNameFor(language)
-	if err := p.ensure(ctx, name); err != nil {
+	if err := p.ensureTemplate(ctx, name); err != nil {
 		return "", err
 	}
 	var s sandbox
 	err := p.retry(ctx, "create", func() error {
-		return notStarted(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
+		return notStartedError(p.service.callDataPlane(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
 	})
 	if brig.KindOf(err) == brig.NotFound {
 		p.forget(name)
@@ -182,14 +182,14 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	if err != nil {
 		return "", err
 	}
-	if !plainName(s.ID) || s.ID == "" {
+	if !isPlainName(s.ID) || s.ID == "" {
 		return "", brig.Errorf(brig.CreationFailed, "the service made a sandbox without an id that is one").WithHint("try again")
 	}
 	err = p.await(ctx, sandboxTimeout, "the sandbox", func() (bool, error) {
 		var health struct {
 			Status string `json:"status"`
 		}
-		err := p.service.onData(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
+		err := p.service.callDataPlane(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
 		if brig.KindOf(err) == brig.NotFound {
 			err = brig.Errorf(brig.Unavailable, "it is not ready yet").Because(err)
 		}
@@ -197,20 +197,20 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	})
 	if err != nil {
 		p.end(ctx, "", s.ID)
-		return "", notStarted(err)
+		return "", notStartedError(err)
 	}
 	return s.ID, nil
 }
 
-// context creates an interpreter in a sandbox.
-func (p *Provider) context(ctx context.Context, box string, language brig.Language) (string, error) {
-	var made struct {
+// createContext creates an interpreter in a sandbox.
+func (p *Provider) createContext(ctx context.Context, box string, language brig.Language) (string, error) {
+	var created struct {
 		ID string `json:"id"`
 	}
 	err := p.retry(ctx, "context", func() error {
-		return notStarted(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
+		return notStartedError(p.service.callDataPlane(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &created, true))
 	})
-	return made.ID, err
+	return created.ID, err
 }
 
 // errOutOfTime ends a call whose program exceeded its timeout.
@@ -223,7 +223,7 @@ func (p *Provider) execute(ctx context.Context, box string, limit time.Duration,
 	var response struct {
 		Results events `json:"results"`
 	}
-	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &response, true)
+	err := p.service.callDataPlane(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &response, true)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("execute: %w", context.Cause(ctx))
 	}
@@ -236,7 +236,7 @@ func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	err := p.retry(ctx, "delete", func() error {
-		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
+		return notStartedError(p.service.callDataPlane(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		p.env.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)

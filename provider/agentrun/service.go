@@ -58,9 +58,9 @@ const callTimeout = time.Minute
 // bytes.
 const maxAnswer = 4 << 20
 
-// onData calls the data plane. It decodes the response's data into into. If
+// callDataPlane calls the data plane. It decodes the response's data into into. If
 // plain is set, the response has no envelope and is decoded as a whole.
-func (s *service) onData(ctx context.Context, operation, method, path string, in, into any, plain bool) error {
+func (s *service) callDataPlane(ctx context.Context, operation, method, path string, in, into any, plain bool) error {
 	r := remote.Request{Operation: operation, Method: method, Path: "/sandboxes" + path, Sign: s.creds.signData, Max: maxAnswer}
 	if operation == "execute" {
 		r.Max = 0 // output and artifacts
@@ -72,8 +72,8 @@ func (s *service) onData(ctx context.Context, operation, method, path string, in
 	return read(operation, a, into, plain)
 }
 
-// onControl makes a call of the control plane.
-func (s *service) onControl(ctx context.Context, action, method, path string, query url.Values, in, into any) error {
+// callControlPlane makes a call of the control plane.
+func (s *service) callControlPlane(ctx context.Context, action, method, path string, query url.Values, in, into any) error {
 	r := remote.Request{Operation: action, Method: method, Path: "/" + controlVersion + path, Query: query, Max: maxAnswer}
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -109,7 +109,7 @@ func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Reque
 			WithHint("try again in a moment, or route to another provider").Because(err)
 	}
 	if err == nil && a.Status >= 300 {
-		err = refusal(r.Operation, a)
+		err = refusalError(r.Operation, a)
 	}
 	return a, err
 }
@@ -123,22 +123,22 @@ func read(operation string, a *remote.Response, into any, plain bool) error {
 	if !plain {
 		var e envelope
 		if err := json.Unmarshal(a.Body, &e); err != nil {
-			return unexpectedAnswer(operation, err)
+			return unexpectedResponseError(operation, err)
 		}
 		if e.Code != "" && e.Code != codeSuccess && e.Code != "200" {
-			return refusal(operation, a)
+			return refusalError(operation, a)
 		}
 		if data = e.Data; len(data) == 0 {
 			data = a.Body // some responses have no envelope
 		}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return unexpectedAnswer(operation, err)
+		return unexpectedResponseError(operation, err)
 	}
 	return nil
 }
 
-func unexpectedAnswer(operation string, err error) error {
+func unexpectedResponseError(operation string, err error) error {
 	return brig.WithRetry(brig.Errorf(brig.Unavailable, "the service sent an invalid response to %s", operation).
 		WithHint("have an operator look at the provider's endpoints").Because(err), brig.RetryContained)
 }
@@ -152,9 +152,9 @@ func permission(operation string) string {
 	return "agentrun:Invoke*"
 }
 
-// refusal converts an error of the service. The status determines the kind. The
+// refusalError converts an error of the service. The status determines the kind. The
 // code and the request ID are for the service's support.
-func refusal(operation string, a *remote.Response) error {
+func refusalError(operation string, a *remote.Response) error {
 	var e envelope
 	_ = json.Unmarshal(a.Body, &e) // ignore a body that is not JSON
 	number := e.RequestID

@@ -27,9 +27,9 @@ func openAt(t *testing.T, h http.HandlerFunc) *Provider {
 	return p
 }
 
-// TestSilentService verifies that a call ends even if the service accepts a
+// TestUnresponsiveServiceTimesOut verifies that a call ends even if the service accepts a
 // request and never responds.
-func TestSilentService(t *testing.T) {
+func TestUnresponsiveServiceTimesOut(t *testing.T) {
 	released := make(chan struct{})
 	p := openAt(t, func(http.ResponseWriter, *http.Request) { <-released })
 	t.Cleanup(func() { close(released) })

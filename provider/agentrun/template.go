@@ -26,9 +26,9 @@ func (p *Provider) templateNameFor(language brig.Language) string {
 	return "brig-" + string(language) + "-default"
 }
 
-// ensure makes sure that a template exists and is ready. It does not create a
+// ensureTemplate makes sure that a template exists and is ready. It does not create a
 // template that the operator has configured.
-func (p *Provider) ensure(ctx context.Context, name string) error {
+func (p *Provider) ensureTemplate(ctx context.Context, name string) error {
 	p.mu.Lock()
 	cached := p.templates[name]
 	p.mu.Unlock()
@@ -54,9 +54,9 @@ func (p *Provider) forget(name string) {
 
 func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 	var t template
-	err := p.service.onControl(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
+	err := p.service.callControlPlane(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
 	if brig.KindOf(err) == brig.NotFound && p.config.TemplateName == "" {
-		err = p.service.onControl(ctx, "CreateTemplate", http.MethodPost, "/templates", nil, map[string]any{
+		err = p.service.callControlPlane(ctx, "CreateTemplate", http.MethodPost, "/templates", nil, map[string]any{
 			"templateName": name, "templateType": "CodeInterpreter", "cpu": 2, "memory": 4096, "diskSize": 512,
 			"sandboxIdleTimeoutInSeconds": idleSeconds, "sandboxTTLInSeconds": 3600,
 			"networkConfiguration": map[string]string{"networkMode": "PUBLIC"},
@@ -70,7 +70,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 			WithHint("have an operator look at the provider's template_name, or leave it out").Because(err)
 	}
 	if err != nil {
-		return notStarted(err)
+		return notStartedError(err)
 	}
 	return p.await(ctx, templateTimeout, "the template "+name, func() (bool, error) {
 		if t.Status == ready {
@@ -80,7 +80,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 			return false, brig.Errorf(brig.CreationFailed, "the service could not make the template %q: %s", name, brig.Clip(t.Reason, 300)).
 				WithHint("look at it in the service's console")
 		}
-		return false, p.service.onControl(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
+		return false, p.service.callControlPlane(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
 	})
 }
 
@@ -105,9 +105,9 @@ func (p *Provider) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// notStarted marks an error as retryable with another provider, because the
+// notStartedError marks an error as retryable with another provider, because the
 // call failed before the program's start.
-func notStarted(err error) error {
+func notStartedError(err error) error {
 	if brig.RetryOf(err) != brig.RetryContained {
 		return err
 	}

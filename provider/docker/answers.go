@@ -53,7 +53,7 @@ func newTransport(host string, files TLS) (*transport, error) {
 	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
 	if proto == "tcp" {
 		addr, _, _ = strings.Cut(addr, "/")
-		dial = outbound.Dial(net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}, brig.CheckConfiguredAddr)
+		dial = outbound.NewDialFunc(net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}, brig.CheckConfiguredAddr)
 	}
 	var config *tls.Config
 	if files != (TLS{}) {

@@ -16,7 +16,7 @@ import (
 // Title is the display name.
 const Title = "Docker"
 
-// Config is the configuration.
+// Config is the configuration of the provider.
 type Config struct {
 	Host     string `json:"host" title:"Engine" doc:"Where the Docker Engine listens: unix:///path or tcp://host:port. Left out, its usual socket on this machine." placeholder:"unix:///run/docker.sock" form:"destination"`
 	Image    string `json:"image" title:"Image" doc:"The image of sandboxes whose caller names none." placeholder:"python:3.12-slim" form:"required"`
@@ -31,10 +31,10 @@ type Config struct {
 	Password string `json:"registry_password" title:"Password at the registry" form:"secret"`
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
-	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
+	addError := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
 	tcp := false
 	if c.Host != "" {
 		u, err := url.Parse(c.Host)
@@ -43,24 +43,24 @@ func (c *Config) Wrong() []brig.FieldError {
 			tcp = true
 		case err == nil && u.Scheme == "unix" && u.Host == "" && filepath.IsAbs(u.Path):
 		default:
-			wrong("host", "Engine must be unix:///path or tcp://host:port")
+			addError("host", "Engine must be unix:///path or tcp://host:port")
 		}
 	}
 	if _, err := reference.ParseDockerRef(c.Image); err != nil && !strings.HasPrefix(c.Image, "sha256:") {
-		wrong("image", "Image must be a reference as docker has them")
+		addError("image", "Image must be a reference as docker has them")
 	}
 	for _, f := range []struct{ name, file string }{{"tls_ca", c.TLSCA}, {"tls_cert", c.TLSCert}, {"tls_key", c.TLSKey}} {
 		switch {
 		case f.file == "" && c.tls() != (TLS{}):
-			wrong(f.name, "Authority, certificate and key go together")
+			addError(f.name, "Authority, certificate and key go together")
 		case f.file != "" && !tcp:
-			wrong(f.name, "TLS needs an engine at tcp://host:port")
+			addError(f.name, "TLS needs an engine at tcp://host:port")
 		case f.file != "" && !filepath.IsAbs(f.file):
-			wrong(f.name, "The file must be an absolute path")
+			addError(f.name, "The file must be an absolute path")
 		}
 	}
 	if account := []string{c.Registry, c.Username, c.Password}; slices.Contains(account, "") && strings.Join(account, "") != "" {
-		wrong("registry", "Registry, user and password go together")
+		addError("registry", "Registry, user and password go together")
 	}
 	return out
 }

@@ -66,10 +66,10 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 	if o.Ephemeral {
 		args = append(args, wire.TetherWord)
 	}
-	if o.Uplink && !p.disabled("tun") {
+	if o.Uplink && !p.isDisabled("tun") {
 		args = append(args, wire.UplinkWord)
 	}
-	if p.disabled("capabilities") {
+	if p.isDisabled("capabilities") {
 		args = append(args, "keep-capabilities")
 	}
 	host := p.hardened(o)
@@ -87,7 +87,7 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 			// meant for the image's programs.
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=none", "GOMEMLIMIT="},
 			Healthcheck:     &container.HealthConfig{Test: []string{"NONE"}},
-			NetworkDisabled: !o.Uplink && !p.disabled("network"), // if it has no network, the engine writes no resolv.conf
+			NetworkDisabled: !o.Uplink && !p.isDisabled("network"), // if it has no network, the engine writes no resolv.conf
 			Labels: map[string]string{
 				labelInstance: p.Instance, labelSandbox: string(id), labelEphemeral: strconv.FormatBool(o.Ephemeral),
 			},
@@ -146,25 +146,25 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	if o.Uplink {
 		p.link(h)
 	}
-	if p.disabled("capabilities") {
+	if p.isDisabled("capabilities") {
 		h.CapDrop, h.CapAdd = nil, append(h.CapAdd, "SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE")
 	}
-	if p.disabled("no-new-privileges") {
+	if p.isDisabled("no-new-privileges") {
 		h.SecurityOpt = nil
 	}
-	if p.disabled("network") {
+	if p.isDisabled("network") {
 		h.NetworkMode = "host"
 	}
-	if p.disabled("pids") {
+	if p.isDisabled("pids") {
 		h.PidsLimit = nil
 	}
-	if p.disabled("memory") {
+	if p.isDisabled("memory") {
 		h.Memory, h.MemorySwap = 0, 0
 	}
-	if p.disabled("read-only") {
+	if p.isDisabled("read-only") {
 		h.ReadonlyRootfs = false
 	}
-	if p.disabled("socket") {
+	if p.isDisabled("socket") {
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: p.Host[len("unix://"):], Target: "/var/run/docker.sock"})
 	}
 	return h
@@ -185,6 +185,6 @@ func tmpfsSizes(l brig.Limits) map[string]string {
 	}
 }
 
-func (p *Provider) disabled(protection string) bool {
+func (p *Provider) isDisabled(protection string) bool {
 	return failpoint.Enabled && slices.Contains(p.Disabled, protection)
 }

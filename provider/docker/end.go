@@ -17,7 +17,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-func running(c container.InspectResponse) bool { return c.State != nil && c.State.Running }
+func isRunning(c container.InspectResponse) bool { return c.State != nil && c.State.Running }
 
 func isNotFound(err error) bool { return cerrdefs.IsNotFound(err) }
 
@@ -92,16 +92,16 @@ func (i *instance) outOfMemory() {
 // observed on a busy host.
 const oomEventTimeout = 10 * time.Second
 
-// killedForMemory reports whether a process was killed because memory ran out.
+// wasKilledForMemory reports whether a process was killed because memory ran out.
 // It returns false for a program that killed itself, and in a container that
 // never reached its limit.
-func (i *instance) killedForMemory(ctx context.Context) bool {
+func (i *instance) wasKilledForMemory(ctx context.Context) bool {
 	select {
 	case <-i.oom:
 		return true
 	default:
 	}
-	if s, err := i.stats(ctx); err == nil && neverNearLimit(s.MemoryStats) {
+	if s, err := i.stats(ctx); err == nil && stayedBelowLimit(s.MemoryStats) {
 		return false
 	}
 	select {
@@ -114,12 +114,12 @@ func (i *instance) killedForMemory(ctx context.Context) bool {
 	}
 }
 
-// neverNearLimit reports whether a container has always used far less than its
+// stayedBelowLimit reports whether a container has always used far less than its
 // memory limit. On cgroup v2, the engine's failure counter is oom in
 // memory.events. On v1, it is memory.failcnt, which is always 0 with Linux
 // 6.18. However, v1 reports the maximum usage, which equals the limit if memory
 // ran out.
-func neverNearLimit(m container.MemoryStats) bool {
+func stayedBelowLimit(m container.MemoryStats) bool {
 	return m.Limit > 0 && m.Failcnt == 0 && m.MaxUsage < m.Limit-m.Limit/8
 }
 

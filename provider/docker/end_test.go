@@ -29,7 +29,7 @@ func TestEndIsNotOutOfMemoryBelowLimit(t *testing.T) {
 		{"v1, counted", container.MemoryStats{Limit: limit, MaxUsage: limit / 2, Failcnt: 3}, false},
 		{"no limit known", container.MemoryStats{}, false},
 	} {
-		if got := neverNearLimit(c.m); got != c.want {
+		if got := stayedBelowLimit(c.m); got != c.want {
 			t.Errorf("%s: %t, want %t", c.what, got, c.want)
 		}
 	}

@@ -108,7 +108,7 @@ func (p *Provider) enforcementNotes(l brig.Limits) (out []string) {
 // container at the engine, not the requested one.
 func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement, error) {
 	look, err := i.p.api.ContainerInspect(ctx, i.container, client.ContainerInspectOptions{})
-	if isNotFound(err) || err == nil && !running(look.Container) {
+	if isNotFound(err) || err == nil && !isRunning(look.Container) {
 		return nil, errEnded
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *Provider) inspectEnforcement(c container.InspectResponse, o order) map[
 	look := func(a brig.Area, ok bool, level brig.Level, gap, saw string, args ...any) {
 		e := out[a]
 		if ok {
-			e.Saw(saw, args...)
+			e.AddEvidence(saw, args...)
 		} else {
 			e.Lower(level, "%s", gap)
 		}

@@ -217,7 +217,7 @@ func (i *instance) Exit() *brig.Exit {
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := i.Guest.Exec(ctx, id, cmd, sio)
 	switch {
-	case err == nil && res.Signal == "SIGKILL" && i.killedForMemory(context.WithoutCancel(ctx)):
+	case err == nil && res.Signal == "SIGKILL" && i.wasKilledForMemory(context.WithoutCancel(ctx)):
 		// The kernel has killed only this process. The whole sandbox ends with
 		// it.
 		res.Done = false
@@ -228,7 +228,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case !errors.Is(err, guest.ErrLost):
 		return res, err
 	}
-	var why error
+	var cause error
 	switch {
 	case err == nil:
 		if !guest.WaitSelfEnd(ctx, res, i.done) {
@@ -237,12 +237,12 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case errors.Is(err, guest.ErrNotReached):
 		guest.WaitSelfEnd(ctx, res, i.done)
 	default:
-		why = i.Guest.EndReason(ctx, id, res, err)
+		cause = i.Guest.EndReason(ctx, id, res, err)
 	}
-	if why != nil {
+	if cause != nil {
 		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. To be safe, the server ends the sandbox.
-		i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
+		i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", cause)
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
 	}
 	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
@@ -251,8 +251,8 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if errors.Is(err, guest.ErrNotReached) {
 		return res, engineError(err)
 	}
-	if why == nil && err != nil {
-		return res, guest.ConnectionBroken(err)
+	if cause == nil && err != nil {
+		return res, guest.BrokenConnectionError(err)
 	}
 	return res, err
 }
@@ -286,7 +286,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	o.Env, o.Limits, o.Lease, o.Ephemeral = spec.Env, spec.Limits, lease, spec.Ephemeral
 	if spec.Name != "" && spec.Name != o.Hostname {
 		if i.p.gvisor {
-			if err := i.Guest.Name(ctx, spec.Name); err != nil {
+			if err := i.Guest.SetHostname(ctx, spec.Name); err != nil {
 				return err
 			}
 			o.Hostname = spec.Name
@@ -300,7 +300,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		return err
 	}
 	i.Guest.Env, i.Guest.Limits = o.Env, i.p.agentLimits(o.Limits)
-	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, !spec.Ephemeral)
+	return i.Guest.SetLease(ctx, time.Until(lease)+leaseSlack, !spec.Ephemeral)
 }
 
 // Pause implements brig.Instance.
@@ -325,7 +325,7 @@ func (i *instance) ignoreUnchanged(ctx context.Context, err error, frozen bool) 
 	switch {
 	case lookErr != nil:
 		return engineError(errors.Join(err, lookErr))
-	case !running(look.Container):
+	case !isRunning(look.Container):
 		return errEnded
 	case look.Container.State.Paused == frozen:
 		return nil
@@ -374,7 +374,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	if err := i.setConfig(o); err != nil {
 		return err
 	}
-	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, false)
+	return i.Guest.SetLease(ctx, time.Until(lease)+leaseSlack, false)
 }
 
 // stopTimeout is the maximum time for the engine to end a container.
@@ -388,7 +388,7 @@ func (i *instance) expire() {
 }
 
 // Stop implements brig.Instance.
-func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+func (i *instance) Stop(ctx context.Context, grace time.Duration, reason brig.ExitReason) error {
 	select {
 	case <-i.done:
 		return nil
@@ -396,8 +396,8 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTimeout)
 	defer cancel()
-	a := endRequest{Reason: why}
-	if why == brig.Exited && i.currentOrder().Lingers {
+	a := endRequest{Reason: reason}
+	if reason == brig.Exited && i.currentOrder().Lingers {
 		a.Code = i.mainCode(ctx)
 	}
 	if err := i.f.writeEndRequest(a); err != nil {

@@ -276,7 +276,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		if err := i.launch(ctx, nil); err != nil {
 			return nil, err
 		}
-		if err := i.trust(ctx, trust); err != nil {
+		if err := i.installTrustedFiles(ctx, trust); err != nil {
 			return nil, err
 		}
 	}
@@ -334,7 +334,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig
 	case err != nil:
 		return nil, engineError(err)
 	default:
-		i.attach(running(look.Container))
+		i.attach(isRunning(look.Container))
 	}
 	return i, nil
 }

@@ -124,8 +124,8 @@ func parseTrust(r *tar.Reader) (out []trustedFile, err error) {
 	}
 }
 
-// trust writes the files into the directory.
-func (i *instance) trust(ctx context.Context, all []trustedFile) error {
+// installTrustedFiles writes the files into the directory.
+func (i *instance) installTrustedFiles(ctx context.Context, all []trustedFile) error {
 	err := i.Guest.Unpack(ctx, trustDir, brig.UnpackOptions{User: "root"}, func(put func(brig.Node, io.Reader) error) error {
 		for _, t := range all {
 			if err := put(t.Node, bytes.NewReader(t.data)); err != nil {

@@ -153,12 +153,12 @@ func (a *api) isRetryable(r request, err error) bool {
 // maximum doubles with each attempt, and its minimum is the service's
 // Retry-After.
 func (a *api) wait(attempt int, err error) time.Duration {
-	most := a.pause
-	if most == 0 {
-		most = 500 * time.Millisecond
+	maxWait := a.pause
+	if maxWait == 0 {
+		maxWait = 500 * time.Millisecond
 	}
-	most <<= attempt - 1
-	wait := most/4 + rand.N(most)
+	maxWait <<= attempt - 1
+	wait := maxWait/4 + rand.N(maxWait)
 	if e := brig.AsError(err); e != nil {
 		wait = max(wait, e.RetryAfter)
 	}
@@ -179,17 +179,17 @@ func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (ht
 		return nil, err
 	}
 	defer resp.Body.Close()
-	most := cmp.Or(r.maxSize, maxAnswer)
-	b, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	maxSize := cmp.Or(r.maxSize, maxAnswer)
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
-	if int64(len(b)) > most {
-		return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s has more than %s", r.op, brig.FormatBytes(most)).
+	if int64(len(b)) > maxSize {
+		return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s has more than %s", r.op, brig.FormatBytes(maxSize)).
 			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, failure(resp, b)
+		return nil, failureError(resp, b)
 	}
 	if out != nil {
 		if err := json.Unmarshal(b, out); err != nil {
@@ -215,7 +215,7 @@ func (a *api) send(op string, req *http.Request) (*http.Response, error) {
 	}
 	a.called(call)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
 	return resp, nil
 }
@@ -230,15 +230,15 @@ func headerNumber(h http.Header, names ...string) float64 {
 	return 0
 }
 
-// unreachable returns the error for a request without a response.
-func unreachable(err error) error {
+// unreachableError returns the error for a request without a response.
+func unreachableError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	e := brig.Errorf(brig.ConnectionFailed, "the E2B service cannot be reached").WithHint("see that api_url or domain is right, and that this machine may connect to it").Because(err)
 	if r, ok := errors.AsType[*outbound.Refusal](err); ok {
-		why := brig.AsError(r.Err)
-		e.Message, e.Hint, e.Field = "the E2B service is where it may not be: "+why.Message, why.Hint, why.Field
+		cause := brig.AsError(r.Err)
+		e.Message, e.Hint, e.Field = "the E2B service is where it may not be: "+cause.Message, cause.Hint, cause.Field
 		return e
 	}
 	_, dns := errors.AsType[*net.DNSError](err)
@@ -257,8 +257,8 @@ func unreachable(err error) error {
 	return e
 }
 
-// failure returns the error for an unsuccessful response.
-func failure(resp *http.Response, body []byte) error {
+// failureError returns the error for an unsuccessful response.
+func failureError(resp *http.Response, body []byte) error {
 	var detail struct {
 		Message string `json:"message"`
 	}
@@ -361,7 +361,7 @@ func (a *api) get(ctx context.Context, id string) error {
 	return err
 }
 
-func (a *api) timeout(ctx context.Context, id string, seconds int64) error {
+func (a *api) timeoutError(ctx context.Context, id string, seconds int64) error {
 	_, err := a.do(ctx, request{op: "timeout", method: http.MethodPost, path: "/sandboxes/" + url.PathEscape(id) + "/timeout", body: map[string]any{"timeout": seconds}, safe: true}, nil)
 	return err
 }

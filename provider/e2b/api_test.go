@@ -70,8 +70,8 @@ func (c *cloud) api(t *testing.T, change func(*Config)) *api {
 	if change != nil {
 		change(config)
 	}
-	if wrong := config.Wrong(); len(wrong) > 0 {
-		t.Fatalf("%+v", wrong)
+	if invalid := config.Validate(); len(invalid) > 0 {
+		t.Fatalf("%+v", invalid)
 	}
 	a := newAPI(config, func(call brig.Call) {
 		c.mu.Lock()
@@ -196,9 +196,9 @@ func TestConfigRules(t *testing.T) {
 		c := Driver().Config().(*Config)
 		c.APIKey = "e2b_x"
 		change(c)
-		wrong := c.Wrong()
-		if field == "" && len(wrong) != 0 || field != "" && (len(wrong) != 1 || wrong[0].Field != field) {
-			t.Errorf("%q: %+v", field, wrong)
+		invalid := c.Validate()
+		if field == "" && len(invalid) != 0 || field != "" && (len(invalid) != 1 || invalid[0].Field != field) {
+			t.Errorf("%q: %+v", field, invalid)
 		}
 	}
 	c := Driver().Config().(*Config)

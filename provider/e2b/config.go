@@ -32,10 +32,10 @@ type Config struct {
 // domains are E2B's own domains, by region.
 var domains = map[string]string{"us": "e2b.app", "eu": "eu.e2b.app"}
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() (wrong []brig.FieldError) {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() (invalid []brig.FieldError) {
 	say := func(field, format string, args ...any) {
-		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+		invalid = append(invalid, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if c.APIKey == "" {
 		say("api_key", "it is required")
@@ -54,11 +54,11 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	if b, err := hex.DecodeString(c.PinSHA256); c.PinSHA256 != "" && (err != nil || len(b) != 32) {
 		say("pin_sha256", "it is not 64 hex digits")
 	}
-	return wrong
+	return invalid
 }
 
-// loopback reports whether a host name refers to this host.
-func loopback(host string) bool {
+// isLoopback reports whether a host name refers to this host.
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -67,7 +67,7 @@ func loopback(host string) bool {
 // without allow_private.
 func (c *Config) endpoint(field, raw string) (*brig.Endpoint, error) {
 	private := c.AllowPrivate
-	if u, err := url.Parse(raw); err == nil && loopback(u.Hostname()) {
+	if u, err := url.Parse(raw); err == nil && isLoopback(u.Hostname()) {
 		private = true
 	}
 	return brig.ParseEndpoint(field, raw, private)

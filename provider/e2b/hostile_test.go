@@ -79,7 +79,7 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		config := Driver().Config().(*Config)
 		config.APIKey, config.APIURL = "e2b_x", c.url
 		before := served.Load()
-		wrong := len(config.Wrong()) > 0
+		wrong := len(config.Validate()) > 0
 		if !wrong {
 			_ = newAPI(config, func(brig.Call) {}).get(t.Context(), "i1")
 		}
@@ -107,7 +107,7 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 // TestListMemoryIsLimited verifies that the pages of a service use a limited amount of
 // memory, regardless of their content.
 func TestListMemoryIsLimited(t *testing.T) {
-	for name, answer := range map[string]func(w http.ResponseWriter, n int64){
+	for name, respond := range map[string]func(w http.ResponseWriter, n int64){
 		"many empty objects": func(w http.ResponseWriter, n int64) {
 			w.Header().Set("X-Next-Token", fmt.Sprint(n))
 			_, _ = io.WriteString(w, "["+strings.Repeat("{},", 1<<20)+"{}]")
@@ -136,7 +136,7 @@ func TestListMemoryIsLimited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n atomic.Int64
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, n.Add(1)) }))
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, n.Add(1)) }))
 			defer srv.Close()
 			a := newAPI(&Config{APIURL: srv.URL, Timeout: 30}, func(brig.Call) {})
 			var before, after runtime.MemStats

@@ -36,7 +36,7 @@ func (i *instance) Handle() brig.Handle {
 // Notes implements brig.Instance.
 func (i *instance) Notes() []string {
 	notes := []string{"memory, processors and disk: those of the template, whatever was asked for"}
-	if i.Plain() {
+	if i.IsPlain() {
 		notes = append(notes, "users: there is one account; a program that takes a mark off its environment outlives its timeout until the sandbox ends")
 	}
 	return notes
@@ -44,7 +44,7 @@ func (i *instance) Notes() []string {
 
 // Extend implements brig.Instance.
 func (i *instance) Extend(ctx context.Context, lease time.Time) error {
-	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
+	if err := i.p.api.timeoutError(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
 	return i.SupervisedInstance.Extend(ctx, lease)
@@ -52,7 +52,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 
 // Bind implements brig.Instance.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
-	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
+	if err := i.p.api.timeoutError(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
 	return i.SupervisedInstance.Bind(ctx, spec, lease)
@@ -100,8 +100,8 @@ func (i *instance) Usage(ctx context.Context) (*brig.Usage, error) {
 	last := all[len(all)-1]
 	u := &brig.Usage{At: time.Unix(last.TimestampUnix, 0).UTC(), Memory: last.MemUsed, Cache: last.MemCache}
 	for n := 1; n < len(all); n++ {
-		apart := time.Duration(max(0, all[n].TimestampUnix-all[n-1].TimestampUnix)) * time.Second
-		u.CPU += time.Duration(all[n].CPUUsedPct / 100 * float64(apart))
+		interval := time.Duration(max(0, all[n].TimestampUnix-all[n-1].TimestampUnix)) * time.Second
+		u.CPU += time.Duration(all[n].CPUUsedPct / 100 * float64(interval))
 	}
 	return u, nil
 }
@@ -111,7 +111,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(enforces()), nil
+	return guest.MarkObserved(enforces()), nil
 }
 
 // enforces returns the enforcement levels of a remote cloud. They are based on

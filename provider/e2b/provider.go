@@ -39,8 +39,8 @@ var (
 )
 
 func openProvider(env brig.ProviderEnv, c *Config) (*Provider, error) {
-	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
+	if invalid := c.Validate(); len(invalid) > 0 {
+		return nil, guest.ConfigError(invalid).WithHint("correct it: brig provider configure")
 	}
 	p := &Provider{config: *c, env: env, templates: map[string]string{}}
 	p.api = newAPI(&p.config, env.Called)
@@ -219,7 +219,7 @@ func (p *Provider) forget(ctx context.Context, id brig.ID) error {
 const heartbeat = 30 * time.Second
 
 func (p *Provider) newRemoteHost(b *box) *guest.RemoteHost {
-	return &guest.RemoteHost{Open: b.open, Label: "the sandbox at the E2B service", Heartbeat: heartbeat}
+	return &guest.RemoteHost{Open: b.connectAgent, Label: "the sandbox at the E2B service", Heartbeat: heartbeat}
 }
 
 func (p *Provider) options(i *instance) guest.InstanceOptions {
@@ -265,7 +265,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	var errs []error
 	for _, s := range all {
 		id := brig.ID(s.Metadata.ID)
-		if s.Metadata.Site != p.serverMark || known[id] || s.Metadata.Ephemeral != "" && p.inUse(ctx, s.SandboxID) {
+		if s.Metadata.Site != p.serverMark || known[id] || s.Metadata.Ephemeral != "" && p.isInUse(ctx, s.SandboxID) {
 			continue
 		}
 		if err := p.api.kill(ctx, s.SandboxID); err != nil {
@@ -280,8 +280,8 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n, errors.Join(errs...)
 }
 
-// inUse reports whether a Brig server still uses the instance in a sandbox.
-func (p *Provider) inUse(ctx context.Context, id string) bool {
+// isInUse reports whether a Brig server still uses the instance in a sandbox.
+func (p *Provider) isInUse(ctx context.Context, id string) bool {
 	s, err := p.api.connect(ctx, id)
 	if err != nil {
 		return false

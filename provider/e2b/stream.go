@@ -100,10 +100,10 @@ func (b *box) uploadAgent(ctx context.Context, file string) error {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	if err != nil {
-		return unreachable(err)
+		return unreachableError(err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return failure(resp, answer)
+		return failureError(resp, answer)
 	}
 	return nil
 }
@@ -117,8 +117,8 @@ exec ` + agentPath + ` ` + wire.ConnectWord + ` ` + supervisorDir + ` 90`
 // must be limited, because a hostile sandbox controls the response.
 const maxEvent = 8 << 20
 
-// open starts the agent and returns its standard streams.
-func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
+// connectAgent starts the agent and returns its standard streams.
+func (b *box) connectAgent(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	client := pb.NewProcessClient(b, b.url, connect.WithProtoJSON(), connect.WithReadMaxBytes(maxEvent))
@@ -149,7 +149,7 @@ func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 func (b *box) serviceError(err error) error {
 	var e *connect.Error
 	if !errors.As(err, &e) {
-		return unreachable(err)
+		return unreachableError(err)
 	}
 	switch e.Code() {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:

@@ -30,7 +30,7 @@ func TestEndlessEventIsRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.open(t.Context())
+	s, err := b.connectAgent(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const Name = "self_managed"
 // Title is the display name.
 const Title = "Self-Managed"
 
-// Config is the configuration. The fields about the deployment are purely
+// Config is the configuration of the provider. The fields about the deployment are purely
 // informational.
 type Config struct {
 	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
@@ -65,25 +65,25 @@ func defaults(getenv func(string) string) Config {
 	}
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() []brig.FieldError {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() []brig.FieldError {
 	var out []brig.FieldError
-	wrong := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
+	add := func(field, message string) { out = append(out, brig.FieldError{Field: field, Message: message}) }
 	addError := func(err error) {
 		if e, ok := errors.AsType[*brig.Error](err); ok {
-			wrong(e.Field, e.Message+"; "+e.Hint)
+			add(e.Field, e.Message+"; "+e.Hint)
 		}
 	}
 	_, err := brig.ParseEndpoint("endpoint", c.Endpoint, c.AllowPrivate)
 	addError(err)
 	if c.Timeout < 1 || c.Timeout > 600 {
-		wrong("timeout", "Timeout must be between 1 and 600 seconds")
+		add("timeout", "Timeout must be between 1 and 600 seconds")
 	}
 	if c.MaxRetries < 0 || c.MaxRetries > 10 {
-		wrong("max_retries", "Max retries must be between 0 and 10")
+		add("max_retries", "Max retries must be between 0 and 10")
 	}
 	if c.PoolSize < 1 {
-		wrong("pool_size", "Pool size must be greater than 0")
+		add("pool_size", "Pool size must be greater than 0")
 	}
 	_, err = remote.ParsePin("pin_sha256", c.PinSHA256)
 	addError(err)

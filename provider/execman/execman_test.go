@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-func open(t *testing.T, url string, change func(*execman.Config), log io.Writer) *execman.Provider {
+func openProvider(t *testing.T, url string, change func(*execman.Config), log io.Writer) *execman.Provider {
 	t.Helper()
 	c := execman.Config{Endpoint: url, Timeout: 30, MaxRetries: 3, PoolSize: 2, AllowPrivate: true}
 	if change != nil {
@@ -81,7 +81,7 @@ func TestRequestAndResponse(t *testing.T) {
 	})
 	var stdout, stderr bytes.Buffer
 	id := ""
-	o, err := open(t, srv.URL+"/base/", nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{Stdout: &stdout, Stderr: &stderr, Started: func(s string) { id = s }})
+	o, err := openProvider(t, srv.URL+"/base/", nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{Stdout: &stdout, Stderr: &stderr, Started: func(s string) { id = s }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv, calls := service(t, respondWith(200, c.body))
-			o, err := open(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
+			o, err := openProvider(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ const busy = `{"status":"program_runner_error","exit_code":-10,"detail":"no_avai
 func TestServiceErrors(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		answer    func(http.ResponseWriter, *http.Request)
+		respond   func(http.ResponseWriter, *http.Request)
 		kind      brig.Kind
 		elsewhere bool
 		began     bool
@@ -172,17 +172,17 @@ func TestServiceErrors(t *testing.T) {
 		{"elsewhere", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/run", 307) }, brig.ConnectionFailed, true, false, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			srv, calls := service(t, c.answer)
-			_, err := open(t, srv.URL, func(c *execman.Config) { c.MaxRetries = 1 }, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
-			if brig.KindOf(err) != c.kind || brig.Elsewhere(err) != c.elsewhere || (brig.RetryOf(err) == brig.RetryContained) != c.began || brig.AsError(err).Hint == "" {
-				t.Errorf("%v: %s, elsewhere %v, retry %v, hint %q", err, brig.KindOf(err), brig.Elsewhere(err), brig.RetryOf(err), brig.AsError(err).Hint)
+			srv, calls := service(t, c.respond)
+			_, err := openProvider(t, srv.URL, func(c *execman.Config) { c.MaxRetries = 1 }, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
+			if brig.KindOf(err) != c.kind || brig.CanRetryElsewhere(err) != c.elsewhere || (brig.RetryOf(err) == brig.RetryContained) != c.began || brig.AsError(err).Hint == "" {
+				t.Errorf("%v: %s, elsewhere %v, retry %v, hint %q", err, brig.KindOf(err), brig.CanRetryElsewhere(err), brig.RetryOf(err), brig.AsError(err).Hint)
 			}
 			if calls.Load() != c.calls {
 				t.Errorf("there were %d calls, want %d", calls.Load(), c.calls)
 			}
 		})
 	}
-	p := open(t, "http://127.0.0.1:1", func(c *execman.Config) { c.MaxRetries = 0 }, io.Discard)
+	p := openProvider(t, "http://127.0.0.1:1", func(c *execman.Config) { c.MaxRetries = 0 }, io.Discard)
 	if _, err := p.Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.ConnectionFailed || brig.RetryOf(err) == brig.RetryContained {
 		t.Errorf("nobody there: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestServiceErrors(t *testing.T) {
 func TestTooManyArtifactsAreRejected(t *testing.T) {
 	for n, want := range map[int]brig.Kind{1000: "", 1 << 20: brig.ConnectionFailed} {
 		srv, _ := service(t, respondWith(http.StatusOK, `{"status": "success", "result": {}, "artifacts": [{}`+strings.Repeat(",{}", n-1)+`]}`))
-		p := open(t, srv.URL, nil, io.Discard)
+		p := openProvider(t, srv.URL, nil, io.Discard)
 		o, err := p.Run(t.Context(), "x", hello, brig.IO{})
 		if brig.KindOf(err) != want || err == nil && len(o.Skipped) > 100 {
 			t.Errorf("%d artifacts: %v", n, err)
@@ -210,7 +210,7 @@ func TestTooManyArtifactsAreRejected(t *testing.T) {
 func TestRetries(t *testing.T) {
 	srv, calls := service(t, respondWith(503, ``), respondWith(200, busy), respondWith(200, success))
 	var log bytes.Buffer
-	o, err := open(t, srv.URL, nil, &log).Run(t.Context(), "x", hello, brig.IO{})
+	o, err := openProvider(t, srv.URL, nil, &log).Run(t.Context(), "x", hello, brig.IO{})
 	if err != nil || o.ExitCode != 0 || calls.Load() != 3 {
 		t.Fatalf("Run = %+v, %v after %d calls", o, err, calls.Load())
 	}
@@ -220,7 +220,7 @@ func TestRetries(t *testing.T) {
 		}
 	}
 	srv, calls = service(t, respondWith(503, ``))
-	if _, err := open(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.Unavailable || calls.Load() != 4 {
+	if _, err := openProvider(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.Unavailable || calls.Load() != 4 {
 		t.Errorf("one that stays unavailable: %v after %d calls, want 4", err, calls.Load())
 	}
 }
@@ -232,13 +232,13 @@ func TestTimeoutAndDisconnect(t *testing.T) {
 	stuck, _ := service(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body); <-r.Context().Done() })
 	p := hello
 	p.Timeout = 200 * time.Millisecond
-	o, err := open(t, stuck.URL, nil, io.Discard).Run(t.Context(), "x", p, brig.IO{})
+	o, err := openProvider(t, stuck.URL, nil, io.Discard).Run(t.Context(), "x", p, brig.IO{})
 	if err != nil || !o.TimedOut || o.ExitCode != 124 || o.Error == nil || o.Error.Code != "SB005" {
 		t.Errorf("Run = %+v, %v", o, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := open(t, stuck.URL, nil, io.Discard).Run(ctx, "x", hello, brig.IO{}); brig.KindOf(err) != brig.Canceled {
+	if _, err := openProvider(t, stuck.URL, nil, io.Discard).Run(ctx, "x", hello, brig.IO{}); brig.KindOf(err) != brig.Canceled {
 		t.Errorf("Run of a caller who went away: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func TestTimeoutAndDisconnect(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for body, good := range map[string]bool{`{"status":"ok"}`: true, `{"status":"sick"}`: false, `ok`: false} {
 		srv, _ := service(t, respondWith(200, body))
-		if err := open(t, srv.URL, nil, io.Discard).Check(t.Context()); (err == nil) != good {
+		if err := openProvider(t, srv.URL, nil, io.Discard).Check(t.Context()); (err == nil) != good {
 			t.Errorf("Check of %s: %v", body, err)
 		}
 	}
@@ -280,7 +280,7 @@ func TestProgramsWithoutMain(t *testing.T) {
 		if c.arguments != "" {
 			p.Arguments = json.RawMessage(c.arguments)
 		}
-		if _, err := open(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", p, brig.IO{}); err != nil {
+		if _, err := openProvider(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", p, brig.IO{}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(string(got.Code), c.code) || !strings.HasSuffix(string(got.Code), c.suffix) {
@@ -291,7 +291,7 @@ func TestProgramsWithoutMain(t *testing.T) {
 
 func TestUnsupportedProgramIsRejected(t *testing.T) {
 	srv, calls := service(t, respondWith(200, success))
-	p := open(t, srv.URL, nil, io.Discard)
+	p := openProvider(t, srv.URL, nil, io.Discard)
 	for field, prog := range map[string]brig.Program{
 		"command":   {Command: []string{"ls"}},
 		"language":  {Language: brig.TypeScript, Code: "1"},
@@ -323,8 +323,8 @@ func TestUnsupportedProgramIsRejected(t *testing.T) {
 
 func TestConfigRules(t *testing.T) {
 	good := execman.Config{Endpoint: "http://localhost:9385", Timeout: 30, MaxRetries: 3, PoolSize: 10, AllowPrivate: true}
-	if wrong := good.Wrong(); len(wrong) != 0 {
-		t.Errorf("a good one is wrong: %+v", wrong)
+	if invalid := good.Validate(); len(invalid) != 0 {
+		t.Errorf("a good one is wrong: %+v", invalid)
 	}
 	for _, c := range []struct {
 		change func(*execman.Config)
@@ -345,8 +345,8 @@ func TestConfigRules(t *testing.T) {
 	} {
 		config := good
 		c.change(&config)
-		if wrong := config.Wrong(); len(wrong) != 1 || wrong[0].Field != c.field || wrong[0].Message == "" {
-			t.Errorf("%s: %+v", c.field, wrong)
+		if invalid := config.Validate(); len(invalid) != 1 || invalid[0].Field != c.field || invalid[0].Message == "" {
+			t.Errorf("%s: %+v", c.field, invalid)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // resultError returns an error if the result reports a failure of the service
 // and not of the program.
 func resultError(r *v1.ExecmanResult) error {
-	if r.Status != v1.ExecmanRunner || ignoredTimeout(r) {
+	if r.Status != v1.ExecmanRunner || hasIgnoredTimeout(r) {
 		return nil
 	}
 	cause := errors.New(brig.Clip(r.Detail+": "+r.Stderr, 500))
@@ -34,10 +34,10 @@ func resultError(r *v1.ExecmanResult) error {
 		WithHint("see its log").Because(cause), brig.RetryContained)
 }
 
-// ignoredTimeout reports whether the manager had to kill a program that did
+// hasIgnoredTimeout reports whether the manager had to kill a program that did
 // not end at its timeout. This is a failure of the program, not of the
 // manager.
-func ignoredTimeout(r *v1.ExecmanResult) bool {
+func hasIgnoredTimeout(r *v1.ExecmanResult) bool {
 	return r.Status == v1.ExecmanRunner && r.ExitCode == v1.ExecmanInternalError && strings.TrimSpace(r.Stderr) == v1.ExecmanTimeoutStderr
 }
 
@@ -64,7 +64,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 		o.ExitCode = failedExitCode(r.ExitCode)
 		o.Error = remote.ParseException(prog.Language, r.Stderr)
 	}
-	remote.Bound(o, prog)
+	remote.LimitOutcome(o, prog)
 	return remote.Finish(o, prog, sio, []byte(r.Stdout), []byte(r.Stderr))
 }
 

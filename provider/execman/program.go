@@ -13,10 +13,10 @@ import (
 // source is a program converted for the service, which always calls main.
 type source struct {
 	request v1.ExecmanRequest
-	// values reports whether the result is the program's own value. listed
+	// isValue reports whether the result is the program's own value. isListed
 	// reports whether that value is wrapped in a list, which is empty for
 	// JavaScript's undefined.
-	values, listed bool
+	isValue, isListed bool
 }
 
 // Lines that are appended to programs without a callable main function, so
@@ -41,7 +41,7 @@ var (
 // result.
 func convertProgram(p brig.Program) source {
 	code, hasArguments := p.Code, len(p.Arguments) > 0
-	s := source{values: true}
+	s := source{isValue: true}
 	s.request.Arguments = json.RawMessage("{}")
 	if hasArguments {
 		s.request.Arguments = p.Arguments
@@ -49,7 +49,7 @@ func convertProgram(p brig.Program) source {
 	if p.Language == brig.Python {
 		s.request.Language = v1.ExecmanPython
 		if !hasArguments && (!pythonMain.MatchString(code) || callsMain(code, pythonDef)) {
-			s.values = false
+			s.isValue = false
 			// The service imports the program, so the program's check for the
 			// main module would fail.
 			if strings.Contains(code, "__name__") && !strings.Contains(code, "from __future__") {
@@ -60,10 +60,10 @@ func convertProgram(p brig.Program) source {
 	} else {
 		s.request.Language = v1.ExecmanNode
 		if !hasArguments && (!nodeMain.MatchString(code) || callsMain(code, nodeDef)) {
-			s.values = false
+			s.isValue = false
 			code += nodeRest
 		} else {
-			s.listed = true
+			s.isListed = true
 			code += nodeValue
 		}
 	}
@@ -78,10 +78,10 @@ func callsMain(code string, definition *regexp.Regexp) bool {
 
 // value returns the return value of main.
 func (s source) value(v v1.ExecmanValue) json.RawMessage {
-	if !s.values || !v.Present {
+	if !s.isValue || !v.Present {
 		return nil
 	}
-	if !s.listed {
+	if !s.isListed {
 		return v.Value
 	}
 	var list []json.RawMessage

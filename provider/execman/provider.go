@@ -89,10 +89,10 @@ func (p *Provider) Check(ctx context.Context) error {
 		Status string `json:"status"`
 	}
 	if a.Status != http.StatusOK {
-		return refusal(a)
+		return refusalError(a)
 	}
 	if json.Unmarshal(a.Body, &health) != nil || health.Status != "ok" {
-		return unexpectedAnswerError()
+		return unexpectedResponseError()
 	}
 	if brig.IsForwardingLoop(strings.Join(a.Header.Values("Via"), ", "), p.env.Server) {
 		return loopError()
@@ -109,7 +109,7 @@ func loopError() *brig.Error {
 	return e
 }
 
-func unexpectedAnswerError() *brig.Error {
+func unexpectedResponseError() *brig.Error {
 	return brig.Errorf(brig.ConnectionFailed, "what answers at the endpoint is no executor manager").
 		WithHint("have an operator check the provider's endpoint: GET /healthz must return {\"status\":\"ok\"}")
 }
@@ -194,7 +194,7 @@ func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, er
 		return nil, err
 	}
 	if a.Status != http.StatusOK {
-		return nil, refusal(a)
+		return nil, refusalError(a)
 	}
 	var response struct {
 		v1.ExecmanResult
@@ -205,13 +205,13 @@ func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, er
 		response.ExecmanResult.Artifacts, err = remote.DecodeList[v1.ExecmanArtifact](response.Artifacts, maxArtifacts)
 	}
 	if err != nil || response.Status == "" {
-		return nil, brig.WithRetry(unexpectedAnswerError().Because(err), brig.RetryContained)
+		return nil, brig.WithRetry(unexpectedResponseError().Because(err), brig.RetryContained)
 	}
 	return &response.ExecmanResult, resultError(&response.ExecmanResult)
 }
 
-// refusal converts a response without a result to an error.
-func refusal(a *remote.Response) error {
+// refusalError converts a response without a result to an error.
+func refusalError(a *remote.Response) error {
 	cause := errors.New("HTTP " + strconv.Itoa(a.Status) + ": " + brig.Clip(string(a.Body), 500))
 	switch {
 	case a.Status == http.StatusUnprocessableEntity || a.Status == http.StatusBadRequest || a.Status == http.StatusRequestEntityTooLarge:
@@ -232,5 +232,5 @@ func refusal(a *remote.Response) error {
 		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the executor manager failed (HTTP %d)", a.Status).
 			WithHint("see its log").Because(cause), brig.RetryContained)
 	}
-	return unexpectedAnswerError().Because(cause)
+	return unexpectedResponseError().Because(cause)
 }

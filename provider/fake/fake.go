@@ -79,7 +79,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), over: make(chan struct{}), files: map[string][]byte{}, refused: p.Refused}
+	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), mainDone: make(chan struct{}), files: map[string][]byte{}, refused: p.Refused}
 	in.mu.Lock() // the lease may expire before the instance is stored
 	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
 	in.mu.Unlock()
@@ -139,26 +139,26 @@ func (p *Provider) Machines() []brig.ID {
 
 // instance is one fake instance. It implements brig.Instance.
 type instance struct {
-	p     *Provider
-	id    brig.ID
-	spec  brig.Spec
-	lease *time.Timer
-	done  chan struct{}
-	over  chan struct{} // closed when a lingering main program has ended
-	pids  atomic.Int64
+	p        *Provider
+	id       brig.ID
+	spec     brig.Spec
+	lease    *time.Timer
+	done     chan struct{}
+	mainDone chan struct{} // closed when a lingering main program has ended
+	pids     atomic.Int64
 
-	mu      sync.Mutex // guards the fields below
-	exit    *brig.Exit
-	refused brig.Refusals
-	log     bytes.Buffer
-	timed   bytes.Buffer // log with timestamps
-	files   map[string][]byte
-	execs   []*brig.Execution
-	kept    map[string]brig.Kept
-	carried map[string]brig.Kept // background commands of a pausable instance
-	link    *Link                // nil until Uplink is first called
-	begun   bool                 // whether the main program has started
-	code    int                  // its exit code
+	mu          sync.Mutex // guards the fields below
+	exit        *brig.Exit
+	refused     brig.Refusals
+	log         bytes.Buffer
+	timed       bytes.Buffer // log with timestamps
+	files       map[string][]byte
+	execs       []*brig.Execution
+	kept        map[string]brig.Kept
+	carried     map[string]brig.Kept // background commands of a pausable instance
+	link        *Link                // nil until Uplink is first called
+	mainStarted bool                 // whether the main program has started
+	code        int                  // its exit code
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -180,14 +180,14 @@ func (in *instance) Exit() *brig.Exit {
 }
 
 // finish ends the instance once.
-func (in *instance) finish(why brig.ExitReason, code int) {
+func (in *instance) finish(reason brig.ExitReason, code int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.exit != nil {
 		return
 	}
 	in.lease.Stop()
-	in.exit = &brig.Exit{Code: code, Reason: why, OOMKilled: why == brig.OutOfMem, At: time.Now().UTC()}
+	in.exit = &brig.Exit{Code: code, Reason: reason, OOMKilled: reason == brig.OutOfMem, At: time.Now().UTC()}
 	close(in.done)
 }
 
@@ -195,8 +195,8 @@ func (in *instance) finish(why brig.ExitReason, code int) {
 func (in *instance) StartMain(ctx context.Context, linger bool) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.spec.Command != nil && !in.begun {
-		in.begun = true
+	if in.spec.Command != nil && !in.mainStarted {
+		in.mainStarted = true
 		go in.runMain(context.WithoutCancel(ctx), linger)
 	}
 	return nil
@@ -205,7 +205,7 @@ func (in *instance) StartMain(ctx context.Context, linger bool) error {
 // WaitMain implements brig.Instance.
 func (in *instance) WaitMain(ctx context.Context) error {
 	select {
-	case <-in.over:
+	case <-in.mainDone:
 		return nil
 	case <-in.done:
 		return fmt.Errorf("%s has ended", in.id)
@@ -227,7 +227,7 @@ func (in *instance) runMain(ctx context.Context, linger bool) {
 	in.mu.Lock()
 	in.code = code
 	in.mu.Unlock()
-	close(in.over)
+	close(in.mainDone)
 }
 
 type logOf struct{ in *instance }
@@ -306,14 +306,14 @@ func (in *instance) Extend(_ context.Context, lease time.Time) error {
 }
 
 // Stop implements brig.Instance.
-func (in *instance) Stop(_ context.Context, _ time.Duration, why brig.ExitReason) error {
+func (in *instance) Stop(_ context.Context, _ time.Duration, reason brig.ExitReason) error {
 	code := 137
-	if why == brig.Exited {
+	if reason == brig.Exited {
 		in.mu.Lock()
 		code = in.code
 		in.mu.Unlock()
 	}
-	in.finish(why, code)
+	in.finish(reason, code)
 	return nil
 }
 

@@ -112,8 +112,8 @@ func (t tree) requireEntry(name string, dir bool) (*brig.Entry, error) {
 	return e, nil
 }
 
-// parents returns an error if a parent of name is a file.
-func (t tree) parents(name string) error {
+// checkParents returns an error if a parent of name is a file.
+func (t tree) checkParents(name string) error {
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		if _, file := t.in.files[dir]; file {
 			return pathErrorf(brig.InvalidArgument, "path '%s' is not a directory", dir)
@@ -169,7 +169,7 @@ func (t tree) List(_ context.Context, p brig.Path, depth int) (out []*brig.Entry
 // MakeDir implements brig.Files.
 func (t tree) MakeDir(_ context.Context, p brig.Path) (e *brig.Entry, err error) {
 	err = t.withPath(p, func(name string) error {
-		if err := t.parents(name + "/x"); err != nil {
+		if err := t.checkParents(name + "/x"); err != nil {
 			return err
 		}
 		if t.entryAt(name) != nil {
@@ -201,7 +201,7 @@ func (t tree) Move(_ context.Context, from, to brig.Path) (e *brig.Entry, err er
 		if src == nil {
 			return pathErrorf(brig.NotFound, "path '%s' does not exist", name)
 		}
-		if err := t.parents(target); err != nil {
+		if err := t.checkParents(target); err != nil {
 			return err
 		}
 		switch isDir := src.Type == brig.Directory; {
@@ -261,7 +261,7 @@ func (t tree) Read(_ context.Context, p brig.Path, from, n int64) (e *brig.Entry
 func (t tree) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reader) (e *brig.Entry, err error) {
 	data, broken := io.ReadAll(r)
 	err = t.withPath(p, func(name string) error {
-		if err := t.parents(name); err != nil {
+		if err := t.checkParents(name); err != nil {
 			return err
 		}
 		k := fileAttrs{Mode: 0o644, Root: p.User == "root", Metadata: w.Metadata}
@@ -293,7 +293,7 @@ func (t tree) Compose(_ context.Context, from []brig.Path, to brig.Path) (e *bri
 		sources = append(sources, name)
 	}
 	err = t.withPath(to, func(name string) error {
-		if err := t.parents(name); err != nil {
+		if err := t.checkParents(name); err != nil {
 			return err
 		}
 		if t.entryAt(name) != nil {

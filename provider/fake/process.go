@@ -254,14 +254,14 @@ func (p *process) execute(ctx context.Context, o interpreter.Request) {
 	}
 	end := interpreter.Message{Type: "end"}
 	for line := range strings.Lines(o.Code) {
-		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, o, words, &end) {
+		if words := strings.Fields(line); len(words) > 0 && !p.runLine(ctx, o, words, &end) {
 			break
 		}
 	}
 	p.mu.Lock()
 	p.interrupt = nil
 	p.mu.Unlock()
-	end.Artifacts = p.artifacts()
+	end.Artifacts = p.hasArtifacts()
 	p.mu.Lock()
 	p.ending = fmt.Appendf(nil, `{"type":"end","nonce":%q}`+"\n", o.Nonce)
 	p.mu.Unlock()
@@ -275,8 +275,8 @@ func (p *process) execute(ctx context.Context, o interpreter.Request) {
 	}
 }
 
-// line runs one line, and reports whether to continue.
-func (p *process) line(ctx context.Context, o interpreter.Request, words []string, end *interpreter.Message) bool {
+// runLine runs one line, and reports whether to continue.
+func (p *process) runLine(ctx context.Context, o interpreter.Request, words []string, end *interpreter.Message) bool {
 	args := words[1:]
 	fail := func(name, text string) bool {
 		if o.Op == "cell" {
@@ -352,7 +352,7 @@ func (p *process) forge(line string) {
 	p.put(part{brig.FromMessage, []byte(strings.ReplaceAll(line, "NONCE", p.nonce))})
 }
 
-func (p *process) artifacts() bool {
+func (p *process) hasArtifacts() bool {
 	p.in.mu.Lock()
 	defer p.in.mu.Unlock()
 	return slices.ContainsFunc(slices.Collect(maps.Keys(p.in.files)), func(name string) bool {

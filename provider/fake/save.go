@@ -20,10 +20,10 @@ type save struct {
 	files  map[string][]byte
 	execs  []*brig.Execution
 	kept   map[string]brig.Kept
-	// key is the key of a packed save. open reports whether the save is
+	// key is the key of a packed save. unpacked reports whether the save is
 	// currently unpacked.
-	key  []byte
-	open bool
+	key      []byte
+	unpacked bool
 	// filesOnly means that a restore restores only the files.
 	filesOnly bool
 }
@@ -40,10 +40,10 @@ func (s *save) bytes() (n int64) {
 
 // CheckSave implements brig.Saver.
 func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
-	return checkSave(in, false)
+	return checkSaveable(in, false)
 }
 
-func checkSave(in brig.Instance, filesOnly bool) error {
+func checkSaveable(in brig.Instance, filesOnly bool) error {
 	m, ok := in.(*instance)
 	if !ok {
 		return brig.Errorf(brig.Unimplemented, "%T is not a machine of this provider", in)
@@ -67,7 +67,7 @@ func checkSave(in brig.Instance, filesOnly bool) error {
 
 // Save implements brig.Saver.
 func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
-	if err := checkSave(in, o.FilesOnly); err != nil {
+	if err := checkSaveable(in, o.FilesOnly); err != nil {
 		return nil, err
 	}
 	if p.OnSave != nil {
@@ -119,7 +119,7 @@ func (p *Provider) Pack(ctx context.Context, id brig.SaveID, key []byte) (*brig.
 		if s.key == nil {
 			s.key = bytes.Clone(key)
 		}
-		s.open = false
+		s.unpacked = false
 	}
 	p.mu.Unlock()
 	return p.GetSave(ctx, id)
@@ -138,7 +138,7 @@ func (p *Provider) Unpack(_ context.Context, id brig.SaveID, key []byte) error {
 	case !bytes.Equal(s.key, key):
 		return brig.Errorf(brig.FailedPrecondition, "the save has another key")
 	}
-	s.open = true
+	s.unpacked = true
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (p *Provider) Unpack(_ context.Context, id brig.SaveID, key []byte) error {
 func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
 	p.mu.Lock()
 	s := p.saves[from]
-	packed := s != nil && s.key != nil && !s.open
+	packed := s != nil && s.key != nil && !s.unpacked
 	p.mu.Unlock()
 	switch {
 	case s == nil:
@@ -188,7 +188,7 @@ func (p *Provider) Unpacked() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.saves {
-		if s.open {
+		if s.unpacked {
 			n++
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func (p *process) call(ctx context.Context, o tool.DriverRequest) {
 	end := interpreter.Message{Returned: json.RawMessage("null")}
 	for line := range strings.Lines(o.Source) {
-		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, interpreter.Request{Op: "program"}, words, &end) {
+		if words := strings.Fields(line); len(words) > 0 && !p.runLine(ctx, interpreter.Request{Op: "program"}, words, &end) {
 			break
 		}
 	}

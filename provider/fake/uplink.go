@@ -43,7 +43,7 @@ func (p *Provider) Link(id brig.ID) *Link {
 func (in *instance) currentLink() *Link {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.link == nil || in.link.gone() {
+	if in.link == nil || in.link.isGone() {
 		return nil
 	}
 	return in.link
@@ -82,7 +82,7 @@ func (in *instance) Uplink(ctx context.Context, authority []byte) (brig.Uplink, 
 // Pending returns the number of sent packets that the host's end has not received.
 func (l *Link) Pending() int { return len(l.out) }
 
-func (l *Link) gone() bool {
+func (l *Link) isGone() bool {
 	select {
 	case <-l.machine:
 	case <-l.closed:
@@ -100,7 +100,7 @@ func (l *Link) Receive(ctx context.Context) ([]byte, error) { return l.take(ctx.
 
 // put queues a packet, or drops it if the queue is full.
 func (l *Link) put(to chan<- []byte, p []byte) error {
-	if l.gone() {
+	if l.isGone() {
 		return errLinkClosed
 	}
 	if len(p) == 0 || len(p) > brig.UplinkMTU {
@@ -115,7 +115,7 @@ func (l *Link) put(to chan<- []byte, p []byte) error {
 
 // take waits for a packet, until the link ends or enough is closed.
 func (l *Link) take(enough <-chan struct{}, from <-chan []byte) ([]byte, error) {
-	if l.gone() {
+	if l.isGone() {
 		return nil, errLinkClosed
 	}
 	select {

@@ -18,7 +18,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 		return errors.New("a started instance cannot get the rights of a build")
 	}
 	if spec.Name != "" && spec.Name != i.order.Hostname {
-		if err := i.Guest.Name(ctx, spec.Name); err != nil {
+		if err := i.Guest.SetHostname(ctx, spec.Name); err != nil {
 			return err
 		}
 	}

@@ -310,8 +310,8 @@ func readFeatures() (string, error) {
 }
 
 // difference lists a few of the features that only one of two CPUs has.
-func difference(saved, here string) string {
-	a, b := strings.Fields(saved), strings.Fields(here)
+func difference(saved, current string) string {
+	a, b := strings.Fields(saved), strings.Fields(current)
 	var out []string
 	for _, f := range a {
 		if !slices.Contains(b, f) && len(out) < 4 {

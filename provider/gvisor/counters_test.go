@@ -34,9 +34,9 @@ func TestCounters(t *testing.T) {
 	// Call each wrapped system call once with every error, and once without an
 	// error.
 	answers := []error{nil, linuxerr.EAGAIN, linuxerr.ENETUNREACH, linuxerr.EHOSTUNREACH, linuxerr.ECONNREFUSED, linuxerr.EINVAL, unix.EPERM, errors.New("other")}
-	var answer error
+	var response error
 	call := func(*sentrykernel.Task, uintptr, arch.SyscallArguments) (uintptr, *sentrykernel.SyscallControl, error) {
-		return 7, nil, answer
+		return 7, nil, response
 	}
 	names := []string{"read", "clone", "clone3", "fork", "vfork", "connect", "sendto", "sendmsg", "sendmmsg", "execve"}
 	table := &sentrykernel.SyscallTable{Table: map[uintptr]sentrykernel.Syscall{}}
@@ -45,10 +45,10 @@ func TestCounters(t *testing.T) {
 	}
 	sentrys.watch(table)
 	for i := range names {
-		for _, answer = range answers {
+		for _, response = range answers {
 			v, _, err := table.Lookup(uintptr(i))(nil, uintptr(i), arch.SyscallArguments{})
-			if v != 7 || err != answer {
-				t.Errorf("%s returns %d, %v instead of %v", names[i], v, err, answer)
+			if v != 7 || err != response {
+				t.Errorf("%s returns %d, %v instead of %v", names[i], v, err, response)
 			}
 		}
 	}

@@ -14,15 +14,15 @@ const (
 	archSetCPUID   = 0x1012     // asm/prctl.h: ARCH_SET_CPUID
 )
 
-// plainCPUID makes the system call that enables CPUID faulting fail in this
+// stopCPUIDFaults makes the system call that enables CPUID faulting fail in this
 // process and its children. gVisor enables faulting in each of its stubs to
 // emulate CPUID, and continues without faulting on CPUs that do not support it,
 // such as older AMD models. CPUID returns the CPU's values in both cases. A
 // fault costs 40 µs, and the loader of every dynamically linked program
-// executes CPUID about 30 times (docs/adr/0035). plainCPUID must run before
+// executes CPUID about 30 times (docs/adr/0035). stopCPUIDFaults must run before
 // this process has many threads, because the kernel stops all of them to
 // install the filter.
-func plainCPUID() error {
+func stopCPUIDFaults() error {
 	// struct seccomp_data: nr at 0, arch at 4, args[0] at 16.
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}

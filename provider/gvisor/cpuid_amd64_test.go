@@ -55,22 +55,22 @@ func plainCPUIDChild(t *testing.T) {
 		_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archSetCPUID, 1, 0)
 		return errno
 	}
-	ask, answer := make(chan struct{}), make(chan syscall.Errno)
+	ask, result := make(chan struct{}), make(chan syscall.Errno)
 	go func() {
 		runtime.LockOSThread()
 		for range ask {
-			answer <- set()
+			result <- set()
 		}
 	}()
 	fmt.Println("before", set())
 	ask <- struct{}{}
-	<-answer
-	if err := plainCPUID(); err != nil {
+	<-result
+	if err := stopCPUIDFaults(); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("here", set())
 	ask <- struct{}{}
-	fmt.Println("elsewhere", <-answer)
+	fmt.Println("elsewhere", <-result)
 	const archGetFS = 0x1003
 	var fs uint64
 	_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archGetFS, uintptr(unsafe.Pointer(&fs)), 0)

@@ -2,5 +2,5 @@
 
 package gvisor
 
-// plainCPUID does nothing, because gVisor emulates CPUID only on amd64.
-func plainCPUID() error { return nil }
+// stopCPUIDFaults does nothing, because gVisor emulates CPUID only on amd64.
+func stopCPUIDFaults() error { return nil }

@@ -72,17 +72,17 @@ func (s *sentryInspection) inspect() error {
 	if !slices.Contains(args, string(s.i.id)) {
 		return fmt.Errorf("process %d is not the sentry of %s", s.pid, s.i.id)
 	}
-	return errors.Join(s.posture(), s.limits(), s.disk(args), s.network(args))
+	return errors.Join(s.checkPosture(), s.readLimits(), s.measureDisk(args), s.network(args))
 }
 
-// posture checks the sentry's isolation from the host.
-func (s *sentryInspection) posture() error {
+// checkPosture checks the sentry's isolation from the host.
+func (s *sentryInspection) checkPosture() error {
 	status, err := statusOf(s.pid)
 	if err != nil {
 		return err
 	}
 	e := s.areas[brig.AreaIsolation]
-	e.Saw("the sentry has seccomp mode %s, no-new-privileges %s, capabilities %s", status["Seccomp"], status["NoNewPrivs"], status["CapEff"])
+	e.AddEvidence("the sentry has seccomp mode %s, no-new-privileges %s, capabilities %s", status["Seccomp"], status["NoNewPrivs"], status["CapEff"])
 	if status["Seccomp"] != "2" {
 		e.Lower(brig.LevelGaps, "the sentry has no seccomp filter")
 	}
@@ -91,18 +91,18 @@ func (s *sentryInspection) posture() error {
 	}
 	var shared []string
 	for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
-		apart, err := s.inOtherNamespace(ns)
+		separate, err := s.inOtherNamespace(ns)
 		if err != nil {
 			return err
 		}
-		if !apart {
+		if !separate {
 			shared = append(shared, ns)
 		}
 	}
 	if len(shared) > 0 {
 		e.Lower(brig.LevelGaps, "the sentry is in the host's namespaces: %s", strings.Join(shared, ", "))
 	} else {
-		e.Saw("the sentry is in none of the host's mount, network, process, ipc and uts namespaces")
+		e.AddEvidence("the sentry is in none of the host's mount, network, process, ipc and uts namespaces")
 	}
 	return nil
 }
@@ -118,8 +118,8 @@ func (s *sentryInspection) inOtherNamespace(ns string) (bool, error) {
 	return theirs != ours, err
 }
 
-// limits reads the effective limits on the sandbox's memory, CPUs and threads.
-func (s *sentryInspection) limits() error {
+// readLimits reads the effective limits on the sandbox's memory, CPUs and threads.
+func (s *sentryInspection) readLimits() error {
 	memory, cpus, processes := s.areas[brig.AreaMemory], s.areas[brig.AreaCPUs], s.areas[brig.AreaProcesses]
 	want := s.i.order.Limits
 	g, err := s.i.group()
@@ -127,7 +127,7 @@ func (s *sentryInspection) limits() error {
 		return err
 	}
 	if g == nil {
-		return s.affinity(cpus, want.CPUs)
+		return s.readAffinity(cpus, want.CPUs)
 	}
 	in, err := g.Contains(s.pid)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *sentryInspection) limits() error {
 		case has > want:
 			e.Lower(l, "the cgroup allows %s of %g, and the limit is %g", what, has, want)
 		default:
-			e.Saw("the sentry is in a cgroup that is held to %s of %g", what, has)
+			e.AddEvidence("the sentry is in a cgroup that is held to %s of %g", what, has)
 		}
 	}
 	bound(memory, brig.LevelNone, "memory", float64(has.Memory), float64(want.Memory))
@@ -160,23 +160,23 @@ func (s *sentryInspection) limits() error {
 	return nil
 }
 
-// affinity reads the number of CPUs that a sandbox without a cgroup may use.
-func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error {
+// readAffinity reads the number of CPUs that a sandbox without a cgroup may use.
+func (s *sentryInspection) readAffinity(cpus *brig.Enforcement, want float64) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(s.pid, &set); err != nil {
 		return fmt.Errorf("read the sentry's affinity: %w", err)
 	}
-	n, most := set.Count(), int(math.Ceil(want))
-	if n > most && most < runtime.NumCPU() {
+	n, allowed := set.Count(), int(math.Ceil(want))
+	if n > allowed && allowed < runtime.NumCPU() {
 		cpus.Lower(brig.LevelNone, "the sentry may use %d processors, and the limit is %g", n, want)
 		return nil
 	}
-	cpus.Saw("the sentry is bound to %d of %d processors", n, runtime.NumCPU())
+	cpus.AddEvidence("the sentry is bound to %d of %d processors", n, runtime.NumCPU())
 	return nil
 }
 
-// disk measures the writable layer, which is an unlinked file.
-func (s *sentryInspection) disk(args []string) error {
+// measureDisk measures the writable layer, which is an unlinked file.
+func (s *sentryInspection) measureDisk(args []string) error {
 	e := s.areas[brig.AreaDisk]
 	size := fmt.Sprintf("root:dir=%s,size=%d", s.i.l.path(overlayDir), s.i.order.Limits.Disk)
 	if !slices.Contains(args, "--overlay2="+size) {
@@ -193,7 +193,7 @@ func (s *sentryInspection) disk(args []string) error {
 	case used > s.i.order.Limits.Disk+brig.MiB:
 		e.Lower(brig.LevelNone, "the writable layer takes %d bytes, and the limit is %d", used, s.i.order.Limits.Disk)
 	default:
-		e.Saw("the writable layer takes %d of %d bytes", used, s.i.order.Limits.Disk)
+		e.AddEvidence("the writable layer takes %d of %d bytes", used, s.i.order.Limits.Disk)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (s *sentryInspection) disk(args []string) error {
 // data.
 func (s *sentryInspection) network(args []string) error {
 	e := s.areas[brig.AreaEgress]
-	if apart, err := s.inOtherNamespace("net"); err != nil || !apart {
+	if separate, err := s.inOtherNamespace("net"); err != nil || !separate {
 		if err == nil {
 			e.Lower(brig.LevelNone, "the sentry is in the host's network")
 		}
@@ -215,12 +215,12 @@ func (s *sentryInspection) network(args []string) error {
 	if others := slices.DeleteFunc(names, func(n string) bool { return n == "lo" }); len(others) > 0 {
 		e.Lower(brig.LevelNone, "the sentry's network has interfaces: %s", strings.Join(others, ", "))
 	} else {
-		e.Saw("the sentry is in a network without an interface")
+		e.AddEvidence("the sentry is in a network without an interface")
 	}
 	if !slices.Contains(args, "--network=none") {
 		e.Lower(brig.LevelGaps, "the guest's sockets are those of the host's kernel, in a network without an interface")
 	} else {
-		e.Saw("the sentry was started without a network")
+		e.AddEvidence("the sentry was started without a network")
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (l layout) sentry(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask shim: %w", err)
 	}
-	var a answer
+	var a response
 	if err := json.Unmarshal(line, &a); err != nil {
 		return 0, fmt.Errorf("decode shim's answer: %w", err)
 	}

@@ -49,10 +49,10 @@ func (l layout) tailOf(name string) string {
 		return ""
 	}
 	defer f.Close()
-	const most = 4096
-	if st, err := f.Stat(); err == nil && st.Size() > most {
-		_, _ = f.Seek(-most, io.SeekEnd)
+	const maxTail = 4096
+	if st, err := f.Stat(); err == nil && st.Size() > maxTail {
+		_, _ = f.Seek(-maxTail, io.SeekEnd)
 	}
-	b, _ := io.ReadAll(io.LimitReader(f, most))
+	b, _ := io.ReadAll(io.LimitReader(f, maxTail))
 	return strings.TrimSpace(string(b))
 }

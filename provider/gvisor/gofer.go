@@ -37,10 +37,10 @@ func withGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, e
 	leave := func() error { return nil }
 	join := g != nil // gVisor joins the group itself and leaves it again
 	if g != nil {
-		away, err := g.Enter()
+		moved, err := g.Enter()
 		switch {
 		case err == nil:
-			leave, join = sync.OnceValue(away), false
+			leave, join = sync.OnceValue(moved), false
 			defer func() { _ = leave() }() // the error is returned below, unless the start fails
 		case !errors.Is(err, errors.ErrUnsupported):
 			return nil, err

@@ -185,23 +185,23 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
-	why := i.Guest.EndReason(ctx, id, res, err)
-	if why != nil {
+	cause := i.Guest.EndReason(ctx, id, res, err)
+	if cause != nil {
 		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. The host therefore ends the sandbox.
 		reason := brig.AgentLost
 		if i.Guest.Grace > 0 {
 			reason = brig.Killed // the sandbox of a run ends after its command anyway
 		} else {
-			i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
+			i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", cause)
 		}
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, reason))
 	}
 	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
 		return res, verdict
 	}
-	if why == nil {
-		return res, guest.ConnectionBroken(err)
+	if cause == nil {
+		return res, guest.BrokenConnectionError(err)
 	}
 	return res, err
 }
@@ -216,10 +216,10 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 const stopTimeout = 10 * time.Second
 
 // Stop implements brig.Instance.
-func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+func (i *instance) Stop(ctx context.Context, grace time.Duration, reason brig.ExitReason) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
-	err := i.l.sendRequest(ctx, request{Op: "stop", Grace: grace, Reason: why})
+	err := i.l.sendRequest(ctx, request{Op: "stop", Grace: grace, Reason: reason})
 	failpoint.Hit("provider.stopped")
 	select {
 	case <-i.done:

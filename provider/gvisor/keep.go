@@ -83,11 +83,11 @@ func (k *keptProcesses) sendAll(c *net.UnixConn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, v := range k.by {
-		if send(c, answer{ID: id, Note: v.note, Carried: len(v.fds) == 0, Parking: v.parking}, v.fds...) != nil {
+		if send(c, response{ID: id, Note: v.note, Carried: len(v.fds) == 0, Parking: v.parking}, v.fds...) != nil {
 			return
 		}
 	}
-	_ = send(c, answer{})
+	_ = send(c, response{})
 }
 
 // Start implements brig.Instance.
@@ -116,10 +116,10 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 	if len(note) == 0 { // the process may already be closed
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID()})
 	}
-	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.Plain(), Note: note}); err != nil {
+	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.IsPlain(), Note: note}); err != nil {
 		return err
 	}
-	return gp.Descriptors(func(fds []int) error {
+	return gp.WithDescriptors(func(fds []int) error {
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
 	})
 }
@@ -146,7 +146,7 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var out []brig.Kept
-	r := &answers{c: c}
+	r := &responseReader{c: c}
 	defer r.close()
 	for {
 		a, fds, err := r.next()
@@ -173,7 +173,7 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 
 // reattach takes over a kept process. It returns nil if the process has ended
 // and all of its output was read.
-func (i *instance) reattach(ctx context.Context, a answer, n *keptNote, fds []int) (brig.Process, error) {
+func (i *instance) reattach(ctx context.Context, a response, n *keptNote, fds []int) (brig.Process, error) {
 	if !a.Carried && !a.Parking {
 		return i.Guest.Reattach(a.ID, n.PID, n.Plain, fds)
 	}
@@ -198,7 +198,7 @@ func (i *instance) reattach(ctx context.Context, a answer, n *keptNote, fds []in
 }
 
 // Park implements brig.Parker.
-func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir string) error) (brig.Process, error) {
+func (i *instance) Park(ctx context.Context, p brig.Process, notify func(dir string) error) (brig.Process, error) {
 	gp, ok := p.(*guest.Process)
 	if !ok { // the agent already holds the descriptors
 		return p, nil
@@ -209,7 +209,7 @@ func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir strin
 		return nil, err
 	}
 	failpoint.Hit("park.begun")
-	c, err := i.Guest.Park(ctx, gp, tell)
+	c, err := i.Guest.Park(ctx, gp, notify)
 	failpoint.Hit("park.held")
 	if err != nil {
 		return nil, err
@@ -217,24 +217,24 @@ func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir strin
 	return c, nil
 }
 
-// answers reads responses and their descriptors. A read may end within a long
+// responseReader reads responses and their descriptors. A read may end within a long
 // response, and the next read may then return the descriptors of a later
-// response. The number of descriptors per response is fixed, so answers can
+// response. The number of descriptors per response is fixed, so responseReader can
 // assign them correctly.
-type answers struct {
+type responseReader struct {
 	c   *net.UnixConn
 	buf []byte
 	fds []int
 }
 
 // close closes the descriptors of responses that were not read.
-func (r *answers) close() {
+func (r *responseReader) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)
 	}
 }
 
-func (r *answers) next() (a answer, fds []int, err error) {
+func (r *responseReader) next() (a response, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*keptDescriptors))
 	for {
 		if line, rest, ok := bytes.Cut(r.buf, []byte("\n")); ok {

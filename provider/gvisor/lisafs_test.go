@@ -18,7 +18,7 @@ func TestTreeResponsesAreValidLISAFS(t *testing.T) {
 	req := lisafs.OpenAtReq{FD: rootID, Flags: unix.O_RDONLY}
 	body := make([]byte, req.SizeBytes())
 	req.MarshalBytes(body)
-	answers, files := exchangeMessages(t, root, message(uint16(lisafs.Mount), nil), message(uint16(lisafs.OpenAt), body), open(9, 0))
+	answers, files := exchangeMessages(t, root, encodeMessage(uint16(lisafs.Mount), nil), encodeMessage(uint16(lisafs.OpenAt), body), openMessage(9, 0))
 	if len(files) != 2 {
 		t.Errorf("%d descriptors", len(files))
 	}

@@ -20,13 +20,13 @@ import (
 // machine is a running gVisor sandbox, in the process that started it.
 type machine struct {
 	kernel
-	control      *net.UnixConn // the agent's control socket
-	guest        *guest.Guest
-	refused      *counters     // nil if refusals are not counted
-	saving       sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
-	lastQuestion uint32        // number of the last release request; guarded by saving
-	ended        chan struct{} // closed when the sandbox has ended
-	status       atomic.Int32  // the sandbox's wait status, valid once ended is closed
+	control     *net.UnixConn // the agent's control socket
+	guest       *guest.Guest
+	refused     *counters     // nil if refusals are not counted
+	saving      sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
+	lastRequest uint32        // number of the last release request; guarded by saving
+	ended       chan struct{} // closed when the sandbox has ended
+	status      atomic.Int32  // the sandbox's wait status, valid once ended is closed
 }
 
 // boot starts gVisor with the agent as init, in the given cgroup, if any.

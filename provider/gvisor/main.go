@@ -55,7 +55,7 @@ func prepareProcess(args []string) []string {
 		return args
 	}
 	delayGC()
-	prefilter.Use()
+	prefilter.Install()
 	switch p.command {
 	case "gofer":
 		dropCapabilities(&o, caps.Of(goferCaps()...))
@@ -63,7 +63,7 @@ func prepareProcess(args []string) []string {
 		skipTracePoints()
 		args = countRefusals(args)
 		completeWrites(hostTable())
-		_ = plainCPUID() // if this fails, programs only start more slowly
+		_ = stopCPUIDFaults() // if this fails, programs only start more slowly
 		dropCapabilities(&o, caps.Of(sentryCaps()...))
 		if path, err := unmounter(); err == nil && !o.Rootless {
 			specutils.ExePath = path // a sentry re-executes itself only to unmount
@@ -104,7 +104,7 @@ func sentryCaps() []int {
 // dropCapabilities reduces the bounding set before this process has many
 // threads. If it fails, gVisor reduces the set later.
 func dropCapabilities(o *order, keep caps.Set) {
-	if !o.disabled("network") { // gVisor keeps more capabilities if it uses the host's network
+	if !o.isDisabled("network") { // gVisor keeps more capabilities if it uses the host's network
 		_ = caps.Settle(keep)
 	}
 }

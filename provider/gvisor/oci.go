@@ -119,7 +119,7 @@ type bundleNamespace struct {
 func (o *order) bundle() bundle {
 	caps := agentCaps()
 	agent, bounding := []string{cmp.Or(o.AgentAt, "brig-agent")}, []string{}
-	if o.disabled("capabilities") && !o.Build {
+	if o.isDisabled("capabilities") && !o.Build {
 		agent, bounding = append(agent, "keep-capabilities"), caps
 	}
 	if o.Build {
@@ -135,7 +135,7 @@ func (o *order) bundle() bundle {
 			User:            bundleUser{wire.AgentID, wire.AgentID},
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50"},
 			Capabilities:    map[string][]string{"bounding": bounding, "effective": caps, "permitted": caps, "ambient": caps},
-			NoNewPrivileges: !o.disabled("no-new-privileges"),
+			NoNewPrivileges: !o.isDisabled("no-new-privileges"),
 			OOMScoreAdj:     oomScore,
 			Rlimits:         []bundleRlimit{{Type: "RLIMIT_CORE"}, {Type: "RLIMIT_NOFILE", Soft: 1 << 20, Hard: 1 << 20}},
 		},
@@ -147,7 +147,7 @@ func (o *order) bundle() bundle {
 	}
 	for _, m := range o.binds() {
 		options := []string{"rbind", "ro", "nosuid", "nodev"}
-		if o.disabled("read-only") {
+		if o.isDisabled("read-only") {
 			options = []string{"rbind", "rw"}
 		}
 		if o.Alone {
@@ -204,15 +204,15 @@ func (o *order) flags(l layout, join bool) map[string]string {
 		"ignore-cgroups":          fmt.Sprint(!join),
 		"rootless":                fmt.Sprint(o.Rootless),
 	}
-	if o.disabled("network") {
+	if o.isDisabled("network") {
 		flags["network"] = "host"
 	}
 	return flags
 }
 
-func (o *order) disabled(protection string) bool { return isDisabled(o.Disabled, protection) }
+func (o *order) isDisabled(protection string) bool { return isDisabled(o.Disabled, protection) }
 
-func (p *Provider) disabled(protection string) bool { return isDisabled(p.Disabled, protection) }
+func (p *Provider) isDisabled(protection string) bool { return isDisabled(p.Disabled, protection) }
 
 func isDisabled(disabled []string, protection string) bool {
 	return failpoint.Enabled && slices.Contains(disabled, protection)

@@ -135,15 +135,15 @@ func packError(err error, what string) error {
 // checkSpace returns an error if the disk does not have enough space for a second
 // copy of a save.
 func checkSpace(dir string, plain []string) error {
-	var most int64
+	var total int64
 	for _, name := range plain {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			return fmt.Errorf("look at the save: %w", err)
 		}
-		most += st.Size()
+		total += st.Size()
 	}
-	return checkFree(dir, most)
+	return checkFree(dir, total)
 }
 
 // checkFree returns an error if the disk of a directory does not have enough space for

@@ -13,20 +13,20 @@ import (
 // countedConn is a connection that updates the number of open connections.
 type countedConn struct {
 	net.Conn
-	open *atomic.Int32
+	openConns *atomic.Int32
 }
 
 func (c countedConn) Close() error {
-	c.open.Add(-1)
+	c.openConns.Add(-1)
 	return nil
 }
 
 // dialer returns a dial function that counts all connections and the open ones.
-func dialer(made, open *atomic.Int32) func(context.Context) (net.Conn, error) {
+func dialer(made, openConns *atomic.Int32) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		made.Add(1)
-		open.Add(1)
-		return countedConn{nil, open}, nil
+		openConns.Add(1)
+		return countedConn{nil, openConns}, nil
 	}
 }
 
@@ -35,12 +35,12 @@ func pause() { time.Sleep(preconnectDelay + time.Millisecond) }
 
 func TestPreconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var made, open atomic.Int32
-		a := preconnect{dial: dialer(&made, &open)}
+		var made, openConns atomic.Int32
+		a := preconnect{dial: dialer(&made, &openConns)}
 		after := func(step string, wantMade, wantOpen int32) {
 			t.Helper()
-			if made.Load() != wantMade || open.Load() != wantOpen {
-				t.Errorf("%s: %d were made and %d are open, want %d and %d", step, made.Load(), open.Load(), wantMade, wantOpen)
+			if made.Load() != wantMade || openConns.Load() != wantOpen {
+				t.Errorf("%s: %d were made and %d are open, want %d and %d", step, made.Load(), openConns.Load(), wantMade, wantOpen)
 			}
 		}
 		take := func() net.Conn {
@@ -76,8 +76,8 @@ func TestPreconnect(t *testing.T) {
 // sandbox ends is closed.
 func TestPreconnectClosesConnectionAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var made, open atomic.Int32
-		dial, slow := dialer(&made, &open), atomic.Bool{}
+		var made, openConns atomic.Int32
+		dial, slow := dialer(&made, &openConns), atomic.Bool{}
 		var a preconnect
 		a.dial = func(ctx context.Context) (net.Conn, error) {
 			if slow.Load() {
@@ -95,8 +95,8 @@ func TestPreconnectClosesConnectionAtEnd(t *testing.T) {
 		a.close()
 		pause()
 		pause()
-		if made.Load() != 2 || open.Load() != 0 {
-			t.Errorf("%d were made and %d are open, want 2 and 0", made.Load(), open.Load())
+		if made.Load() != 2 || openConns.Load() != 0 {
+			t.Errorf("%d were made and %d are open, want 2 and 0", made.Load(), openConns.Load())
 		}
 	})
 }

@@ -34,10 +34,10 @@ type request struct {
 	Save    *saveRequest `json:",omitempty"`
 }
 
-// answer is the response to a request, as one JSON line. The response to "dial"
+// response is the response to a request, as one JSON line. The response to "dial"
 // carries a descriptor. The request "kept" has one response per process, with
 // its descriptors, and then a response without an ID.
-type answer struct {
+type response struct {
 	Error string `json:",omitempty"`
 	ID    string `json:",omitempty"`
 	Note  []byte `json:",omitempty"`
@@ -93,7 +93,7 @@ func (l layout) sendRequest(ctx context.Context, r request, fds ...int) error {
 }
 
 // call sends a request and returns its response.
-func (l layout) call(ctx context.Context, r request, fds ...int) (a answer, err error) {
+func (l layout) call(ctx context.Context, r request, fds ...int) (a response, err error) {
 	c, err := l.openRequest(ctx, r, fds...)
 	if err != nil {
 		return a, err
@@ -177,7 +177,7 @@ func connOf(fd int) (net.Conn, error) {
 }
 
 // send writes a response, with descriptors if there are any.
-func send(c *net.UnixConn, a answer, fds ...int) error {
+func send(c *net.UnixConn, a response, fds ...int) error {
 	b, err := json.Marshal(a)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func Open(o Options) (*Provider, error) {
 		p.held, err = tryCgroup(dir)
 		p.cgroups = err == nil
 	}
-	p.withoutGofer = !p.rootless && !p.disabled("network") && tryTree(dir) == nil
+	p.withoutGofer = !p.rootless && !p.isDisabled("network") && tryTree(dir) == nil
 	// A separate shim binary does not contain an engine to start.
 	if p.Shim == "" || !p.withoutGofer || p.Engine == self {
 		p.Shim = p.Engine
@@ -148,7 +148,7 @@ func (p *Provider) newCgroup(id brig.ID, share string) string {
 	if !p.cgroups {
 		return ""
 	}
-	if p.disabled("shares") {
+	if p.isDisabled("shares") {
 		share = ""
 	}
 	return cgroupOf(p.DataDir, share, id)
@@ -182,7 +182,7 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 	o := &order{
 		Version: orderVersion, ID: string(id), Hostname: host, Image: spec.Image, Root: root, Limits: spec.Limits,
 		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held, Build: spec.BuildRights,
-		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Shim: p.Shim, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.disabled("counters"), Disabled: p.Disabled,
+		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Shim: p.Shim, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.isDisabled("counters"), Disabled: p.Disabled,
 	}
 	if p.canSave() {
 		o.AgentAt, o.Carried = agentPath, spec.Pausable

@@ -15,7 +15,7 @@ func TestReleaseSkipsLateResponses(t *testing.T) {
 	ends := socketPair(t, unix.SOCK_SEQPACKET)
 	defer ends[0].Close()
 	defer ends[1].Close()
-	answer := func(number uint32, holders ...wire.Holder) {
+	respond := func(number uint32, holders ...wire.Holder) {
 		b, err := json.Marshal(wire.Release{Number: number, Holders: holders})
 		if err != nil {
 			t.Error(err)
@@ -24,16 +24,16 @@ func TestReleaseSkipsLateResponses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m := &machine{control: ends[0], lastQuestion: 6}
-	answer(5)
-	answer(6)
+	m := &machine{control: ends[0], lastRequest: 6}
+	respond(5)
+	respond(6)
 	go func() {
 		b := make([]byte, 2*wire.MaxControl)
 		n, err := ends[1].Read(b)
-		if op, number, ok := wire.ParseControlQuestion(b[:n]); err != nil || !ok || op != wire.ControlRelease || number != 7 {
+		if op, number, ok := wire.ParseControlRequest(b[:n]); err != nil || !ok || op != wire.ControlRelease || number != 7 {
 			t.Errorf("the agent is asked %x, %v", b[:n], err)
 		}
-		answer(7, wire.Holder{PID: 12, Name: "sleep"})
+		respond(7, wire.Holder{PID: 12, Name: "sleep"})
 	}()
 	holders, err := m.release(wire.ControlRelease)
 	if err != nil || len(holders) != 1 || holders[0].PID != 12 {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitWithoutCgroup enforces limits without a cgroup. It limits CPUs by
+// setLimitsWithoutCgroup enforces limits without a cgroup. It limits CPUs by
 // affinity, rounded up to whole CPUs. A watchdog measures the memory, and kills
 // the sandbox when it exceeds its limit.
-func (s *shim) limitWithoutCgroup() ([]string, error) {
+func (s *shim) setLimitsWithoutCgroup() ([]string, error) {
 	notes := []string{"memory: enforced by measuring ten times a second, not by the kernel (no cgroup)"}
 	n := int(math.Ceil(s.Limits.CPUs))
 	if n < runtime.NumCPU() {
@@ -131,7 +131,7 @@ func memoryBelow(pid int) int64 {
 	for id := range parents {
 		for p := parents[id]; p > 1; p = parents[p] {
 			if p == pid {
-				total += pss(id)
+				total += readPSS(id)
 				break
 			}
 		}
@@ -139,8 +139,8 @@ func memoryBelow(pid int) int64 {
 	return total
 }
 
-// pss returns a process's proportional share of anonymous memory, in bytes.
-func pss(pid int) int64 {
+// readPSS returns a process's proportional share of anonymous memory, in bytes.
+func readPSS(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0

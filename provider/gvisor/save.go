@@ -161,8 +161,8 @@ func (m *machine) release(op byte) ([]wire.Holder, error) {
 		return nil, err
 	}
 	defer func() { _ = m.control.SetDeadline(time.Time{}) }() // no other code sets a deadline
-	m.lastQuestion++
-	if _, err := m.control.Write(wire.ControlQuestion(op, m.lastQuestion)); err != nil {
+	m.lastRequest++
+	if _, err := m.control.Write(wire.EncodeControlRequest(op, m.lastRequest)); err != nil {
 		return nil, fmt.Errorf("prepare the agent: %w", err)
 	}
 	for b := make([]byte, wire.MaxRelease); ; {
@@ -174,7 +174,7 @@ func (m *machine) release(op byte) ([]wire.Holder, error) {
 		if err := json.Unmarshal(b[:n], &r); err != nil {
 			return nil, fmt.Errorf("decode the agent's answer: %w", err)
 		}
-		if r.Number == m.lastQuestion {
+		if r.Number == m.lastRequest {
 			return r.Holders[:min(len(r.Holders), wire.MaxHolders)], nil
 		}
 	}
@@ -249,15 +249,15 @@ func (e *controlSocket) callWith(files []*os.File, one call) error {
 	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil); err != nil {
 		return fmt.Errorf("call %s: %w", one.Method, err)
 	}
-	var answer struct {
+	var response struct {
 		Success bool   `json:"success"`
 		Err     string `json:"err"`
 	}
-	if err := json.NewDecoder(io.LimitReader(c, maxCallAnswer)).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(c, maxCallAnswer)).Decode(&response); err != nil {
 		return fmt.Errorf("call %s: %w", one.Method, err)
 	}
-	if !answer.Success {
-		line, _, _ := strings.Cut(answer.Err, "\n")
+	if !response.Success {
+		line, _, _ := strings.Cut(response.Err, "\n")
 		return fmt.Errorf("call %s: %s", one.Method, brig.Clip(line, 1000))
 	}
 	return nil

@@ -81,8 +81,8 @@ func checkLayer(dir string, limits brig.Limits) error {
 	if n := size(pagesFile); n > limits.Disk {
 		return fmt.Errorf("%w: it has %s with files that are deleted, and the disk %s", errLayer, brig.FormatBytes(n), brig.FormatBytes(limits.Disk))
 	}
-	if n, most := size(namesFile), limits.Memory/namesShare; n > most {
-		return fmt.Errorf("%w: the names of its files take %s, and the memory permits %s", errLayer, brig.FormatBytes(n), brig.FormatBytes(most))
+	if n, limit := size(namesFile), limits.Memory/namesShare; n > limit {
+		return fmt.Errorf("%w: the names of its files take %s, and the memory permits %s", errLayer, brig.FormatBytes(n), brig.FormatBytes(limit))
 	}
 	return nil
 }

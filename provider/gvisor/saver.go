@@ -91,8 +91,8 @@ func (p *Provider) saveDir(id brig.SaveID) string {
 // savesDir contains a directory per save.
 const savesDir = "saves"
 
-// savable returns the instance of a sandbox if this provider can save it.
-func (p *Provider) savable(in brig.Instance, id brig.SaveID) (*instance, error) {
+// savableInstance returns the instance of a sandbox if this provider can save it.
+func (p *Provider) savableInstance(in brig.Instance, id brig.SaveID) (*instance, error) {
 	i, ok := in.(*instance)
 	if !ok || !brig.ValidName(string(id)) {
 		return nil, fmt.Errorf("save %T as %q: it is not a sandbox of this provider, or not a name", in, id)
@@ -106,7 +106,7 @@ func (p *Provider) savable(in brig.Instance, id brig.SaveID) (*instance, error) 
 
 // CheckSave implements brig.Saver.
 func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
-	i, err := p.savable(in, "check")
+	i, err := p.savableInstance(in, "check")
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ const saveTimeout = 10 * time.Minute
 
 // Save implements brig.Saver.
 func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
-	i, err := p.savable(in, to)
+	i, err := p.savableInstance(in, to)
 	if err != nil {
 		return nil, err
 	}

@@ -25,14 +25,14 @@ import (
 // sentry runs the "boot" command of gVisor's command line, with the arguments
 // that gVisor's own library would pass.
 type sentry struct {
-	id     string
-	from   string // directory of the save to restore, or empty
-	cmd    *exec.Cmd
-	trees  trees
-	calls  *controlSocket
-	ended  chan struct{} // closed when status is valid
-	mu     sync.Mutex    // guards exited
-	exited bool
+	id         string
+	restoreDir string // directory of the save to restore, or empty
+	cmd        *exec.Cmd
+	trees      trees
+	calls      *controlSocket
+	ended      chan struct{} // closed when status is valid
+	mu         sync.Mutex    // guards exited
+	exited     bool
 }
 
 // controlFile is the name of the socket on which a sentry accepts calls. It is
@@ -42,7 +42,7 @@ const controlFile = "sentry.sock"
 // withoutGofer starts a kernel without a gofer. The kernel kills the sandbox when
 // the calling thread exits.
 func withoutGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, err error) {
-	s := &sentry{id: o.ID, from: o.From, ended: make(chan struct{})}
+	s := &sentry{id: o.ID, restoreDir: o.From, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.destroy())
@@ -151,8 +151,8 @@ func (s *sentry) run() error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.cmd.Process.Pid), score, 0); err != nil {
 		return fmt.Errorf("mark the sentry for lack of memory: %w", err)
 	}
-	if s.from != "" {
-		return s.restore(s.from)
+	if s.restoreDir != "" {
+		return s.restore(s.restoreDir)
 	}
 	return s.calls.call(call{"containerManager.SetNetworkArgs", loopback()}, call{"containerManager.StartRoot", s.id})
 }
@@ -192,21 +192,21 @@ func (e *controlSocket) call(calls ...call) error {
 		return fmt.Errorf("reach the sentry: %w", err)
 	}
 	defer c.Close()
-	answers := json.NewDecoder(io.LimitReader(c, oneRead))
+	responses := json.NewDecoder(io.LimitReader(c, oneRead))
 	for _, one := range calls {
 		b, err := json.Marshal(one)
 		if err == nil {
 			_, err = c.Write(b)
 		}
-		var answer struct {
+		var response struct {
 			Success bool   `json:"success"`
 			Err     string `json:"err"`
 		}
 		if err == nil {
-			err = answers.Decode(&answer)
+			err = responses.Decode(&response)
 		}
-		if err == nil && !answer.Success {
-			err = errors.New(answer.Err)
+		if err == nil && !response.Success {
+			err = errors.New(response.Err)
 		}
 		if err != nil {
 			return fmt.Errorf("call %s: %w", one.Method, err)

@@ -156,7 +156,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 func (s *shim) limit() (notes []string, err error) {
 	raiseOpenFiles()
 	if s.Cgroup == "" {
-		return s.limitWithoutCgroup()
+		return s.setLimitsWithoutCgroup()
 	}
 	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
 		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,
@@ -194,31 +194,31 @@ func (s *shim) run(ctx context.Context) error {
 	}
 	go s.serve(ctx)
 
-	why, requested := brig.Exited, false
+	reason, requested := brig.Exited, false
 	select {
 	case <-s.machine.ended:
 		// A graceful stop ends the sandbox from within, before the stop itself
 		// has finished.
 		s.mu.Lock()
 		if s.stopReason != "" {
-			why, requested = s.stopReason, true
+			reason, requested = s.stopReason, true
 		}
 		s.mu.Unlock()
-	case why = <-s.end:
+	case reason = <-s.end:
 		requested = true
 		s.machine.kill(s.group)
 		<-s.machine.ended
 	}
 	stopOOM()
 	failpoint.Hit("shim.gone")
-	return s.finish(ctx, why, requested)
+	return s.finish(ctx, reason, requested)
 }
 
 // holdTether ends the sandbox when the process that created it exits, unless
 // the sandbox is no longer ephemeral.
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
-	tethered := s.lease.Tethered()
+	tethered := s.lease.IsTethered()
 	s.mu.Lock()
 	s.orphaned = tethered
 	s.mu.Unlock()
@@ -228,25 +228,25 @@ func (s *shim) holdTether() {
 }
 
 // finish removes the sandbox's resources on the host and writes the exit file.
-func (s *shim) finish(ctx context.Context, why brig.ExitReason, requested bool) error {
+func (s *shim) finish(ctx context.Context, reason brig.ExitReason, requested bool) error {
 	s.main.AwaitOutput()
 	s.mu.Lock()
-	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: why, At: time.Now().UTC()}}
-	over, tethered := s.memoryExceeded, s.lease.Tethered()
+	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: reason, At: time.Now().UTC()}}
+	outOfMemory, tethered := s.memoryExceeded, s.lease.IsTethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {
 		// The kernel maintains the counter. The guest cannot change it.
 		if n, err := s.group.OOMKills(); err == nil && n > 0 {
-			over = true
+			outOfMemory = true
 		}
 	}
 	switch {
-	case over:
+	case outOfMemory:
 		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
 	case !requested: // requested is also set when a main program exits
 		e.Reason, e.Code = brig.Crashed, s.machine.code()
-	case requested && why != brig.Exited:
+	case requested && reason != brig.Exited:
 		if e.Code == 0 {
 			e.Code = 137
 		}

@@ -27,12 +27,12 @@ func (s *shim) serve(ctx context.Context) {
 		if err != nil {
 			return // the shim is exiting
 		}
-		go s.answer(ctx, c)
+		go s.handle(ctx, c)
 	}
 }
 
-// answer handles the request of a connection, which carries only one.
-func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
+// handle handles the request of a connection, which carries only one.
+func (s *shim) handle(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	r, fds, err := readRequest(c)
 	defer func() {
@@ -41,57 +41,57 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		}
 	}()
 	if err != nil {
-		_ = send(c, answer{Error: "read request: " + err.Error()})
+		_ = send(c, response{Error: "read request: " + err.Error()})
 		return
 	}
 	switch r.Op {
 	case "dial":
 		s.dial(c)
 	case "watch":
-		if send(c, answer{}) == nil {
+		if send(c, response{}) == nil {
 			// The connection stays open until this process exits. Its end
 			// notifies the server that the sandbox has ended.
 			_, _ = io.Copy(io.Discard, c)
 		}
 	case "lease":
 		s.lease.Renew(time.Until(r.Lease), false)
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "own":
 		s.lease.Renew(time.Until(r.Lease), true)
 		failpoint.Hit("shim.owned")
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "keep":
 		s.kept.put(r.ID, r.Note, r.Carried, fds)
 		failpoint.Hit("shim.kept")
 		fds = nil
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "parking":
 		s.kept.park(r.ID)
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "kept":
 		s.kept.sendAll(c)
 	case "freeze", "thaw":
 		if err := s.freeze(r.Op == "freeze"); err != nil {
-			_ = send(c, answer{Error: err.Error()})
+			_ = send(c, response{Error: err.Error()})
 			return
 		}
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "begin":
 		s.begin(ctx, r.Linger)
-		_ = send(c, answer{})
+		_ = send(c, response{})
 	case "over":
-		<-s.main.Over() // if the program does not linger, this process exits and the connection closes
-		_ = send(c, answer{})
+		<-s.main.Done() // if the program does not linger, this process exits and the connection closes
+		_ = send(c, response{})
 	case "refused":
-		_ = send(c, answer{Refused: s.machine.refused.read()})
+		_ = send(c, response{Refused: s.machine.refused.read()})
 	case "sentry":
-		_ = send(c, answer{PID: s.machine.pid()})
+		_ = send(c, response{PID: s.machine.pid()})
 	case "save", "savefiles":
 		if r.Save == nil || r.Save.Manifest.FilesOnly != (r.Op == "savefiles") {
 			return
 		}
 		holders, err := s.save(r.Save)
-		a := answer{Holders: holders}
+		a := response{Holders: holders}
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -104,10 +104,10 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 			_ = os.RemoveAll(r.Save.Dir) // the server has died, and no other process will find the save
 		}
 	case "stop":
-		_ = send(c, answer{})
+		_ = send(c, response{})
 		s.stop(ctx, r)
 	default:
-		_ = send(c, answer{Error: fmt.Sprintf("unknown request %q", r.Op)})
+		_ = send(c, response{Error: fmt.Sprintf("unknown request %q", r.Op)})
 	}
 }
 
@@ -156,11 +156,11 @@ func (s *shim) freeze(on bool) error {
 func (s *shim) dial(c *net.UnixConn) {
 	fd, err := s.machine.connect()
 	if err != nil {
-		_ = send(c, answer{Error: err.Error()})
+		_ = send(c, response{Error: err.Error()})
 		return
 	}
 	defer unix.Close(fd)
-	_ = send(c, answer{}, fd)
+	_ = send(c, response{}, fd)
 }
 
 // stop ends the sandbox. If there is a grace period, it first terminates the
@@ -191,7 +191,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
 	switch {
 	case err == nil:
-		s.main.Ended(res.ExitCode, linger)
+		s.main.RecordExit(res.ExitCode, linger)
 	case errors.Is(err, guest.ErrViolation):
 		fmt.Fprintln(s.log, "brig: the sandbox ends:", err)
 		s.end <- brig.AgentLost
@@ -207,7 +207,7 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		return
 	default:
 		fmt.Fprintln(s.log, "brig: the main program did not run:", brig.AsError(err).Message)
-		s.main.Ended(127, linger)
+		s.main.RecordExit(127, linger)
 	}
 	if linger {
 		return

@@ -93,16 +93,16 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 		}
 	}()
 	add := func(path string, writable bool) error {
-		apart, err := openTree(path, writable)
+		detached, err := openTree(path, writable)
 		if err != nil {
 			return err
 		}
-		defer apart.Close()
-		if info, err := apart.Stat(); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		defer detached.Close()
+		if info, err := detached.Stat(); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			return errors.Join(fmt.Errorf("%s is no folder and no file", path), err)
 		}
 		t := &tree{}
-		if t.root, err = reopen(apart); err != nil {
+		if t.root, err = reopen(detached); err != nil {
 			return err
 		}
 		if err := b.donateTree(t); err != nil {
@@ -116,7 +116,7 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 		return out, err
 	}
 	for _, bind := range o.binds() {
-		if err := add(bind.Source, o.disabled("read-only")); err != nil {
+		if err := add(bind.Source, o.isDisabled("read-only")); err != nil {
 			return out, err
 		}
 	}
@@ -183,56 +183,56 @@ func (t *tree) serve() {
 		if _, err := io.ReadFull(t.c, buf[msgHeader:msgHeader+size]); err != nil {
 			return
 		}
-		answer, f, err := t.answer(kind, buf[msgHeader:msgHeader+size])
+		response, f, err := t.handleMessage(kind, buf[msgHeader:msgHeader+size])
 		if err != nil {
 			return
 		}
-		if err := t.send(answer, f); err != nil {
+		if err := t.send(response, f); err != nil {
 			return
 		}
 	}
 }
 
-// answer returns the response to a message. If it returns an error, the caller
+// handleMessage returns the response to a message. If it returns an error, the caller
 // closes the connection.
-func (t *tree) answer(kind uint16, body []byte) (answer []byte, _ *os.File, err error) {
+func (t *tree) handleMessage(kind uint16, body []byte) (response []byte, _ *os.File, err error) {
 	switch {
 	case kind == msgMount && len(body) == 0:
 		f, err := reopen(t.root)
-		return mounted(), f, err
+		return encodeMountResponse(), f, err
 	case kind != msgOpenAt || len(body) != msgOpen:
 		return nil, nil, errors.New("nothing else is ever asked")
 	}
 	id, flags := binary.NativeEndian.Uint64(body), binary.NativeEndian.Uint32(body[8:])
 	if id != rootID || flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
-		return refusal(unix.EROFS), nil, nil
+		return encodeErrno(unix.EROFS), nil, nil
 	}
 	f, err := reopen(t.root)
-	if err != nil { //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
-		return refusal(unix.EIO), nil, nil
+	if err != nil {
+		return encodeErrno(unix.EIO), nil, nil //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
 	}
-	return message(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
+	return encodeMessage(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
 }
 
-func refusal(e unix.Errno) []byte {
-	return message(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
+func encodeErrno(e unix.Errno) []byte {
+	return encodeMessage(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
 }
 
-// mounted returns the response to a mount request: the root's number, empty
+// encodeMountResponse returns the response to a mount request: the root's number, empty
 // attributes, and the supported messages. The sentry ignores the attributes
 // because it can read them from the descriptor.
-func mounted() []byte {
+func encodeMountResponse() []byte {
 	b := binary.NativeEndian.AppendUint64(nil, rootID)
 	b = append(b, make([]byte, msgStatx)...)
 	b = binary.NativeEndian.AppendUint32(b, msgMax)
 	b = binary.NativeEndian.AppendUint16(b, 2)
 	b = binary.NativeEndian.AppendUint16(b, msgMount)
 	b = binary.NativeEndian.AppendUint16(b, msgOpenAt)
-	return message(msgMount, b)
+	return encodeMessage(msgMount, b)
 }
 
-// message adds the header to a message body.
-func message(kind uint16, body []byte) []byte {
+// encodeMessage adds the header to a message body.
+func encodeMessage(kind uint16, body []byte) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = binary.NativeEndian.AppendUint16(b, 0)
@@ -241,12 +241,12 @@ func message(kind uint16, body []byte) []byte {
 
 // send sends a response, with a descriptor if there is one, and closes the
 // descriptor.
-func (t *tree) send(answer []byte, f *os.File) error {
+func (t *tree) send(response []byte, f *os.File) error {
 	var oob []byte
 	if f != nil {
 		defer f.Close()
 		oob = unix.UnixRights(int(f.Fd()))
 	}
-	_, _, err := t.c.WriteMsgUnix(answer, oob, nil)
+	_, _, err := t.c.WriteMsgUnix(response, oob, nil)
 	return err
 }

@@ -138,9 +138,9 @@ func TestNestedMountsAreReadOnly(t *testing.T) {
 func TestTreeRequestsArePaced(t *testing.T) {
 	_, root := createTree(t, false)
 	const more = 10
-	say := [][]byte{message(msgMount, nil)}
+	say := [][]byte{encodeMessage(msgMount, nil)}
 	for range unpacedRequests - 1 + more {
-		say = append(say, open(rootID, unix.O_RDWR))
+		say = append(say, openMessage(rootID, unix.O_RDWR))
 	}
 	begin := time.Now()
 	answers, _ := exchangeMessages(t, root, say...)
@@ -213,16 +213,16 @@ func exchangeMessages(t testing.TB, root *os.File, messages ...[]byte) (answers 
 	return answers, files
 }
 
-// open returns the message that a sentry sends to open the root.
-func open(id uint64, flags uint32) []byte {
+// openMessage returns the message that a sentry sends to open the root.
+func openMessage(id uint64, flags uint32) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, id)
 	b = binary.NativeEndian.AppendUint32(b, flags)
-	return message(msgOpenAt, binary.NativeEndian.AppendUint32(b, 0))
+	return encodeMessage(msgOpenAt, binary.NativeEndian.AppendUint32(b, 0))
 }
 
 func TestTreeRejectsOtherRequests(t *testing.T) {
 	_, root := createTree(t, false)
-	mount, fine := message(msgMount, nil), open(rootID, unix.O_RDONLY|unix.O_DIRECTORY)
+	mount, fine := encodeMessage(msgMount, nil), openMessage(rootID, unix.O_RDONLY|unix.O_DIRECTORY)
 	for name, c := range map[string]struct {
 		say   [][]byte
 		files int
@@ -230,14 +230,14 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 	}{
 		"mount":                   {[][]byte{mount}, 1, msgMount},
 		"mount and open":          {[][]byte{mount, fine, fine}, 3, msgOpenAt},
-		"for writing":             {[][]byte{mount, open(rootID, unix.O_RDWR)}, 1, msgError},
-		"to cut it":               {[][]byte{mount, open(rootID, unix.O_TRUNC)}, 1, msgError},
-		"another file":            {[][]byte{mount, open(7, 0)}, 1, msgError},
-		"another message":         {[][]byte{mount, message(5, make([]byte, 16)), fine}, 1, msgMount},
-		"a channel":               {[][]byte{mount, message(2, nil), fine}, 1, msgMount},
-		"a mount with something":  {[][]byte{message(msgMount, make([]byte, 3)), fine}, 0, 0},
-		"too short":               {[][]byte{mount, message(msgOpenAt, make([]byte, 8)), fine}, 1, msgMount},
-		"too long":                {[][]byte{mount, message(msgOpenAt, make([]byte, 1<<20)), fine}, 1, msgMount},
+		"for writing":             {[][]byte{mount, openMessage(rootID, unix.O_RDWR)}, 1, msgError},
+		"to cut it":               {[][]byte{mount, openMessage(rootID, unix.O_TRUNC)}, 1, msgError},
+		"another file":            {[][]byte{mount, openMessage(7, 0)}, 1, msgError},
+		"another message":         {[][]byte{mount, encodeMessage(5, make([]byte, 16)), fine}, 1, msgMount},
+		"a channel":               {[][]byte{mount, encodeMessage(2, nil), fine}, 1, msgMount},
+		"a mount with something":  {[][]byte{encodeMessage(msgMount, make([]byte, 3)), fine}, 0, 0},
+		"too short":               {[][]byte{mount, encodeMessage(msgOpenAt, make([]byte, 8)), fine}, 1, msgMount},
+		"too long":                {[][]byte{mount, encodeMessage(msgOpenAt, make([]byte, 1<<20)), fine}, 1, msgMount},
 		"a header that is broken": {[][]byte{mount, {1, 2, 3}}, 1, msgMount},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,8 +267,8 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 // that are opened for reading, regardless of the messages that it sends.
 func FuzzTree(f *testing.F) {
 	_, root := createTree(f, false)
-	f.Add(slices.Concat(message(msgMount, nil), open(rootID, 0), open(2, 1)))
-	f.Add(message(3, make([]byte, 16)))
+	f.Add(slices.Concat(encodeMessage(msgMount, nil), openMessage(rootID, 0), openMessage(2, 1)))
+	f.Add(encodeMessage(3, make([]byte, 16)))
 	own, err := root.Stat()
 	if err != nil {
 		f.Fatal(err)

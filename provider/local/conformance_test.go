@@ -62,12 +62,12 @@ func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 			t.Fatal(err)
 		}
 	}
-	open := func(t *testing.T) *Provider {
+	reopen := func(t *testing.T) *Provider {
 		return openLocal(t, agent, dir, func(p *Provider) { p.as, p.uplinks = as, as == nil })
 	}
-	p := open(t)
+	p := reopen(t)
 	t.Cleanup(func() {
-		if err := open(t).remoteHost.Quit(context.WithoutCancel(t.Context())); err != nil {
+		if err := reopen(t).remoteHost.Quit(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -84,7 +84,7 @@ func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 	}
 	providertest.Run(t, providertest.Harness{
 		Provider: p, Image: img.Digest, Real: true,
-		Lacks: missing, Next: func(t *testing.T) brig.Provider { return open(t) },
+		Lacks: missing, Next: func(t *testing.T) brig.Provider { return reopen(t) },
 	})
 }
 

@@ -35,10 +35,10 @@ type Config struct {
 	Timeout           int    `json:"timeout" title:"Timeout" doc:"Seconds that a check of this provider may take." min:"1" max:"600"`
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() (wrong []brig.FieldError) {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() (invalid []brig.FieldError) {
 	say := func(field, format string, args ...any) {
-		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+		invalid = append(invalid, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if !c.AcceptNoIsolation {
 		say("accept_no_isolation", "this provider isolates nothing, and is off until that is accepted")
@@ -51,7 +51,7 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
 		say("work_dir", "not an absolute path")
 	}
-	return wrong
+	return invalid
 }
 
 // Driver returns the driver of this kind of provider.
@@ -84,8 +84,8 @@ var (
 )
 
 func openProvider(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Provider, error) {
-	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("set accept_no_isolation if programs need no isolation from this machine; otherwise use gvisor")
+	if invalid := c.Validate(); len(invalid) > 0 {
+		return nil, guest.ConfigError(invalid).WithHint("set accept_no_isolation if programs need no isolation from this machine; otherwise use gvisor")
 	}
 	root := filepath.Join(env.Dir, "keeper")
 	if c.WorkDir != "" {
@@ -235,7 +235,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(guest.ProcessEnforcement("the server's own machine")), nil
+	return guest.MarkObserved(guest.ProcessEnforcement("the server's own machine")), nil
 }
 
 // Capabilities implements brig.Provider.

@@ -77,7 +77,7 @@ func testStdin(t *testing.T, h Harness) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
 	var out, errs bytes.Buffer
 	cmd := portable("cat")
-	cmd.Timeout = wait
+	cmd.Timeout = waitTimeout
 	started := 0
 	id := newExecID()
 	res, err := in.Exec(t.Context(), id, cmd, brig.IO{Stdin: bytes.NewReader(data), Stdout: &out, Stderr: &errs, Started: func(got string) {

@@ -83,7 +83,7 @@ func testPutIsAtomic(t *testing.T, h Harness) {
 	if err := put(); err != nil {
 		t.Fatal(err)
 	}
-	read, done := make(chan answer, 1), make(chan error, 1)
+	read, done := make(chan execResult, 1), make(chan error, 1)
 	go func() {
 		a, err := try(t.Context(), in, newExecID(), script(`i=0; while [ $i -lt 200 ]; do wc -c <driver; i=$((i+1)); done | sort | uniq -c`))
 		read <- a

@@ -241,7 +241,7 @@ func testFilesSource(t *testing.T, h Harness) {
 			t.Errorf("%v, want %v", err, cause)
 		}
 		// The data before the error soon appears in the file.
-		for end := time.Now().Add(wait); content(t, fs, name, 0, -1) != "half"; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(waitTimeout); content(t, fs, name, 0, -1) != "half"; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("what was written is not there")
 			}

@@ -18,7 +18,7 @@ import (
 // sh runs a script that must succeed, and returns its output.
 func sh(t *testing.T, in brig.Instance, text string) string {
 	t.Helper()
-	a := run(t, in, brig.Command{Shell: text, Timeout: 6 * wait})
+	a := run(t, in, brig.Command{Shell: text, Timeout: 6 * waitTimeout})
 	if a.ExitCode != 0 {
 		t.Fatalf("%q: %+v, %q", text, a.Result, a.err)
 	}
@@ -260,7 +260,7 @@ func testFilesLinks(t *testing.T, h Harness) {
 func testFilesOddTypes(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
-	ctx, cancel := timeout(t, wait)
+	ctx, cancel := timeout(t, waitTimeout)
 	defer cancel()
 	sh(t, in, "mkfifo pipe && ln -s pipe link; sleep 60 <> pipe >/dev/null 2>&1 &")
 	for _, p := range []string{"/workspace/pipe", "/workspace/link", "/dev/null", "/dev/zero", "/dev/full"} {
@@ -385,17 +385,17 @@ func testFilesTooMany(t *testing.T, h Harness) {
 	}
 	// At small size, the test uses far fewer files, because guest/agent tests
 	// the limit itself.
-	most := testenv.Size(2000, brig.MaxEntries)
-	sh(t, in, fmt.Sprintf("mkdir -p m/n && cd m && seq 3 %d | xargs touch", most))
+	maxEntries := testenv.Size(2000, brig.MaxEntries)
+	sh(t, in, fmt.Sprintf("mkdir -p m/n && cd m && seq 3 %d | xargs touch", maxEntries))
 	es, err := fs.List(ctx, at("/workspace"), 2)
-	if err != nil || len(es) != most {
+	if err != nil || len(es) != maxEntries {
 		t.Errorf("%d entries, %v", len(es), err)
 	}
 	sh(t, in, "touch m/n/more")
-	if es, err := fs.List(ctx, at("/workspace"), 2); err != nil || len(es) != most {
+	if es, err := fs.List(ctx, at("/workspace"), 2); err != nil || len(es) != maxEntries {
 		t.Errorf("not as deep: %d entries, %v", len(es), err)
 	}
-	if most < brig.MaxEntries {
+	if maxEntries < brig.MaxEntries {
 		return
 	}
 	_, err = fs.List(ctx, at("/workspace"), 3)
@@ -485,7 +485,7 @@ func testFilesEarlyEnd(t *testing.T, h Harness) {
 	defer close.Close()
 	_, err = fs.Write(t.Context(), at("/workspace"), brig.FileWrite{}, never)
 	refused(t, "a source that waits", err, brig.InvalidArgument)
-	if took := time.Since(begin); took > prompt {
+	if took := time.Since(begin); took > promptTimeout {
 		t.Errorf("it took %v", took)
 	}
 	write(t, fs, "/workspace/next", "next")

@@ -36,7 +36,7 @@ func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *backgroundW
 		}
 	case err := <-w.ended:
 		t.Fatalf("watch %s: %v", dir, err)
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Fatal("the watch does not begin")
 	}
 	return w
@@ -46,7 +46,7 @@ func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *backgroundW
 // last.
 func (w *backgroundWatch) until(t *testing.T, last string) (out []string) {
 	t.Helper()
-	for expired := time.After(wait); ; {
+	for expired := time.After(waitTimeout); ; {
 		select {
 		case c := <-w.changes:
 			if len(c.Kinds) != 1 {
@@ -71,7 +71,7 @@ func (w *backgroundWatch) until(t *testing.T, last string) (out []string) {
 // wantGone checks that the watch ends with the error for a removed directory.
 func (w *backgroundWatch) wantGone(t *testing.T) {
 	t.Helper()
-	for expired := time.After(wait); ; {
+	for expired := time.After(waitTimeout); ; {
 		select {
 		case <-w.changes:
 			continue
@@ -138,7 +138,7 @@ func testFilesWatch(t *testing.T, h Harness) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)
 			}
-		case <-time.After(wait):
+		case <-time.After(waitTimeout):
 			t.Error("it does not end")
 		}
 		// A watch reports the removal of the directory's files, and then ends.
@@ -178,7 +178,7 @@ func testFilesWatchRecursive(t *testing.T, h Harness) {
 			if slices.Contains(c.Kinds, brig.Created) {
 				seen[c.Name]++
 			}
-		case <-time.After(wait):
+		case <-time.After(waitTimeout):
 			t.Fatalf("only %v were seen", seen)
 		}
 	}
@@ -219,7 +219,7 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 		if err == nil {
 			t.Error("the machine has ended, and the watch without an error")
 		}
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Error("the machine has ended, and the watch goes on")
 	}
 }
@@ -253,7 +253,7 @@ for i in range(15000): os.rename('a', 'b'); os.rename('b', 'a')"`)
 		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "too many changes") {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(2 * wait):
+	case <-time.After(2 * waitTimeout):
 		t.Error("the watch goes on")
 	}
 	alive(t, in)
@@ -279,7 +279,7 @@ func testFilesWatchOwner(t *testing.T, h Harness) {
 			}
 		}
 	})
-	owners, expired := map[string]int{}, time.After(4*wait)
+	owners, expired := map[string]int{}, time.After(4*waitTimeout)
 	for made := 0; made < 2*n; {
 		select {
 		case c := <-w.changes:

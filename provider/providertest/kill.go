@@ -20,12 +20,12 @@ func testTimeout(t *testing.T, h Harness) {
 	cmd.Timeout = 300 * time.Millisecond
 	start := time.Now()
 	a := run(t, in, cmd)
-	for h.Real && a.out == "" && cmd.Timeout < wait { // on a busy host, the program may not have started
+	for h.Real && a.out == "" && cmd.Timeout < waitTimeout { // on a busy host, the program may not have started
 		cmd.Timeout *= 4
 		start = time.Now()
 		a = run(t, in, cmd)
 	}
-	if !a.TimedOut || !a.Done || a.ExitCode != 124 || a.OOMKilled || time.Since(start) > cmd.Timeout+prompt {
+	if !a.TimedOut || !a.Done || a.ExitCode != 124 || a.OOMKilled || time.Since(start) > cmd.Timeout+promptTimeout {
 		t.Errorf("after %v: %+v", time.Since(start), a.Result)
 	}
 	if h.Real && a.out != "before\n" {
@@ -70,12 +70,12 @@ func disconnect(t *testing.T, in brig.Instance, cmd brig.Command, id string) err
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	cmd.Timeout = wait
+	cmd.Timeout = waitTimeout
 	start := time.Now()
 	_, err := in.Exec(ctx, id, cmd, brig.IO{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Started: func(string) {
 		time.AfterFunc(300*time.Millisecond, func() { cancel(errGone) })
 	}})
-	if d := time.Since(start); d > prompt {
+	if d := time.Since(start); d > promptTimeout {
 		t.Errorf("Exec returned %v after its start", d)
 	}
 	return err
@@ -110,7 +110,7 @@ func testDetachedExec(t *testing.T, h Harness) {
 	if err := disconnect(t, in, cmd, id); !errors.Is(err, errGone) {
 		t.Errorf("Exec says %v", err)
 	}
-	deadline := time.Now().Add(wait)
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		x := remembered(t, in, id)
 		if x == nil {

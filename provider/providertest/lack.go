@@ -58,9 +58,9 @@ func lacksArea(a brig.Area) func(*testing.T, Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for owner, have := range map[string]map[brig.Area]brig.Enforcement{"the provider": h.Provider.Capabilities().Enforces, "a machine": machine} {
+		for what, have := range map[string]map[brig.Area]brig.Enforcement{"the provider": h.Provider.Capabilities().Enforces, "a machine": machine} {
 			if e := have[a]; e.Level.Meets(brig.LevelGaps) || len(e.Gaps) == 0 {
-				t.Errorf("%s says of %s: %+v, want none, and why", owner, a, e)
+				t.Errorf("%s says of %s: %+v, want none, and why", what, a, e)
 			}
 		}
 	}

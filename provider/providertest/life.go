@@ -213,7 +213,7 @@ func testExtend(t *testing.T, h Harness) {
 			t.Cleanup(func() { destroy(t, in) })
 			err = in.Extend(t.Context(), time.Now().Add(time.Minute))
 		}
-		if late := time.Now().After(first); late && lease < wait {
+		if late := time.Now().After(first); late && lease < waitTimeout {
 			continue // the host was too busy for this lease
 		}
 		if err != nil {
@@ -242,7 +242,7 @@ func testStopHard(t *testing.T, h Harness) {
 	default:
 		t.Error("Stop returned before the end")
 	}
-	if e := ended(t, in); e.Reason != brig.Killed || e.Code == 0 || time.Since(start) > prompt {
+	if e := ended(t, in); e.Reason != brig.Killed || e.Code == 0 || time.Since(start) > promptTimeout {
 		t.Errorf("after %v: %+v", time.Since(start), e)
 	}
 	if err := in.Stop(t.Context(), time.Second, brig.Stopped); err != nil {
@@ -258,10 +258,10 @@ func testStopGraceful(t *testing.T, h Harness) {
 	_, in := create(t, h, withMain(h, "trap 'seq 30000; echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", ""))
 	awaitUp(t, in)
 	start := time.Now()
-	if err := in.Stop(t.Context(), 2*wait, brig.Stopped); err != nil {
+	if err := in.Stop(t.Context(), 2*waitTimeout, brig.Stopped); err != nil {
 		t.Fatal(err)
 	}
-	if e := ended(t, in); e.Reason != brig.Stopped && e.Reason != brig.Exited || time.Since(start) > wait {
+	if e := ended(t, in); e.Reason != brig.Stopped && e.Reason != brig.Exited || time.Since(start) > waitTimeout {
 		t.Errorf("after %v: %+v", time.Since(start), e)
 	}
 	if got := readLogs(t, in); !strings.Contains(got, "bye") {
@@ -275,7 +275,7 @@ func testStopGraceful(t *testing.T, h Harness) {
 	if err := ignoring.Stop(t.Context(), 500*time.Millisecond, brig.Stopped); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d < 400*time.Millisecond || d > prompt {
+	if d := time.Since(start); d < 400*time.Millisecond || d > promptTimeout {
 		t.Errorf("a deaf one ended after %v", d)
 	}
 }
@@ -294,7 +294,7 @@ func testEndWhileExec(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	time.AfterFunc(500*time.Millisecond, func() { _ = in.Stop(t.Context(), 0, brig.Killed) })
 	start := time.Now()
-	if _, err := try(t.Context(), in, newExecID(), portable("sleep 60")); brig.KindOf(err) != brig.FailedPrecondition || time.Since(start) > prompt {
+	if _, err := try(t.Context(), in, newExecID(), portable("sleep 60")); brig.KindOf(err) != brig.FailedPrecondition || time.Since(start) > promptTimeout {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 }
@@ -302,7 +302,7 @@ func testEndWhileExec(t *testing.T, h Harness) {
 // awaitUp waits until the main program has written "up".
 func awaitUp(t *testing.T, in brig.Instance) {
 	t.Helper()
-	for end := time.Now().Add(wait); !strings.Contains(readLogs(t, in), "up\n"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); !strings.Contains(readLogs(t, in), "up\n"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the main program is not up: %q", readLogs(t, in))
 		}

@@ -123,8 +123,8 @@ func (p *lineProcess) toEnd(t *testing.T) *brig.Result {
 		if !errors.Is(err, io.EOF) {
 			t.Fatalf("the last word is %v, want EOF", err)
 		}
-	case <-time.After(wait):
-		t.Fatalf("no end after %v", wait)
+	case <-time.After(waitTimeout):
+		t.Fatalf("no end after %v", waitTimeout)
 	}
 	res, err := p.Wait(t.Context())
 	if err != nil || !res.Done {
@@ -200,7 +200,7 @@ func testProcessSignal(t *testing.T, h Harness) {
 				}
 			}
 		})
-		if took := time.Since(begin); took > 2*prompt {
+		if took := time.Since(begin); took > 2*promptTimeout {
 			t.Errorf("it took %v", took)
 		}
 	}
@@ -257,7 +257,7 @@ func testProcessEnd(t *testing.T, h Harness) {
 			break
 		}
 	}
-	ctx, cancel := timeout(t, wait)
+	ctx, cancel := timeout(t, waitTimeout)
 	defer cancel()
 	if res, err := p.Wait(ctx); err == nil && res.ExitCode == 0 {
 		t.Errorf("its machine has ended, and it with %+v", res)
@@ -284,7 +284,7 @@ func testProcessClose(t *testing.T, h Harness) {
 		if err == nil {
 			t.Error("Receive of what was closed returns something")
 		}
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Error("Receive goes on after Close")
 	}
 	if _, _, err := p.Receive(); err == nil {
@@ -309,7 +309,7 @@ func testProcessRest(t *testing.T, h Harness) {
 		}
 		var got [3]string
 		for {
-			from, b, err := rest.ReceiveRest(time.Now().Add(wait))
+			from, b, err := rest.ReceiveRest(time.Now().Add(waitTimeout))
 			if errors.Is(err, io.EOF) {
 				break
 			}

@@ -156,8 +156,8 @@ func Run(t *testing.T, h Harness) {
 	} {
 		known[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
-			if why := h.Lacks[c.name]; why != "" {
-				t.Logf("lacks it: %s", why)
+			if reason := h.Lacks[c.name]; reason != "" {
+				t.Logf("lacks it: %s", reason)
 				testLacks(t, h, c.name)
 				return
 			}
@@ -178,12 +178,12 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// wait is the timeout of operations that complete immediately on an idle host.
-// prompt is the maximum duration of operations that must not block, even on a
+// waitTimeout is the timeout of operations that complete immediately on an idle host.
+// promptTimeout is the maximum duration of operations that must not block, even on a
 // busy host.
 var (
-	wait   = race.Patience(30 * time.Second)
-	prompt = race.Patience(15 * time.Second)
+	waitTimeout   = race.ScaleTimeout(30 * time.Second)
+	promptTimeout = race.ScaleTimeout(15 * time.Second)
 )
 
 var ids atomic.Int64
@@ -237,8 +237,8 @@ func destroy(t *testing.T, in brig.Instance) {
 	}
 }
 
-// answer is the result of an execution.
-type answer struct {
+// execResult is the result of an execution.
+type execResult struct {
 	*brig.Result
 	out, err string
 }
@@ -248,7 +248,7 @@ var execIDs atomic.Int64
 func newExecID() string { return fmt.Sprintf("ex%d", execIDs.Add(1)) }
 
 // run runs a command to its end, and fails the test on an error.
-func run(t *testing.T, in brig.Instance, cmd brig.Command) answer {
+func run(t *testing.T, in brig.Instance, cmd brig.Command) execResult {
 	t.Helper()
 	a, err := try(t.Context(), in, newExecID(), cmd)
 	if err != nil {
@@ -257,13 +257,13 @@ func run(t *testing.T, in brig.Instance, cmd brig.Command) answer {
 	return a
 }
 
-func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (answer, error) {
+func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (execResult, error) {
 	if cmd.Timeout == 0 {
-		cmd.Timeout = wait
+		cmd.Timeout = waitTimeout
 	}
 	var out, errs bytes.Buffer
 	res, err := in.Exec(ctx, id, cmd, brig.IO{Stdout: &out, Stderr: &errs})
-	return answer{Result: res, out: out.String(), err: errs.String()}, err
+	return execResult{Result: res, out: out.String(), err: errs.String()}, err
 }
 
 // portable returns a command that both real programs and the fake support.
@@ -277,8 +277,8 @@ func ended(t *testing.T, in brig.Instance) *brig.Exit {
 	t.Helper()
 	select {
 	case <-in.Done():
-	case <-time.After(wait):
-		t.Fatalf("the machine has not ended after %v", wait)
+	case <-time.After(waitTimeout):
+		t.Fatalf("the machine has not ended after %v", waitTimeout)
 	}
 	e := in.Exit()
 	if e == nil {

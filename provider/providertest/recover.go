@@ -48,7 +48,7 @@ func testRecoverEnded(t *testing.T, h Harness) {
 	}
 	select {
 	case <-recovered.Done():
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Fatal("it has ended and Done is not closed")
 	}
 	if e := recovered.Exit(); e == nil || e.Code != 9 || e.Reason != want.Reason || !e.At.Equal(want.At) {

@@ -162,7 +162,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
 	type end struct {
-		answer
+		execResult
 		err error
 	}
 	ends := make(chan end, 1)
@@ -170,7 +170,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 		a, err := try(t.Context(), in, "refused", script("echo > /tmp/begun; sleep 2; echo unharmed"))
 		ends <- end{a, err}
 	}()
-	for begin := time.Now(); time.Since(begin) < wait; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < waitTimeout; time.Sleep(10 * time.Millisecond) {
 		if run(t, in, script("test -e /tmp/begun")).ExitCode == 0 {
 			break
 		}
@@ -188,7 +188,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 	}
 	alive(t, in)
 	if e := <-ends; e.err != nil || e.out != "unharmed\n" {
-		t.Errorf("the command ended with %+v, %v", e.answer, e.err)
+		t.Errorf("the command ended with %+v, %v", e.execResult, e.err)
 	}
 	saved(t, s, in, "save-3", brig.SaveOptions{})
 }
@@ -246,7 +246,7 @@ func testSavePacked(t *testing.T, h Harness) {
 	id, in := create(t, h, nil)
 	writeNote(t, in)
 	before := saved(t, s, in, "save-7", brig.SaveOptions{})
-	key, wrong := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
+	key, wrongKey := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	if err := s.Unpack(t.Context(), "save-7", key); err != nil {
 		t.Errorf("unpack of a save that is not packed: %v", err)
 	}
@@ -271,7 +271,7 @@ func testSavePacked(t *testing.T, h Harness) {
 		if _, err := s.Restore(t.Context(), "save-7", newID(), h.spec(), time.Now().Add(instanceLease)); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("the restore of a packed save: %v", err)
 		}
-		if err := s.Unpack(t.Context(), "save-7", wrong); brig.KindOf(err) != brig.FailedPrecondition {
+		if err := s.Unpack(t.Context(), "save-7", wrongKey); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("unpack with another key: %v", err)
 		}
 		for range 2 {

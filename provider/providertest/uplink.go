@@ -55,8 +55,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// answer returns the response datagram.
-func (d datagram) answer(payload string) datagram {
+// reply returns the response datagram.
+func (d datagram) reply(payload string) datagram {
 	return datagram{d.to, d.from, d.toPort, d.fromPort, payload}
 }
 
@@ -78,11 +78,11 @@ func questionCommand(h Harness) brig.Command {
 }
 
 // checkAnswer checks the output of questionCommand.
-func checkAnswer(t *testing.T, h Harness, a answer, payload string) {
+func checkAnswer(t *testing.T, h Harness, a execResult, payload string) {
 	t.Helper()
 	want := payload
 	if !h.Real {
-		want = hex.EncodeToString(question().answer(payload).packet()) + "\n"
+		want = hex.EncodeToString(question().reply(payload).packet()) + "\n"
 	}
 	if a.ExitCode != 0 || a.out != want {
 		t.Errorf("the machine was answered %q, exit code %d, want %q", a.out, a.ExitCode, want)
@@ -93,7 +93,7 @@ func checkAnswer(t *testing.T, h Harness, a answer, payload string) {
 func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	t.Helper()
 	// The interface is removed shortly after the call.
-	for end := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitTimeout); ; time.Sleep(20 * time.Millisecond) {
 		a := run(t, in, questionCommand(h))
 		if a.ExitCode == 7 && strings.Contains(a.out, "Network is unreachable") {
 			return
@@ -135,7 +135,7 @@ func serve(up brig.Uplink, payload string) <-chan error {
 			}
 			d, ok := parseDatagram(b[:n])
 			if q := question(); ok && d.from == q.from && d.to == q.to && d.toPort == q.toPort && d.payload == q.payload {
-				if err := up.Send(d.answer(payload).packet()); err != nil {
+				if err := up.Send(d.reply(payload).packet()); err != nil {
 					ended <- err
 					return
 				}
@@ -152,7 +152,7 @@ func checkEnded(t *testing.T, ended <-chan error) {
 		if err == nil {
 			t.Error("it ended without an error")
 		}
-	case <-time.After(wait):
+	case <-time.After(waitTimeout):
 		t.Fatal("Receive still waits")
 	}
 }

@@ -31,7 +31,7 @@ func testUplinkPaused(t *testing.T, h Harness) {
 		}
 		t.Fatal(err)
 	}
-	packet := question().answer(strings.Repeat("x", 60000)).packet()
+	packet := question().reply(strings.Repeat("x", 60000)).packet()
 	for range 500 { // more packets than all queues hold
 		if err := up.Send(packet); err != nil {
 			t.Fatalf("send to one that is frozen: %v", err)
@@ -70,7 +70,7 @@ func testUplinkLarge(t *testing.T, h Harness) {
 			got <- fmt.Sprintf("%d bytes, %v, a payload of %d", n, err, len(d.payload))
 			return
 		}
-		if err := up.Send(d.answer(d.payload).packet()); err != nil {
+		if err := up.Send(d.reply(d.payload).packet()); err != nil {
 			got <- err.Error()
 			return
 		}
@@ -79,8 +79,8 @@ func testUplinkLarge(t *testing.T, h Harness) {
 	a := run(t, in, script(fmt.Sprintf(`exec 3<>/dev/udp/%s/9; head -c %d /dev/urandom >/tmp/sent
 		dd bs=%d iflag=fullblock count=1 </tmp/sent >&3 2>/dev/null; timeout 8 dd bs=65536 count=1 <&3 2>/dev/null >/tmp/got; cmp /tmp/sent /tmp/got && wc -c </tmp/got`,
 		brig.UplinkGateway, largest, largest)))
-	if complaint := <-got; complaint != "" || strings.TrimSpace(a.out) != fmt.Sprint(largest) {
-		t.Errorf("sent: %s; received: %q %q", complaint, a.out, a.err)
+	if problem := <-got; problem != "" || strings.TrimSpace(a.out) != fmt.Sprint(largest) {
+		t.Errorf("sent: %s; received: %q %q", problem, a.out, a.err)
 	}
 }
 
@@ -145,7 +145,7 @@ func testUplinkHostileFiles(t *testing.T, h Harness) {
 			asRoot(t, in, "rm -rf "+file+"; "+fmt.Sprintf(c.script, file))
 			start := time.Now()
 			up, err := in.Uplink(t.Context(), []byte(authorityOne))
-			if d := time.Since(start); d > prompt {
+			if d := time.Since(start); d > promptTimeout {
 				t.Errorf("%s for %s: it took %v", c.name, file, d)
 			}
 			switch {

@@ -36,10 +36,10 @@ type Config struct {
 	Timeout     int    `json:"timeout" title:"Timeout" doc:"Seconds until the machine has to answer." min:"1" max:"600"`
 }
 
-// Wrong implements brig.ConfigRules.
-func (c *Config) Wrong() (wrong []brig.FieldError) {
+// Validate implements brig.ConfigRules.
+func (c *Config) Validate() (invalid []brig.FieldError) {
 	say := func(field, format string, args ...any) {
-		wrong = append(wrong, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+		invalid = append(invalid, brig.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	for field, v := range map[string]string{"host": c.Host, "username": c.Username, "python_bin": c.PythonBin, "node_bin": c.NodeBin} {
 		if v == "" {
@@ -65,7 +65,7 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	if !path.IsAbs(c.WorkDir) || strings.ContainsAny(c.WorkDir, "\x00\n'") {
 		say("work_dir", "it is not an absolute path")
 	}
-	return wrong
+	return invalid
 }
 
 func (c *Config) signer() (ssh.Signer, error) {

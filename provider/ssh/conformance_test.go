@@ -204,8 +204,8 @@ func TestConfigRules(t *testing.T) {
 		Host: "h", Port: 22, Username: "u", PrivateKey: private, Passphrase: "secret", KnownHosts: "h " + string(ssh.MarshalAuthorizedKey(public)),
 		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
 	}
-	if wrong := good.Wrong(); len(wrong) != 0 {
-		t.Errorf("what is right: %+v", wrong)
+	if invalid := good.Validate(); len(invalid) != 0 {
+		t.Errorf("what is right: %+v", invalid)
 	}
 	for field, change := range map[string]func(*Config){
 		"host":        func(c *Config) { c.Host = "" },
@@ -218,8 +218,8 @@ func TestConfigRules(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if wrong := c.Wrong(); len(wrong) != 1 || wrong[0].Field != field || strings.Contains(wrong[0].Message, private) {
-			t.Errorf("%s: %+v", field, wrong)
+		if invalid := c.Validate(); len(invalid) != 1 || invalid[0].Field != field || strings.Contains(invalid[0].Message, private) {
+			t.Errorf("%s: %+v", field, invalid)
 		}
 	}
 }

@@ -55,9 +55,9 @@ func (l *dialer) connect(ctx context.Context) (*connection, error) {
 	if c := l.current(); c != nil {
 		return c, nil
 	}
-	c, err := l.making.Do(ctx, time.Duration(l.config.Timeout)*time.Second, l.open)
+	c, err := l.making.Do(ctx, time.Duration(l.config.Timeout)*time.Second, l.ensureOpen)
 	if err != nil && ctx.Err() != nil {
-		return nil, l.failure(context.Cause(ctx))
+		return nil, l.failureError(context.Cause(ctx))
 	}
 	return c, err
 }
@@ -68,8 +68,8 @@ func (l *dialer) current() *connection {
 	return l.client
 }
 
-// open opens the connection if none exists.
-func (l *dialer) open(ctx context.Context) (*connection, error) {
+// ensureOpen returns the connection, and opens it if none exists.
+func (l *dialer) ensureOpen(ctx context.Context) (*connection, error) {
 	l.mu.Lock()
 	c, closed := l.client, l.closed
 	l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	case c != nil:
 		return c, nil
 	case closed:
-		return nil, l.failure(errClosed)
+		return nil, l.failureError(errClosed)
 	}
 	begin := time.Now()
 	client, err := l.dial(ctx)
@@ -87,7 +87,7 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	}
 	l.called(call)
 	if err != nil {
-		return nil, l.failure(err)
+		return nil, l.failureError(err)
 	}
 	c = &connection{client, make(chan struct{})}
 	l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	l.mu.Unlock()
 	if closed { // the dialer was closed during the attempt
 		_ = client.Close()
-		return nil, l.failure(errClosed)
+		return nil, l.failureError(errClosed)
 	}
 	go l.watch(c)
 	go keepAlive(client)
@@ -124,7 +124,7 @@ func (l *dialer) session(ctx context.Context) (*ssh.Session, error) {
 		_ = c.Close() // the connection is unusable
 		<-c.ended
 	}
-	return nil, l.failure(err)
+	return nil, l.failureError(err)
 }
 
 // session opens a session. If the connection ends at that moment, the library
@@ -176,7 +176,7 @@ func (l *dialer) dial(ctx context.Context) (*ssh.Client, error) {
 
 // dial connects to the host. Private addresses are allowed, because the host
 // key is verified, but addresses of cloud metadata services are not.
-var dial = outbound.Dial(net.Dialer{}, brig.CheckConfiguredAddr)
+var dial = outbound.NewDialFunc(net.Dialer{}, brig.CheckConfiguredAddr)
 
 // settings returns the configuration with which the host and this server
 // authenticate each other.
@@ -249,8 +249,8 @@ func algorithms(key string) []string {
 	return []string{key}
 }
 
-// failure returns the error for a connection that could not be opened.
-func (l *dialer) failure(err error) error {
+// failureError returns the error for a connection that could not be opened.
+func (l *dialer) failureError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -347,7 +347,7 @@ func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, 
 				WithHint("it needs a shell, coreutils and a folder without noexec; the server's log has the cause").
 				Because(fmt.Errorf("%w: %s", err, brig.Clip(string(errs.kept), 300)))
 		}
-		return "", l.failure(errors.Join(context.Cause(ctx), err))
+		return "", l.failureError(errors.Join(context.Cause(ctx), err))
 	}
 	return string(out.kept), nil
 }
@@ -392,7 +392,7 @@ func (l *dialer) start(ctx context.Context, command string) (io.ReadWriteCloser,
 	}
 	if err := s.Start(command); err != nil {
 		_ = s.Close() // return the first error
-		return nil, l.failure(err)
+		return nil, l.failureError(err)
 	}
 	return session{in, out, s}, nil
 }

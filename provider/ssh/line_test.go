@@ -208,10 +208,10 @@ func TestConnectEndsWithContext(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // the other callers wait
 		short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer done()
-		answer := make(chan error, 1)
-		go func() { answer <- call(short) }()
+		result := make(chan error, 1)
+		go func() { result <- call(short) }()
 		select {
-		case err := <-answer:
+		case err := <-result:
 			if brig.KindOf(err) != brig.ConnectionFailed {
 				t.Errorf("%s: %v", name, err)
 			}

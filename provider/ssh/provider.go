@@ -52,8 +52,8 @@ var (
 const openTimeout = 5 * time.Second
 
 func openProvider(ctx context.Context, env brig.ProviderEnv, c *Config) (*Provider, error) {
-	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
+	if invalid := c.Validate(); len(invalid) > 0 {
+		return nil, guest.ConfigError(invalid).WithHint("correct it: brig provider configure")
 	}
 	mark, err := guest.ServerMark(env.Dir)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 	// An attempt runs at most two scripts, each with its own timeout.
 	at, err := p.copying.Do(ctx, 2*time.Duration(p.config.Timeout)*time.Second, p.copyAgentNow)
 	if err != nil && ctx.Err() != nil {
-		return "", p.dialer.failure(context.Cause(ctx))
+		return "", p.dialer.failureError(context.Cause(ctx))
 	}
 	return at, err
 }
@@ -314,7 +314,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Observed(i.p.enforces()), nil
+	return guest.MarkObserved(i.p.enforces()), nil
 }
 
 func (p *Provider) enforces() map[brig.Area]brig.Enforcement {

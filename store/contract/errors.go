@@ -12,103 +12,103 @@ import (
 // clip limits the part of a caller's name that an error repeats.
 func clip(name string) string { return brig.Clip(name, 80) }
 
-// NoSandbox returns the error for an unknown name or ID of a tenant's sandbox.
-func NoSandbox(name string) error {
+// SandboxNotFoundError returns the error for an unknown name or ID of a tenant's sandbox.
+func SandboxNotFoundError(name string) error {
 	return brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).
 		WithHint("list sandboxes to see what exists")
 }
 
-// NoExec returns the error for an unknown execution of a sandbox.
-func NoExec(id string) error {
+// ExecNotFoundError returns the error for an unknown execution of a sandbox.
+func ExecNotFoundError(id string) error {
 	return brig.Errorf(brig.NotFound, "no execution %q", clip(id)).
 		WithHint("list the sandbox's executions to see which records exist")
 }
 
-// NoRun returns the error for a name that has no stored outcome.
-func NoRun(name string) error {
+// RunNotFoundError returns the error for a name that has no stored outcome.
+func RunNotFoundError(name string) error {
 	return brig.Errorf(brig.NotFound, "no run %q", clip(name)).
 		WithHint("results are stored for a limited time; run the program again")
 }
 
-// NameTaken returns the error for a name that another sandbox of the tenant already has.
-func NameTaken(name string) error {
+// NameTakenError returns the error for a name that another sandbox of the tenant already has.
+func NameTakenError(name string) error {
 	return brig.Errorf(brig.AlreadyExists, "a sandbox named %q exists", name).
 		WithHint("choose another name, or remove that sandbox first")
 }
 
-// IDTaken returns the error for an ID that another sandbox already has.
-func IDTaken(id brig.ID) error {
+// IDTakenError returns the error for an ID that another sandbox already has.
+func IDTakenError(id brig.ID) error {
 	return brig.Errorf(brig.AlreadyExists, "the sandbox id %q is taken", id).
 		WithHint("an id is never used again; make a new one")
 }
 
-// Conflict returns the error for a record that has changed since the caller read
+// ConflictError returns the error for a record that has changed since the caller read
 // it.
-func Conflict(r *brig.Record) error {
+func ConflictError(r *brig.Record) error {
 	return brig.Errorf(brig.FailedPrecondition, "sandbox %q was changed by someone else", r.Spec.Name).
 		WithHint("look at the sandbox again and repeat the request if it still makes sense")
 }
 
-func badLimit(limit int) error {
+func invalidLimitError(limit int) error {
 	return brig.InvalidField("limit", "%d is out of bounds", limit).
 		WithHint("give a number from 1 to %d, or leave it out for %d", MaxLimit, DefaultLimit)
 }
 
-func badCursor() error {
+func invalidCursorError() error {
 	return brig.InvalidField("cursor", "this cursor is not from a list").
 		WithHint("use the next cursor of the previous page, or omit it to start again")
 }
 
-// UnknownKey returns the error for an invalid key.
-func UnknownKey() error {
+// UnknownKeyError returns the error for an invalid key.
+func UnknownKeyError() error {
 	return brig.Errorf(brig.Unauthenticated, "invalid API key").
 		WithHint("check the key, or ask an administrator for a new one")
 }
 
-// NoSecret returns the error for an unknown secret of a tenant.
-func NoSecret(name string) error {
+// SecretNotFoundError returns the error for an unknown secret of a tenant.
+func SecretNotFoundError(name string) error {
 	return brig.Errorf(brig.NotFound, "no secret %q", clip(name)).
 		WithHint("list secrets to see what exists")
 }
 
-// SecretConflict returns the error for a secret that has changed since the caller
+// SecretConflictError returns the error for a secret that has changed since the caller
 // read it.
-func SecretConflict(name string) error {
+func SecretConflictError(name string) error {
 	return brig.Errorf(brig.FailedPrecondition, "secret %q was changed by someone else", name).
 		WithHint("repeat the request if it still makes sense")
 }
 
-// NoTenant returns the error for an unknown tenant.
-func NoTenant(name string) error {
+// TenantNotFoundError returns the error for an unknown tenant.
+func TenantNotFoundError(name string) error {
 	return brig.Errorf(brig.NotFound, "no tenant %q", brig.Clip(name, 80)).
 		WithHint("an operator lists tenants with brig tenant ls")
 }
 
-// NoSession returns the error for an invalid session.
-func NoSession() error {
+// SessionNotFoundError returns the error for an invalid session.
+func SessionNotFoundError() error {
 	return brig.Errorf(brig.Unauthenticated, "there is no such session").WithHint("sign in again")
 }
 
-// NoKey returns the error for an unknown key ID.
-func NoKey(id string) error {
+// KeyNotFoundError returns the error for an unknown key ID.
+func KeyNotFoundError(id string) error {
 	return brig.Errorf(brig.NotFound, "no key %q", brig.Clip(id, 80)).
 		WithHint("list keys to see their ids")
 }
 
-// NoToolSetup returns the error for an unknown setup of a tenant.
-func NoToolSetup(id string) error {
+// ToolSetupNotFoundError returns the error for an unknown setup of a tenant.
+func ToolSetupNotFoundError(id string) error {
 	return brig.Errorf(brig.NotFound, "no setup of tools %q", brig.Clip(id, 80)).
 		WithHint("list setups to see what exists")
 }
 
-// NoToolVariable returns the error for an unknown variable of a tenant.
-func NoToolVariable(id string) error {
+// ToolVariableNotFoundError returns the error for an unknown variable of a tenant.
+func ToolVariableNotFoundError(id string) error {
 	return brig.Errorf(brig.NotFound, "no variable of tools %q", brig.Clip(id, 80)).
 		WithHint("list the variables of a setup to see what exists")
 }
 
-// ToolKeyTaken returns the error for a key that another variable of the setup already has.
-func ToolKeyTaken(key string) error {
+// ToolKeyTakenError returns the error for a key that another variable of the setup already has.
+func ToolKeyTakenError(key string) error {
 	return brig.Errorf(brig.AlreadyExists, "the setup has a variable %q", brig.Clip(key, 80)).
 		WithHint("change that one, or choose another key")
 }

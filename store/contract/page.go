@@ -73,7 +73,7 @@ func Limit(o brig.ListOptions) (int, error) {
 		return DefaultLimit, nil
 	}
 	if o.Limit < 1 || o.Limit > MaxLimit {
-		return 0, badLimit(o.Limit)
+		return 0, invalidLimitError(o.Limit)
 	}
 	return o.Limit, nil
 }
@@ -90,14 +90,14 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(p.Created.Compare(q.Created), cmp.Compare(p.ID, q.ID))
 }
 
-// Wanted reports whether a list of runs with the given options includes an outcome.
-func Wanted(run *brig.Outcome, o brig.RunOptions) bool {
+// IsWanted reports whether a list of runs with the given options includes an outcome.
+func IsWanted(run *brig.Outcome, o brig.RunOptions) bool {
 	return len(o.Statuses) == 0 || slices.Contains(o.Statuses, run.Status())
 }
 
-// Cursor encodes a position with a checksum, so that invalid cursors can be
+// EncodeCursor encodes a position with a checksum, so that invalid cursors can be
 // detected.
-func (p Position) Cursor() string {
+func (p Position) EncodeCursor() string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(p.Created.Unix()))
 	b = binary.BigEndian.AppendUint32(b, uint32(p.Created.Nanosecond()))
 	b = append(b, p.ID...)
@@ -112,11 +112,11 @@ func ParseCursor(c string) (*Position, error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(c)
 	if err != nil || len(b) < 16 {
-		return nil, badCursor()
+		return nil, invalidCursorError()
 	}
 	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
 	if crc32.ChecksumIEEE(body) != sum {
-		return nil, badCursor()
+		return nil, invalidCursorError()
 	}
 	at := time.Unix(int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint32(body[8:]))).UTC()
 	return &Position{Created: at, ID: brig.ID(body[12:])}, nil

@@ -16,7 +16,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 	}
 	defer s.mu.Unlock()
 	if _, ok := s.records[x.Sandbox]; !ok {
-		return contract.NoSandbox(string(x.Sandbox))
+		return contract.SandboxNotFoundError(string(x.Sandbox))
 	}
 	if s.execs[x.Sandbox] == nil {
 		s.execs[x.Sandbox] = map[string]*brig.Execution{}
@@ -36,7 +36,7 @@ func (s *executions) GetExec(ctx context.Context, sandbox brig.ID, execID string
 	defer s.mu.Unlock()
 	x, ok := s.execs[sandbox][execID]
 	if !ok {
-		return nil, contract.NoExec(execID)
+		return nil, contract.ExecNotFoundError(execID)
 	}
 	return cloneExec(x), nil
 }
@@ -96,7 +96,7 @@ func (s *executions) GetRun(ctx context.Context, tenant, sandbox string) (*brig.
 	defer s.mu.Unlock()
 	r, ok := s.runs[name{tenant, sandbox}]
 	if !ok {
-		return nil, contract.NoRun(sandbox)
+		return nil, contract.RunNotFoundError(sandbox)
 	}
 	return cloneOutcome(r.outcome), nil
 }
@@ -126,14 +126,14 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 	page, size := &brig.RunPage{}, 0
 	for i, at := range all {
 		if len(page.Runs) == limit || size >= contract.ListedBytes {
-			page.Next = all[i-1].Cursor()
+			page.Next = all[i-1].EncodeCursor()
 			break
 		}
 		run := s.runs[name{tenant, string(at.ID)}].outcome
 		if e := run.Error; e != nil {
 			size += len(e.Name) + len(e.Message) + len(e.Traceback) + len(e.Hint)
 		}
-		if contract.Wanted(run, o) {
+		if contract.IsWanted(run, o) {
 			page.Runs = append(page.Runs, run.Summary())
 		}
 	}

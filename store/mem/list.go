@@ -33,7 +33,7 @@ func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions
 	for i, r := range page {
 		if i == limit || size >= contract.ListedBytes {
 			last := page[i-1]
-			return page[:i], contract.Position{Created: last.Created, ID: last.ID}.Cursor(), nil
+			return page[:i], contract.Position{Created: last.Created, ID: last.ID}.EncodeCursor(), nil
 		}
 		size += contract.RecordSize(r)
 		page[i] = contract.CloneRecord(r)

@@ -16,13 +16,13 @@ func (s *executions) Put(ctx context.Context, r *brig.Record, events ...brig.Eve
 	old, exists := s.records[r.ID]
 	switch {
 	case r.Rev == 0 && exists:
-		return contract.IDTaken(r.ID)
+		return contract.IDTakenError(r.ID)
 	case r.Rev != 0 && (!exists || old.Rev != r.Rev):
-		return contract.Conflict(r)
+		return contract.ConflictError(r)
 	}
 	key := name{r.Tenant, r.Spec.Name}
 	if id, taken := s.names[key]; taken && id != r.ID {
-		return contract.NameTaken(r.Spec.Name)
+		return contract.NameTakenError(r.Spec.Name)
 	}
 	if exists {
 		delete(s.names, name{old.Tenant, old.Spec.Name})
@@ -48,7 +48,7 @@ func (s *executions) Get(ctx context.Context, tenant, nameOrID string) (*brig.Re
 	if id, ok := s.names[name{tenant, nameOrID}]; ok {
 		return contract.CloneRecord(s.records[id]), nil
 	}
-	return nil, contract.NoSandbox(nameOrID)
+	return nil, contract.SandboxNotFoundError(nameOrID)
 }
 
 // Owner implements brig.Store.
@@ -60,7 +60,7 @@ func (s *executions) Owner(ctx context.Context, id brig.ID) (string, error) {
 	if r, ok := s.records[id]; ok {
 		return r.Tenant, nil
 	}
-	return "", contract.NoSandbox(string(id))
+	return "", contract.SandboxNotFoundError(string(id))
 }
 
 // All implements brig.Store. It calls f without holding the lock, so f may use the store. It

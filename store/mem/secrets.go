@@ -21,7 +21,7 @@ func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was 
 		have = old.Version
 	}
 	if have != was {
-		return contract.SecretConflict(secret.Name)
+		return contract.SecretConflictError(secret.Name)
 	}
 	s.secrets[key] = cloneSecret(secret)
 	s.appendEvents(events)
@@ -37,7 +37,7 @@ func (s *tooling) GetSecret(ctx context.Context, tenant, secret string) (*brig.S
 	if x := s.secrets[name{tenant, secret}]; x != nil {
 		return cloneSecret(x), nil
 	}
-	return nil, contract.NoSecret(secret)
+	return nil, contract.SecretNotFoundError(secret)
 }
 
 // Secrets implements brig.Store.
@@ -70,7 +70,7 @@ func (s *tooling) DeleteSecret(ctx context.Context, tenant, secret string, event
 	defer s.mu.Unlock()
 	key := name{tenant, secret}
 	if s.secrets[key] == nil {
-		return contract.NoSecret(secret)
+		return contract.SecretNotFoundError(secret)
 	}
 	delete(s.secrets, key)
 	s.appendEvents(events)

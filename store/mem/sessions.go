@@ -29,7 +29,7 @@ func (s *directory) FindSession(ctx context.Context, hash [32]byte) (*brig.Sessi
 	defer s.mu.Unlock()
 	x, ok := s.sessions[hash]
 	if !ok {
-		return nil, contract.NoSession()
+		return nil, contract.SessionNotFoundError()
 	}
 	return cloneSession(x), nil
 }

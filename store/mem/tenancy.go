@@ -32,7 +32,7 @@ func (s *directory) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, erro
 	defer s.mu.Unlock()
 	k, ok := s.keys[hash]
 	if !ok {
-		return nil, contract.UnknownKey()
+		return nil, contract.UnknownKeyError()
 	}
 	return cloneKey(k), nil
 }
@@ -48,7 +48,7 @@ func (s *directory) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 			return cloneKey(k), nil
 		}
 	}
-	return nil, contract.NoKey(id)
+	return nil, contract.KeyNotFoundError(id)
 }
 
 // ListKeys implements brig.Store.
@@ -110,7 +110,7 @@ func (s *directory) GetTenant(ctx context.Context, name string) (*brig.Tenant, e
 	defer s.mu.Unlock()
 	t, ok := s.tenants[name]
 	if !ok {
-		return nil, contract.NoTenant(name)
+		return nil, contract.TenantNotFoundError(name)
 	}
 	return cloneTenant(t), nil
 }

@@ -37,7 +37,7 @@ func (s *tooling) GetToolSetup(ctx context.Context, tenant, id string) (*brig.To
 	if x := s.setups[id]; x != nil && x.Tenant == tenant {
 		return cloneSetup(x), nil
 	}
-	return nil, contract.NoToolSetup(id)
+	return nil, contract.ToolSetupNotFoundError(id)
 }
 
 // ToolSetups implements brig.Store.
@@ -63,7 +63,7 @@ func (s *tooling) DeleteToolSetup(ctx context.Context, tenant, id string, events
 	}
 	defer s.mu.Unlock()
 	if x := s.setups[id]; x == nil || x.Tenant != tenant {
-		return contract.NoToolSetup(id)
+		return contract.ToolSetupNotFoundError(id)
 	}
 	delete(s.setups, id)
 	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Setup == id })
@@ -88,7 +88,7 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 	}
 	defer s.mu.Unlock()
 	if setup := s.setups[x.Setup]; setup == nil || setup.Tenant != x.Tenant {
-		return contract.NoToolSetup(x.Setup)
+		return contract.ToolSetupNotFoundError(x.Setup)
 	}
 	var same *brig.SealedToolVariable // the variable with the same key
 	for _, old := range s.variables {
@@ -99,11 +99,11 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 	old := s.variables[x.ID]
 	if old == nil {
 		if mustExist {
-			return contract.NoToolVariable(x.ID)
+			return contract.ToolVariableNotFoundError(x.ID)
 		}
 		old = same
 	} else if same != nil && same.ID != x.ID {
-		return contract.ToolKeyTaken(x.Key)
+		return contract.ToolKeyTakenError(x.Key)
 	}
 	if old != nil {
 		x.ID, x.Created, x.CreatedBy = old.ID, old.Created, old.CreatedBy
@@ -122,7 +122,7 @@ func (s *tooling) GetToolVariable(ctx context.Context, tenant, id string) (*brig
 	if x := s.variables[id]; x != nil && x.Tenant == tenant {
 		return cloneVariable(x), nil
 	}
-	return nil, contract.NoToolVariable(id)
+	return nil, contract.ToolVariableNotFoundError(id)
 }
 
 // ToolVariables implements brig.Store.
@@ -158,7 +158,7 @@ func (s *tooling) DeleteToolVariable(ctx context.Context, tenant, id string, eve
 	}
 	defer s.mu.Unlock()
 	if x := s.variables[id]; x == nil || x.Tenant != tenant {
-		return contract.NoToolVariable(id)
+		return contract.ToolVariableNotFoundError(id)
 	}
 	delete(s.variables, id)
 	s.appendEvents(events)

@@ -19,7 +19,7 @@ func TestTransactionIsAtomic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "brig.db")
-			s, ctx := open(t, path), t.Context()
+			s, ctx := openStore(t, path), t.Context()
 			r := record(1)
 			if err := s.Put(ctx, r); err != nil {
 				t.Fatal(err)

@@ -54,7 +54,7 @@ func (t *tx) insertLine(l brig.AuditLine) error {
 		detail = string(b)
 	}
 	_, err := t.exec(insertEvent, l.At.Format(time.RFC3339Nano), l.Op, l.Actor, l.Tenant, string(l.Sandbox), string(l.Phase), string(l.Kind),
-		l.Seq, nanos(l.At), detail, l.Prev[:], l.Hash[:])
+		l.Seq, toNanos(l.At), detail, l.Prev[:], l.Hash[:])
 	return err
 }
 
@@ -78,10 +78,10 @@ func (s *tenants) Audit(ctx context.Context, tenant string, q brig.AuditQuery) (
 		query, args = query+" and "+cond, append(args, values...)
 	}
 	if !q.Since.IsZero() {
-		where("at_ns >= ?", nanos(q.Since))
+		where("at_ns >= ?", toNanos(q.Since))
 	}
 	if !q.Until.IsZero() {
-		where("at_ns < ?", nanos(q.Until))
+		where("at_ns < ?", toNanos(q.Until))
 	}
 	if q.Sandbox != "" {
 		where("sandbox <> '' and (sandbox = ? or json_extract(detail, '$.name') = ?)", q.Sandbox, q.Sandbox)
@@ -138,7 +138,7 @@ func (s *tenants) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 // PruneAudit implements brig.Store.
 func (s *tenants) PruneAudit(ctx context.Context, before time.Time, maxLines int64) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		heads, err := t.chains()
+		heads, err := t.prunedChains()
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ type prunedChain struct {
 	n, upTo int64
 }
 
-func (t *tx) chains() (out []prunedChain, err error) {
+func (t *tx) prunedChains() (out []prunedChain, err error) {
 	rows, err := t.stmt(selectChains).QueryContext(t.ctx) //nolint:sqlclosecheck // see stmt
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (t *tx) chains() (out []prunedChain, err error) {
 
 func (t *tx) prune(p prunedChain, before time.Time, maxLines int64, now time.Time) error {
 	var kept sql.NullInt64
-	if err := t.row(selectKept, p.tenant, nanos(before)).Scan(&kept); err != nil {
+	if err := t.row(selectKept, p.tenant, toNanos(before)).Scan(&kept); err != nil {
 		return err
 	}
 	upTo := p.n

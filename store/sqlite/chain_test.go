@@ -39,7 +39,7 @@ func verifyChain(t *testing.T, s *sqlite.Store) error {
 // modification, the test restores the file.
 func TestTamperedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	s := open(t, path)
+	s := openStore(t, path)
 	for i := range 20 {
 		e := brig.Event{At: birth, Op: "op" + strconv.Itoa(i), Tenant: "t", Actor: "ann", Phase: brig.Intent, Detail: map[string]string{"k": strconv.Itoa(i)}}
 		if err := s.Append(t.Context(), e); err != nil {
@@ -82,7 +82,7 @@ func TestTamperedFile(t *testing.T) {
 func TestChainContinuesAfterReopenAndPruning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	for i := range 4 {
-		s := open(t, path)
+		s := openStore(t, path)
 		if err := s.Append(t.Context(), brig.Event{At: birth, Op: strconv.Itoa(i), Tenant: "t"}); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func writeUntilKilled(ctx context.Context, path string) {
 func check(t *testing.T, path string, acked []string) {
 	t.Helper()
 	ctx := t.Context()
-	s := open(t, path)
+	s := openStore(t, path)
 	defer s.Close()
 	if got := sqlite.Pragma(t, s, "quick_check"); got != "ok" {
 		t.Fatalf("quick_check: %s", got)

@@ -22,7 +22,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 	}
 	kept := false // the stored execution has ended, and x has not
 	err = s.write(ctx, nil, func(t *tx) error {
-		n, err := t.exec(putExecution, string(x.Sandbox), x.ExecID, nanos(x.Started), doc, b.data, b.file, b.size, x.Done)
+		n, err := t.exec(putExecution, string(x.Sandbox), x.ExecID, toNanos(x.Started), doc, b.data, b.file, b.size, x.Done)
 		if err != nil || n > 0 {
 			return err
 		}
@@ -30,7 +30,7 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 			return err
 		}
 		// No later call would delete the execution of a deleted sandbox.
-		return contract.NoSandbox(string(x.Sandbox))
+		return contract.SandboxNotFoundError(string(x.Sandbox))
 	})
 	if err != nil || kept {
 		s.outputs.drop(b)
@@ -43,7 +43,7 @@ func (s *executions) GetExec(ctx context.Context, sandbox brig.ID, execID string
 	x, err := unpack[brig.Execution](s.outputs, s.readers.QueryRowContext(ctx,
 		`select doc, data, file, lost from executions where sandbox = $1 and id = $2`, string(sandbox), execID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoExec(execID)
+		return nil, contract.ExecNotFoundError(execID)
 	}
 	return x, wrap(err, "get execution %s", execID)
 }
@@ -91,7 +91,7 @@ func (s *executions) putRun(ctx context.Context, tenant string, o *brig.Outcome,
 		return wrap(err, "put run %s", o.Sandbox)
 	}
 	err = s.write(ctx, events, func(t *tx) error {
-		_, err := t.exec(putRun, tenant, o.Sandbox, nanos(s.Now()), doc, b.data, b.file, b.size)
+		_, err := t.exec(putRun, tenant, o.Sandbox, toNanos(s.Now()), doc, b.data, b.file, b.size)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s *executions) GetRun(ctx context.Context, tenant, name string) (*brig.Out
 	o, err := unpack[brig.Outcome](s.outputs, s.readers.QueryRowContext(ctx,
 		`select doc, data, file, lost from runs where tenant = $1 and name = $2`, tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoRun(name)
+		return nil, contract.RunNotFoundError(name)
 	}
 	return o, wrap(err, "get run %s", name)
 }
@@ -125,7 +125,7 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 	}
 	q, args := `select name, put_ns, doc from runs where tenant = $1`, []any{tenant}
 	if after != nil {
-		q, args = q+` and (put_ns, name) < ($2, $3)`, append(args, nanos(after.Created), string(after.ID))
+		q, args = q+` and (put_ns, name) < ($2, $3)`, append(args, toNanos(after.Created), string(after.ID))
 	}
 	page, size := &brig.RunPage{}, 0
 	var last contract.Position
@@ -136,13 +136,13 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 			return false, err
 		}
 		if len(page.Runs) == limit || size >= contract.ListedBytes {
-			page.Next = last.Cursor()
+			page.Next = last.EncodeCursor()
 			return false, nil
 		}
 		size += len(doc) // including runs that are filtered out, because they are read too
 		last = contract.Position{Created: time.Unix(0, put), ID: brig.ID(name)}
 		run, err := decodeLost[brig.Outcome](doc, nil, true) // a summary needs no output
-		if err == nil && contract.Wanted(run, o) {
+		if err == nil && contract.IsWanted(run, o) {
 			page.Runs = append(page.Runs, run.Summary())
 		}
 		return err == nil, err
@@ -156,7 +156,7 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 // PruneRuns implements brig.Store.
 func (s *executions) PruneRuns(ctx context.Context, before time.Time) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		_, err := t.exec(deleteRuns, nanos(before))
+		_, err := t.exec(deleteRuns, toNanos(before))
 		return err
 	})
 	return wrap(err, "prune runs")

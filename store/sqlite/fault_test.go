@@ -103,7 +103,7 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	if len(out) == 0 {
 		t.Errorf("%s: the child says nothing", inject)
 	}
-	s := open(t, path)
+	s := openStore(t, path)
 	defer s.Close()
 	if got := sqlite.Pragma(t, s, "quick_check"); got != "ok" {
 		t.Fatalf("%s: quick_check: %s", inject, got)

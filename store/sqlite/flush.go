@@ -44,9 +44,9 @@ func (f *flusher) flush() {
 	}
 }
 
-// failed returns the error of a flush once. The next writer receives it,
+// takeError returns the error of a flush once. The next writer receives it,
 // because no caller waited for the flush itself.
-func (f *flusher) failed() error {
+func (f *flusher) takeError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.err

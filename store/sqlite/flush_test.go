@@ -21,22 +21,22 @@ func TestFlushErrorIsReportedOnce(t *testing.T) {
 		f := &flusher{log: filepath.Join(file, "no folder")}
 		f.schedule()
 		f.schedule()
-		if err := f.failed(); err != nil {
+		if err := f.takeError(); err != nil {
 			t.Errorf("at once: %v", err)
 		}
 		time.Sleep(flushDelay)
 		synctest.Wait()
-		if err := f.failed(); brig.KindOf(err) != brig.Unavailable {
+		if err := f.takeError(); brig.KindOf(err) != brig.Unavailable {
 			t.Errorf("after the delay: %v", err)
 		}
-		if err := f.failed(); err != nil {
+		if err := f.takeError(); err != nil {
 			t.Errorf("the error was reported again: %v", err)
 		}
 		f.log = file
 		f.schedule()
 		time.Sleep(flushDelay)
 		synctest.Wait()
-		if err := f.failed(); err != nil {
+		if err := f.takeError(); err != nil {
 			t.Errorf("a flush that succeeds: %v", err)
 		}
 		f.stop()
@@ -44,7 +44,7 @@ func TestFlushErrorIsReportedOnce(t *testing.T) {
 		f.schedule()
 		time.Sleep(flushDelay)
 		synctest.Wait()
-		if err := f.failed(); err != nil {
+		if err := f.takeError(); err != nil {
 			t.Errorf("after the end: %v", err)
 		}
 	})

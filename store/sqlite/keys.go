@@ -38,7 +38,7 @@ func (s *tenants) PutKey(ctx context.Context, k brig.Key) error {
 		return wrap(err, "encode key of %s", k.Actor.Name)
 	}
 	err = s.write(ctx, nil, func(t *tx) error {
-		_, err := t.exec(putKey, k.Hash[:], k.ID, k.Actor.Tenant, nanos(k.Created), usedNanos(k.Used), string(doc))
+		_, err := t.exec(putKey, k.Hash[:], k.ID, k.Actor.Tenant, toNanos(k.Created), usedNanos(k.Used), string(doc))
 		return err
 	})
 	return wrap(err, "put key of %s", k.Actor.Name)
@@ -48,14 +48,14 @@ func usedNanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return nanos(t)
+	return toNanos(t)
 }
 
 // FindKey implements brig.Store.
 func (s *tenants) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
 	k, err := scanKey(s.readStmts[selectKey].QueryRowContext(ctx, hash[:]))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.UnknownKey()
+		return nil, contract.UnknownKeyError()
 	}
 	return k, wrap(err, "find key")
 }
@@ -64,7 +64,7 @@ func (s *tenants) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error)
 func (s *tenants) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 	k, err := scanKey(s.readStmts[selectKeyByID].QueryRowContext(ctx, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoKey(id)
+		return nil, contract.KeyNotFoundError(id)
 	}
 	return k, wrap(err, "get key %s", id)
 }
@@ -116,7 +116,7 @@ func (s *tenants) TouchKeys(ctx context.Context, used map[string]time.Time) erro
 func (s *tenants) touch(ctx context.Context, statement string, used map[string]time.Time) error {
 	return s.write(ctx, nil, func(t *tx) error {
 		for id, at := range used {
-			if _, err := t.exec(statement, id, nanos(at)); err != nil {
+			if _, err := t.exec(statement, id, toNanos(at)); err != nil {
 				return err
 			}
 		}

@@ -41,7 +41,7 @@ func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions
 		return page, "", nil
 	}
 	last := page[len(page)-1]
-	return page, contract.Position{Created: last.Created, ID: last.ID}.Cursor(), nil
+	return page, contract.Position{Created: last.Created, ID: last.ID}.EncodeCursor(), nil
 }
 
 // selection builds the query of List. All values from the caller are arguments.
@@ -70,7 +70,7 @@ func selection(tenant string, o brig.ListOptions, limit int) (string, []any, err
 		return "", nil, err
 	}
 	if after != nil {
-		fmt.Fprintf(&q, " and (created_ns, id) < (%s, %s)", arg(nanos(after.Created)), arg(string(after.ID)))
+		fmt.Fprintf(&q, " and (created_ns, id) < (%s, %s)", arg(toNanos(after.Created)), arg(string(after.ID)))
 	}
 	fmt.Fprintf(&q, " order by created_ns desc, id desc limit %s", arg(limit))
 	return q.String(), args, nil

@@ -16,8 +16,8 @@ const (
 	// file, so that deleting the file frees the space immediately, and so that a caller's large
 	// data does not pass through the log, for which every write waits.
 	inline = 4 << 10
-	// block is the unit to which the size of a file is rounded up.
-	block = 4 << 10
+	// blockSize is the unit to which the size of a file is rounded up.
+	blockSize = 4 << 10
 	// orphanAge is the minimum age at which a file without a row counts as left behind by a
 	// server that crashed between the two writes.
 	orphanAge = 10 * time.Minute
@@ -42,7 +42,7 @@ func (o outputs) put(doc string, data []byte, durable bool) (blob, error) {
 	if len(data) <= inline {
 		return blob{data: data, size: len(doc) + len(data)}, nil
 	}
-	b := blob{data: []byte{}, file: rand.Text(), size: len(doc) + (len(data)+block-1)/block*block}
+	b := blob{data: []byte{}, file: rand.Text(), size: len(doc) + (len(data)+blockSize-1)/blockSize*blockSize}
 	if err := o.write(b.file, data, durable); err != nil {
 		o.drop(b)
 		return blob{}, err

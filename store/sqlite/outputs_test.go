@@ -68,12 +68,12 @@ func TestTrimFreesDisk(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "brig.db")
 			writeMigrated(t, path)
-			s, ctx := open(t, path), t.Context()
+			s, ctx := openStore(t, path), t.Context()
 			r := record(1)
 			if err := s.Put(ctx, r); err != nil {
 				t.Fatal(err)
 			}
-			empty, most := disk(t, dir), int64(0)
+			empty, largest := disk(t, dir), int64(0)
 			for i := range count {
 				if err := s.PutExec(ctx, noisyExecution(r.ID, fmt.Sprint("x", i), size)); err != nil {
 					t.Fatal(err)
@@ -83,12 +83,12 @@ func TestTrimFreesDisk(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				most = max(most, disk(t, dir)-empty)
+				largest = max(largest, disk(t, dir)-empty)
 			}
-			t.Logf("%d MiB of output took at most %d KiB of the disk", count*size>>20, most>>10)
+			t.Logf("%d MiB of output took at most %d KiB of the disk", count*size>>20, largest>>10)
 			// Allow one output beyond the bound, and SQLite's own data.
-			if within := most <= bound+2*size+(6<<20); within != trimmed {
-				t.Errorf("it took at most %d bytes of the disk, the bound is %d", most, bound)
+			if within := largest <= bound+2*size+(6<<20); within != trimmed {
+				t.Errorf("it took at most %d bytes of the disk, the bound is %d", largest, bound)
 			}
 			if err := s.Delete(ctx, r.ID); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestTrimFreesDisk(t *testing.T) {
 // whose file is missing reports the loss.
 func TestOrphanFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	s, ctx := open(t, path), t.Context()
+	s, ctx := openStore(t, path), t.Context()
 	r := record(1)
 	if err := s.Put(ctx, r); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestOrphanFiles(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, path)
+	s = openStore(t, path)
 	if _, err := os.Stat(filepath.Join(path+"-outputs", "stray")); err == nil {
 		t.Error("a file without a row is still there after a start")
 	}
@@ -166,7 +166,7 @@ func TestOrphanFiles(t *testing.T) {
 // TestNoFileWithoutRow checks that a failed write leaves no file.
 func TestNoFileWithoutRow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	s, ctx := open(t, path), t.Context()
+	s, ctx := openStore(t, path), t.Context()
 	if err := s.PutExec(ctx, noisyExecution("nobody", "x", 100_000)); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("of no sandbox: %v", err)
 	}
@@ -187,7 +187,7 @@ func TestMigrateOldFile(t *testing.T) {
 	path := filepath.Join(dir, "brig.db")
 	createOldDatabase(t, path)
 	before := disk(t, dir)
-	s, ctx := open(t, path), t.Context()
+	s, ctx := openStore(t, path), t.Context()
 	if mode := sqlite.Pragma(t, s, "auto_vacuum"); mode != "2" {
 		t.Errorf("auto_vacuum is %s", mode)
 	}
@@ -271,7 +271,7 @@ func createOldDatabase(t *testing.T, path string) {
 func TestFileShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	writeMigrated(t, path)
-	s, ctx := open(t, path), t.Context()
+	s, ctx := openStore(t, path), t.Context()
 	size := func() (sum int64) {
 		for _, name := range []string{path, path + "-wal"} {
 			if info, err := os.Stat(name); err == nil {

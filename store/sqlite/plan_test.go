@@ -10,7 +10,7 @@ import (
 
 // The indexes serve the queries that would otherwise read all rows of a tenant or of a table.
 func TestQueriesUseIndexes(t *testing.T) {
-	s := open(t, t.TempDir()+"/brig.db")
+	s := openStore(t, t.TempDir()+"/brig.db")
 	ended, endedArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Ended}})
 	running, runningArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Running, brig.Paused}})
 	builds, buildsArgs := sqlite.BuildsQuery(brig.BuildFilter{Tenant: "t", Template: "x"})

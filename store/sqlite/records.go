@@ -22,10 +22,10 @@ func (s *executions) Put(ctx context.Context, r *brig.Record, events ...brig.Eve
 		var err error
 		if r.Rev == 0 {
 			n, err = t.exec(insertSandbox, string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
-				nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data)
+				toNanos(r.Created), toNanos(r.Expires), kept.Rev, doc, data)
 		} else {
 			n, err = t.exec(updateSandbox, string(r.ID), r.Tenant, r.Spec.Name, string(r.State), r.Digest,
-				nanos(r.Created), nanos(r.Expires), kept.Rev, doc, data, r.Rev)
+				toNanos(r.Created), toNanos(r.Expires), kept.Rev, doc, data, r.Rev)
 		}
 		if n == 0 || err != nil {
 			return t.refused(r, err)
@@ -50,15 +50,15 @@ func (t *tx) refused(r *brig.Record, err error) error {
 	case scanErr != nil && !errors.Is(scanErr, sql.ErrNoRows):
 		return errors.Join(err, scanErr)
 	case r.Rev == 0 && exists:
-		return contract.IDTaken(r.ID)
+		return contract.IDTakenError(r.ID)
 	case r.Rev != 0 && rev != r.Rev:
-		return contract.Conflict(r)
+		return contract.ConflictError(r)
 	}
 	var taken bool
 	scanErr = t.row(selectNameTaken,
 		r.Tenant, r.Spec.Name, string(r.ID)).Scan(&taken)
 	if scanErr == nil && taken {
-		return contract.NameTaken(r.Spec.Name)
+		return contract.NameTakenError(r.Spec.Name)
 	}
 	return errors.Join(err, scanErr)
 }
@@ -88,7 +88,7 @@ func (s *executions) Get(ctx context.Context, tenant, name string) (*brig.Record
 		r, err = s.recordCache.record(doc, data)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoSandbox(name)
+		return nil, contract.SandboxNotFoundError(name)
 	}
 	return r, wrap(err, "get sandbox %s", name)
 }
@@ -97,7 +97,7 @@ func (s *executions) Get(ctx context.Context, tenant, name string) (*brig.Record
 func (s *executions) Owner(ctx context.Context, id brig.ID) (tenant string, err error) {
 	err = s.readStmts[selectOwner].QueryRowContext(ctx, string(id)).Scan(&tenant)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", contract.NoSandbox(string(id))
+		return "", contract.SandboxNotFoundError(string(id))
 	}
 	return tenant, wrap(err, "find the owner of %s", id)
 }

@@ -22,7 +22,7 @@ func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was 
 			return err
 		}
 		if have != was {
-			return contract.SecretConflict(secret.Name)
+			return contract.SecretConflictError(secret.Name)
 		}
 		_, err = t.exec(putSecret, secret.Tenant, secret.Name, secret.Version, doc, secret.Key, secret.Sealed)
 		return err
@@ -34,7 +34,7 @@ func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was 
 func (s *tooling) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
 	list, err := s.secrets(ctx, `where tenant = $1 and name = $2`, tenant, name)
 	if err == nil && len(list) == 0 {
-		err = contract.NoSecret(name)
+		err = contract.SecretNotFoundError(name)
 	}
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func (s *tooling) secrets(ctx context.Context, where string, args ...any) ([]*br
 		if err := rows.Scan(&x.Tenant, &name, &version, &doc, &x.Key, &x.Sealed); err != nil {
 			return nil, wrap(err, "read secrets")
 		}
-		told, err := decode[brig.Secret](doc, nil)
+		secret, err := decode[brig.Secret](doc, nil)
 		if err != nil {
 			return nil, wrap(err, "read secret %s", name)
 		}
-		x.Secret = *told
+		x.Secret = *secret
 		x.Name, x.Version = name, version
 		out = append(out, &x)
 	}
@@ -84,7 +84,7 @@ func (s *tooling) DeleteSecret(ctx context.Context, tenant, name string, events 
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteSecret, tenant, name)
 		if err == nil && n == 0 {
-			return contract.NoSecret(name)
+			return contract.SecretNotFoundError(name)
 		}
 		return err
 	})

@@ -38,7 +38,7 @@ func (s *tenants) PutSession(ctx context.Context, x brig.Session) error {
 		return wrap(err, "encode session of %s", x.Actor.Name)
 	}
 	err = s.write(ctx, nil, func(t *tx) error {
-		_, err := t.exec(putSession, x.Hash[:], x.ID, x.Actor.Tenant, x.Actor.Key, nanos(x.Created), nanos(x.Used), nanos(x.Expires), string(doc))
+		_, err := t.exec(putSession, x.Hash[:], x.ID, x.Actor.Tenant, x.Actor.Key, toNanos(x.Created), toNanos(x.Used), toNanos(x.Expires), string(doc))
 		return err
 	})
 	return wrap(err, "put session of %s", x.Actor.Name)
@@ -48,7 +48,7 @@ func (s *tenants) PutSession(ctx context.Context, x brig.Session) error {
 func (s *tenants) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
 	x, err := scanSession(s.readers.QueryRowContext(ctx, `select hash, used_ns, doc from sessions where hash = $1`, hash[:]))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoSession()
+		return nil, contract.SessionNotFoundError()
 	}
 	return x, wrap(err, "find session")
 }
@@ -94,7 +94,7 @@ func (s *tenants) TouchSessions(ctx context.Context, used map[string]time.Time) 
 // PruneSessions implements brig.Store.
 func (s *tenants) PruneSessions(ctx context.Context, now, idle time.Time) error {
 	err := s.write(ctx, nil, func(t *tx) error {
-		_, err := t.exec(pruneSessions, nanos(now), nanos(idle))
+		_, err := t.exec(pruneSessions, toNanos(now), toNanos(idle))
 		return err
 	})
 	return wrap(err, "forget sessions that have ended")

@@ -81,7 +81,7 @@ func (s *Store) Close() error {
 // write runs f in an exclusive write transaction. If f succeeds, write commits
 // the changes together with the events; otherwise it rolls back.
 func (s *db) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
-	if err := s.flusher.failed(); err != nil {
+	if err := s.flusher.takeError(); err != nil {
 		return err
 	}
 	inner, done, err := s.begin(ctx)
@@ -182,12 +182,12 @@ func wrap(err error, format string, args ...any) error {
 	}
 	err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return diskFull(err)
+		return diskFullError(err)
 	}
 	if cause, ok := errors.AsType[*driver.Error](err); ok {
 		switch cause.Code() & 0xff {
 		case full:
-			return diskFull(err)
+			return diskFullError(err)
 		case ioError:
 			return storeError(err)
 		}
@@ -195,7 +195,7 @@ func wrap(err error, format string, args ...any) error {
 	return err
 }
 
-func diskFull(err error) error {
+func diskFullError(err error) error {
 	return brig.Errorf(brig.Unavailable, "the server's disk is full").
 		WithHint("free space in the data folder").Because(err)
 }
@@ -212,10 +212,10 @@ const (
 	full    = 13
 )
 
-// nanos returns t as a number that SQL can compare. Times that do not fit into an int64 of
+// toNanos returns t as a number that SQL can compare. Times that do not fit into an int64 of
 // nanoseconds (before 1678, such as the zero time, or after 2262) become the minimum or the
 // maximum.
-func nanos(t time.Time) int64 {
+func toNanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):
 		return math.MinInt64

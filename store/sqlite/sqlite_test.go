@@ -19,7 +19,7 @@ import (
 	"github.com/brig-run/brig/store/storetest"
 )
 
-func open(t testing.TB, path string) *sqlite.Store {
+func openStore(t testing.TB, path string) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) brig.Store {
 		path := filepath.Join(t.TempDir(), "brig.db")
 		writeMigrated(t, path)
-		return open(t, path)
+		return openStore(t, path)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestConformance(t *testing.T) {
 // one file.
 func TestConcurrentStores(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	a, b := open(t, path), open(t, path)
+	a, b := openStore(t, path), openStore(t, path)
 	ctx := t.Context()
 	r := record(1)
 	if err := a.Put(ctx, r); err != nil {
@@ -158,7 +158,7 @@ func TestReopen(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, path)
+	s = openStore(t, path)
 	modes(t, dir, 0)
 	if _, err := s.Get(t.Context(), "t", "n1"); err != nil {
 		t.Error(err)
@@ -190,7 +190,7 @@ func modes(t *testing.T, dir string, min int) {
 func TestOpenRefuses(t *testing.T) {
 	t.Run("newer schema", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "brig.db")
-		open(t, path).Close()
+		openStore(t, path).Close()
 		execSQL(t, path, `insert into goose_db_version (version_id, is_applied) values (99, 1)`)
 		_, err := sqlite.Open(t.Context(), path)
 		if brig.KindOf(err) != brig.InvalidConfig {
@@ -238,7 +238,7 @@ func execSQL(t *testing.T, path, statement string) {
 // causes an error and not a panic.
 func TestDamagedDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	s := open(t, path)
+	s := openStore(t, path)
 	if err := s.Put(t.Context(), record(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestDamagedDocument(t *testing.T) {
 // TestDurabilityPragmas verifies the settings on which durability depends.
 func TestDurabilityPragmas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
-	s := open(t, path)
+	s := openStore(t, path)
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 		if got := sqlite.Pragma(t, s, pragma); got != want {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
@@ -290,7 +290,7 @@ func BenchmarkPut(b *testing.B) {
 	ctx := b.Context()
 	event := brig.Event{At: time.Now(), Op: "sandbox.create", Actor: "ann", Tenant: "t", Phase: brig.Intent}
 	b.Run("insert", func(b *testing.B) {
-		s := open(b, filepath.Join(b.TempDir(), "brig.db"))
+		s := openStore(b, filepath.Join(b.TempDir(), "brig.db"))
 		for i := 0; b.Loop(); i++ {
 			if err := s.Put(ctx, record(i), event); err != nil {
 				b.Fatal(err)
@@ -298,7 +298,7 @@ func BenchmarkPut(b *testing.B) {
 		}
 	})
 	b.Run("update", func(b *testing.B) {
-		s := open(b, filepath.Join(b.TempDir(), "brig.db"))
+		s := openStore(b, filepath.Join(b.TempDir(), "brig.db"))
 		r := record(1)
 		for b.Loop() {
 			if err := s.Put(ctx, r, event); err != nil {

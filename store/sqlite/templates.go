@@ -60,7 +60,7 @@ func (s *templates) PutTemplate(ctx context.Context, x *brig.BuiltTemplate) erro
 		if taken {
 			return contract.TemplateNameTaken(x.Name)
 		}
-		_, err = t.exec(putTemplate, x.Tenant, x.ID, x.Name, nanos(x.Created), kept.Rev, doc, data)
+		_, err = t.exec(putTemplate, x.Tenant, x.ID, x.Name, toNanos(x.Created), kept.Rev, doc, data)
 		return err
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *templates) PutBuild(ctx context.Context, b *brig.TemplateBuild) error {
 		case b.Rev != rev:
 			return contract.BuildConflict(b)
 		}
-		_, err = t.exec(putBuild, b.Tenant, b.Template, b.ID, string(b.Status), nanos(b.Created), kept.Rev, doc, data, log)
+		_, err = t.exec(putBuild, b.Tenant, b.Template, b.ID, string(b.Status), toNanos(b.Created), kept.Rev, doc, data, log)
 		return err
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *tenants) PutTenant(ctx context.Context, t *brig.Tenant) error {
 func (s *tenants) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
 	t, err := scanTenant(s.readers.QueryRowContext(ctx, `select doc from tenants where name = $1`, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoTenant(name)
+		return nil, contract.TenantNotFoundError(name)
 	}
 	return t, wrap(err, "get tenant %s", name)
 }

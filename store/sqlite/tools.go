@@ -43,7 +43,7 @@ func (s *tooling) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, event
 		kept.Created, kept.Updated = setup.Created.UTC(), setup.Updated.UTC()
 		doc, data, err := encode(&kept)
 		if err == nil {
-			_, err = t.exec(putToolSetup, setup.ID, setup.Tenant, string(setup.Kind), nanos(setup.Created), doc, data)
+			_, err = t.exec(putToolSetup, setup.ID, setup.Tenant, string(setup.Kind), toNanos(setup.Created), doc, data)
 		}
 		return err
 	})
@@ -54,7 +54,7 @@ func (s *tooling) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, event
 func (s *tooling) GetToolSetup(ctx context.Context, tenant, id string) (*brig.ToolSetup, error) {
 	out, err := scanDoc[brig.ToolSetup](s.readers.QueryRowContext(ctx, `select doc, data from tool_setups where tenant = $1 and id = $2`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoToolSetup(id)
+		return nil, contract.ToolSetupNotFoundError(id)
 	}
 	return out, wrap(err, "get setup of tools %s", id)
 }
@@ -71,7 +71,7 @@ func (s *tooling) DeleteToolSetup(ctx context.Context, tenant, id string, events
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteToolSetup, tenant, id)
 		if err == nil && n == 0 {
-			return contract.NoToolSetup(id)
+			return contract.ToolSetupNotFoundError(id)
 		}
 		return err
 	})
@@ -96,12 +96,12 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 			return err
 		}
 		if !there {
-			return contract.NoToolSetup(x.Setup)
+			return contract.ToolSetupNotFoundError(x.Setup)
 		}
 		old, err := scanDoc[brig.SealedToolVariable](t.row(selectToolVariable, x.Tenant, x.ID, x.Setup, x.Key))
 		switch {
 		case mustExist && (errors.Is(err, sql.ErrNoRows) || err == nil && old.ID != x.ID):
-			return contract.NoToolVariable(x.ID)
+			return contract.ToolVariableNotFoundError(x.ID)
 		case err == nil:
 			x.ID, x.Created, x.CreatedBy = old.ID, old.Created, old.CreatedBy
 		case !errors.Is(err, sql.ErrNoRows):
@@ -112,13 +112,13 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 			return err
 		}
 		if taken {
-			return contract.ToolKeyTaken(x.Key)
+			return contract.ToolKeyTakenError(x.Key)
 		}
 		kept := *x
 		kept.Created, kept.Updated = x.Created.UTC(), x.Updated.UTC()
 		doc, data, err := encode(&kept)
 		if err == nil {
-			_, err = t.exec(putToolVariable, x.ID, x.Setup, x.Tenant, x.Key, nanos(x.Created), doc, data)
+			_, err = t.exec(putToolVariable, x.ID, x.Setup, x.Tenant, x.Key, toNanos(x.Created), doc, data)
 		}
 		return err
 	})
@@ -129,7 +129,7 @@ func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable,
 func (s *tooling) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
 	out, err := scanDoc[brig.SealedToolVariable](s.readers.QueryRowContext(ctx, `select doc, data from tool_variables where tenant = $1 and id = $2`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.NoToolVariable(id)
+		return nil, contract.ToolVariableNotFoundError(id)
 	}
 	return out, wrap(err, "get variable of tools %s", id)
 }
@@ -152,7 +152,7 @@ func (s *tooling) DeleteToolVariable(ctx context.Context, tenant, id string, eve
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteToolVariable, tenant, id)
 		if err == nil && n == 0 {
-			return contract.NoToolVariable(id)
+			return contract.ToolVariableNotFoundError(id)
 		}
 		return err
 	})

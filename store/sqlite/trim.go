@@ -20,14 +20,14 @@ const (
 			coalesce((select bytes from kept_bytes where tenant = $2), 0)`
 	selectSandboxes = `select id from sandboxes where tenant = $1`
 
-	over = `(done = 1 or exists (select 1 from sandboxes where sandboxes.id = executions.sandbox and state = 'stopped'))`
+	isFinished = `(done = 1 or exists (select 1 from sandboxes where sandboxes.id = executions.sandbox and state = 'stopped'))`
 
 	deleteExecutions = `
-		delete from executions where sandbox = $1 and ` + over + ` and id in (
+		delete from executions where sandbox = $1 and ` + isFinished + ` and id in (
 			select id from executions where sandbox = $1 order by started_ns desc, id desc limit -1 offset $2)`
 	markOutputsLost = `
 		update executions set file = '', data = x'', size = length(doc), lost = 1
-		where sandbox = $1 and file <> '' and ` + over + ` and id in (
+		where sandbox = $1 and file <> '' and ` + isFinished + ` and id in (
 			select id from executions where sandbox = $1 and file <> '' order by started_ns desc, id desc limit -1 offset $2)`
 	deleteOldRuns = `
 		delete from runs where tenant = $1 and name in (
@@ -35,7 +35,7 @@ const (
 	selectKeptBytes = `select bytes from kept_bytes where tenant = $1`
 	// Select the oldest executions and outcomes, which are deleted first.
 	selectOldest = `
-		select sandbox, id, size, started_ns from executions where tenant = $1 and ` + over + `
+		select sandbox, id, size, started_ns from executions where tenant = $1 and ` + isFinished + `
 		order by started_ns, id limit $2`
 	selectOldestRuns = `select '', name, size, put_ns from runs where tenant = $1 order by put_ns, name limit $2`
 	deleteExecution  = `delete from executions where sandbox = $1 and id = $2`
@@ -115,7 +115,7 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, maxBytes int6
 		if err != nil || bytes <= maxBytes {
 			return err
 		}
-		oldest, err := t.oldest(tenant)
+		oldest, err := t.oldestItems(tenant)
 		if err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (s *executions) trimBytes(ctx context.Context, tenant string, maxBytes int6
 	return more, err
 }
 
-// oldest returns the oldest of a tenant's executions and outcomes.
-func (t *tx) oldest(tenant string) ([]trimItem, error) {
+// oldestItems returns the oldest of a tenant's executions and outcomes.
+func (t *tx) oldestItems(tenant string) ([]trimItem, error) {
 	var out []trimItem
 	for _, q := range []string{selectOldest, selectOldestRuns} {
 		rows, err := t.stmt(q).QueryContext(t.ctx, tenant, trimBatch) //nolint:sqlclosecheck // see stmt

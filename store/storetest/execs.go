@@ -235,7 +235,7 @@ func testLargeRuns(t *testing.T, s brig.Store) {
 func testLargeExecs(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
-	const count, each, most = 20, 1 << 20, 10 << 20
+	const count, each, maxTotal = 20, 1 << 20, 10 << 20
 	large := strings.Repeat("x", each)
 	running := execution(a.ID, "running", -1)
 	running.Command.Env = map[string]string{"LARGE": large}
@@ -272,8 +272,8 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 		checkEqual(t, "the ID of "+x.ExecID, x.ExecID, all[i].ExecID)
 		checkEqual(t, "the size of the output of "+x.ExecID, x.Stdout.Total, all[i].Stdout.Total)
 	}
-	if size > most {
-		t.Errorf("the list has %d bytes, want at most %d", size, most)
+	if size > maxTotal {
+		t.Errorf("the list has %d bytes, want at most %d", size, maxTotal)
 	}
 	last := all[count-1]
 	checkEqual(t, "the command of the oldest", list[count-1].Command, last.Command)

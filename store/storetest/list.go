@@ -89,7 +89,7 @@ func testLimits(t *testing.T, s brig.Store) {
 // bounded, and that the pages together contain every record exactly once.
 func testLargeRecords(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	const count, each, most = 20, 1 << 20, 10 << 20
+	const count, each, maxTotal = 20, 1 << 20, 10 << 20
 	var want []string
 	for i := range count {
 		r := record("t", fmt.Sprint("n", i))
@@ -100,7 +100,7 @@ func testLargeRecords(t *testing.T, s brig.Store) {
 	}
 	page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1000})
 	mustSucceed(t, err)
-	if size := len(page) * each; len(page) == 0 || size > most || next == "" {
+	if size := len(page) * each; len(page) == 0 || size > maxTotal || next == "" {
 		t.Errorf("a page has %d records of %d bytes, next %q", len(page), each, next)
 	}
 	checkEqual(t, "all pages", names(listAll(t, s, "t", brig.ListOptions{Limit: 1000})), want)

@@ -19,7 +19,7 @@ import (
 
 // Run checks a store. open returns a new, empty store, and closes it with
 // t.Cleanup if necessary. Run calls open several times.
-func Run(t *testing.T, open func(t *testing.T) brig.Store) {
+func Run(t *testing.T, newStore func(t *testing.T) brig.Store) {
 	for _, test := range []struct {
 		name string
 		f    func(*testing.T, brig.Store)
@@ -84,7 +84,7 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"Mixed", testMixed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := open(t)
+			s := newStore(t)
 			t.Cleanup(func() { mustSucceed(t, s.Close()) })
 			test.f(t, s)
 		})

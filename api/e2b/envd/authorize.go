@@ -70,7 +70,7 @@ func authorize(r *http.Request, token string, clock brig.Clock) error {
 	if !equalConstantTime(signature, Signature(q.Get("path"), op, q.Get("username"), token, exp)) {
 		return errSignature
 	}
-	if exp != 0 && exp < clock.Now().Unix() && clock.Ended(time.Unix(exp+1, 0)) {
+	if exp != 0 && exp < clock.Now().Unix() && clock.HasPassed(time.Unix(exp+1, 0)) {
 		return errExpired
 	}
 	return nil

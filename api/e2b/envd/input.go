@@ -80,7 +80,7 @@ func (s processes) input(ctx context.Context, p *brig.ProcessInfo, in *pb.Proces
 	if len(data) == 0 {
 		return nil
 	}
-	err := s.processesOf(callOf(ctx)).Input(ctx, p.PID, data)
+	err := s.processesOf(callOf(ctx)).WriteInput(ctx, p.PID, data)
 	if brig.KindOf(err) == brig.FailedPrecondition && !s.causedByEnd(ctx, err) {
 		return errInvalidInput(brig.AsError(err).Message)
 	}

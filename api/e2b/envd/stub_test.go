@@ -112,7 +112,7 @@ func (p stubProcesses) Attach(ctx context.Context, _ int, from int64, on func(br
 	return p.s.attach(ctx, from, on)
 }
 
-func (p stubProcesses) Input(_ context.Context, _ int, b []byte) error {
+func (p stubProcesses) WriteInput(_ context.Context, _ int, b []byte) error {
 	return p.s.record("input " + string(b))
 }
 func (p stubProcesses) CloseInput(context.Context, int) error { return p.s.record("close") }

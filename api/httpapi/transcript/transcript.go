@@ -36,8 +36,8 @@ type Options struct {
 	Normalize func(string) string
 }
 
-// updating reports whether the test has the flag -update.
-func updating() bool {
+// isUpdating reports whether the test has the flag -update.
+func isUpdating() bool {
 	f := flag.Lookup("update")
 	return f != nil && f.Value.String() == "true"
 }
@@ -67,7 +67,7 @@ func replayAll(t *testing.T, name string, o Options) {
 		}
 		got := replay(t, url, string(f.Data), o)
 		out.Files = append(out.Files, f, txtar.File{Name: id + ".resp", Data: []byte(got)})
-		if updating() {
+		if isUpdating() {
 			continue
 		}
 		i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == id+".resp" })
@@ -77,7 +77,7 @@ func replayAll(t *testing.T, name string, o Options) {
 			t.Errorf("%s: got\n%s\nwant\n%s", id, got, want)
 		}
 	}
-	if updating() {
+	if isUpdating() {
 		if err := os.WriteFile(name, txtar.Format(out), 0o644); err != nil {
 			t.Fatal(err)
 		}

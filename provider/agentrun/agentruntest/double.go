@@ -77,7 +77,7 @@ func New(o Options) *Double {
 	d.data("get", "GET /sandboxes/{id}", d.get)
 	d.data("delete", "DELETE /sandboxes/{id}", d.delete)
 	d.data("health", "GET /sandboxes/{id}/health", d.health)
-	d.data("context", "POST /sandboxes/{id}/contexts", d.context)
+	d.data("context", "POST /sandboxes/{id}/contexts", d.createContext)
 	d.data("execute", "POST /sandboxes/{id}/contexts/execute", d.execute)
 	d.data("download", "GET /sandboxes/{id}/filesystem/download", d.download)
 	return d
@@ -180,15 +180,15 @@ func (n discardWriter) WriteHeader(int) {}
 const requestID = "double-0001"
 
 func (c *call) refuse(status int, code, message string) {
-	c.answer(status, map[string]any{"code": code, "message": message, "requestId": requestID})
+	c.respond(status, map[string]any{"code": code, "message": message, "requestId": requestID})
 }
 
 // respondOK responds with data in the envelope.
 func (c *call) respondOK(data any) {
-	c.answer(http.StatusOK, map[string]any{"code": "SUCCESS", "data": data, "requestId": requestID})
+	c.respond(http.StatusOK, map[string]any{"code": "SUCCESS", "data": data, "requestId": requestID})
 }
 
-func (c *call) answer(status int, v any) {
+func (c *call) respond(status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"code":"InternalError"}`)

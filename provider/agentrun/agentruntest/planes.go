@@ -147,10 +147,10 @@ func (d *Double) health(c *call) {
 	}
 	d.mu.Unlock()
 	if !ready {
-		c.answer(http.StatusServiceUnavailable, map[string]any{"code": "SandboxNotReady", "message": "it is being made", "requestId": requestID})
+		c.respond(http.StatusServiceUnavailable, map[string]any{"code": "SandboxNotReady", "message": "it is being made", "requestId": requestID})
 		return
 	}
-	c.answer(http.StatusOK, map[string]string{"status": "ok"})
+	c.respond(http.StatusOK, map[string]string{"status": "ok"})
 }
 
 // ready returns the sandbox of a request if it is ready.
@@ -168,7 +168,7 @@ func (d *Double) ready(c *call) *resource {
 	return s
 }
 
-func (d *Double) context(c *call) {
+func (d *Double) createContext(c *call) {
 	v, ok := c.in("cwd", "language")
 	if !ok {
 		return
@@ -186,7 +186,7 @@ func (d *Double) context(c *call) {
 	defer d.mu.Unlock()
 	id := "ctx-" + strconv.Itoa(len(s.contexts)+1)
 	s.contexts[id] = language
-	c.answer(http.StatusOK, map[string]any{"id": id, "cwd": v["cwd"], "language": language})
+	c.respond(http.StatusOK, map[string]any{"id": id, "cwd": v["cwd"], "language": language})
 }
 
 func (d *Double) execute(c *call) {
@@ -234,7 +234,7 @@ func (d *Double) execute(c *call) {
 		status = "error"
 	}
 	results = append(results, map[string]any{"type": "endOfExecution", "text": "", "status": status})
-	c.answer(http.StatusOK, map[string]any{"results": results, "contextId": id})
+	c.respond(http.StatusOK, map[string]any{"results": results, "contextId": id})
 }
 
 func (d *Double) download(c *call) {
