@@ -91,7 +91,8 @@ const (
 	// rejected calls that have no line. A line that only records this number has the details of
 	// the last of these calls, which is included in the number.
 	DetailCount   = "count"
-	DetailRule    = "rule" // the index of the deciding rule; -1 means none
+	DetailChanges = "changes" // properties of copies that differ from those of the original
+	DetailRule    = "rule"    // the index of the deciding rule; -1 means none
 	DetailWhy     = "why"
 	DetailSubject = "subject" // the person's issuer, "#" and subject
 	DetailSession = "session" // ID of the session that the actor used

@@ -80,7 +80,7 @@ func CheckScopes(scopes []string) error {
 		return InvalidField("scopes", "%d scopes are too many", len(scopes)).WithHint("give at most %d", maxScopes)
 	}
 	for _, s := range scopes {
-		if s == "" || !slices.ContainsFunc(slices.Concat(Ops, KernelOps), func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
+		if s == "" || !slices.ContainsFunc(slices.Concat(Ops, KernelOps, TemplateOps), func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
 			return InvalidField("scopes", "no operation's name begins with %q", Clip(s, 80)).
 				WithHint(`for example "sandbox.", "file.read" or "run"`)
 		}

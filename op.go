@@ -166,3 +166,19 @@ var (
 
 // KernelOps lists the operations above, which have no Service method.
 var KernelOps = []Op{OpCreateKernel, OpKernels, OpGetKernel, OpOpenKernel, OpInterruptKernel, OpRestartKernel, OpRemoveKernel}
+
+// Operations on the templates that tenants build (see TemplateStore). Like those on kernels, they
+// have no method of Service.
+var (
+	OpRequestBuild   = Op{"template.build.request", "", Member, true, false}
+	OpStartBuild     = Op{"template.build.start", "", Member, true, false}
+	OpGetBuild       = Op{"template.build.get", "", Viewer, false, false}
+	OpUploadFiles    = Op{"template.upload", "", Member, true, false}
+	OpGetTemplate    = Op{"template.get", "", Viewer, false, false}
+	OpTagTemplate    = Op{"template.tag", "", Member, true, false}
+	OpUntagTemplate  = Op{"template.untag", "", Member, true, false}
+	OpRemoveTemplate = Op{"template.remove", "", Member, true, false}
+)
+
+// TemplateOps lists the operations above.
+var TemplateOps = []Op{OpRequestBuild, OpStartBuild, OpGetBuild, OpUploadFiles, OpGetTemplate, OpTagTemplate, OpUntagTemplate, OpRemoveTemplate}

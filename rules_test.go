@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,7 +122,7 @@ func TestOpsMatchService(t *testing.T) {
 	for m := range rows {
 		t.Errorf("row of %s, which Service does not have", m)
 	}
-	for _, op := range brig.KernelOps {
+	for _, op := range slices.Concat(brig.KernelOps, brig.TemplateOps) {
 		if names[op.Name] || op.Method != "" || op.Sandbox || op.Role == brig.Nobody {
 			t.Errorf("an API's row %+v is a duplicate, Service's or without a role", op)
 		}

@@ -19,12 +19,22 @@ const (
 	maxConcurrent = 4   // running builds of a tenant
 	maxTags       = 100 // of a template
 	maxSteps      = 1000
-	maxText       = 64 * brig.KiB // of a command, of a step's arguments
+	maxText       = 64 * brig.KiB // of a step's arguments
+	maxCommand    = 16 * brig.KiB // of the start and the ready command
+	maxEnvBytes   = 32 * brig.KiB // of all variables that a build sets
 	buildTimeout  = time.Hour     // of one build
+	removeTimeout = time.Minute   // of the removal of a sandbox
 )
 
-// Service is the part of brig.Service in which builds run.
+// Service is the part of the engine in which builds run.
 type Service interface {
+	SandboxService
+	Gate
+	PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error)
+}
+
+// SandboxService is the part of brig.Service for the sandboxes of builds.
+type SandboxService interface {
 	Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error)
 	Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error)
 	Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error)
@@ -32,7 +42,18 @@ type Service interface {
 	Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error)
 	Files(name string) brig.Files
 	Processes(name string) brig.Processes
-	PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error)
+	// KeepPaused postpones the end of a paused sandbox, as a copy of it does.
+	KeepPaused(ctx context.Context, tenant string, id brig.ID) error
+}
+
+// Gate admits the calls of tenants.
+type Gate interface {
+	// Authorize authorizes a call of one of brig.TemplateOps, and records it.
+	Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error
+	// CallLimits returns the limit range of the calls of a tenant.
+	CallLimits(ctx context.Context, tenant string) (brig.LimitRange, error)
+	// Uncounted returns a context whose calls do not count against the rate of the tenant.
+	Uncounted(ctx context.Context) context.Context
 }
 
 // Options configure a Builder. Service, Store and Dir are required.
@@ -46,8 +67,6 @@ type Options struct {
 	Configured []brig.Template
 	// Egress are the rules of the sandboxes in which steps run. Default: no connections.
 	Egress brig.Egress
-	// LimitRange holds the limits of the Service. Default: brig.DefaultLimitRange.
-	LimitRange brig.LimitRange
 	// Actor returns the actor of a key, or Unauthenticated if the key is no longer valid. A build
 	// ends before its next step if its key is not. Default: keys remain valid.
 	Actor func(ctx context.Context, key string) (brig.Actor, error)
@@ -59,26 +78,24 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Builder builds templates and finds them. The context of each call carries the actor, whose
-// permissions the caller has checked.
+// Builder builds templates and finds them. The context of each call carries the actor. Calls that
+// change something authorize the actor and are audited; the caller authorizes the others.
 type Builder struct {
-	Options
+	options    Options
 	configured map[string]brig.Template
 	uploads    *uploads
 	ctx        context.Context // ends with Close
-	stop       context.CancelFunc
-	background sync.WaitGroup
+	stop       context.CancelCauseFunc
 	changes    tenantLocks // held while a template is read, changed and written
 
-	mu      sync.Mutex          // guards the field below
-	running map[string]*running // by the ID of a build
+	mu         sync.Mutex            // guards the fields below
+	active     map[string]*activeRun // by the ID of a build
+	closed     bool
+	background sync.WaitGroup // Add needs mu
 }
 
 // New returns a Builder. Builds that another process began have failed, because it no longer runs.
 func New(ctx context.Context, o Options) (*Builder, error) {
-	if o.LimitRange == (brig.LimitRange{}) {
-		o.LimitRange = brig.DefaultLimitRange()
-	}
 	if o.MaxUploads <= 0 {
 		o.MaxUploads = brig.GiB
 	}
@@ -88,7 +105,7 @@ func New(ctx context.Context, o Options) (*Builder, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Builder{Options: o, configured: map[string]brig.Template{}, running: map[string]*running{}}
+	b := &Builder{options: o, configured: map[string]brig.Template{}, active: map[string]*activeRun{}}
 	for _, t := range o.Configured {
 		b.configured[t.Name] = t
 	}
@@ -96,36 +113,61 @@ func New(ctx context.Context, o Options) (*Builder, error) {
 	if b.uploads, err = newUploads(o.Dir, o.MaxUploads, o.Now); err != nil {
 		return nil, err
 	}
-	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
-	return b, b.failInterrupted(ctx)
+	b.ctx, b.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	return b, b.finishInterrupted(ctx)
 }
 
 // Close ends the running builds, which fail, and waits for them.
 func (b *Builder) Close() {
-	b.stop()
+	b.stop(brig.Errorf(brig.Unavailable, "the server stopped during the build"))
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 	b.background.Wait()
 }
 
-func (b *Builder) failInterrupted(ctx context.Context) error {
-	list, err := b.Store.Builds(ctx, brig.BuildFilter{Unfinished: true})
+// inBackground calls f in the background, unless the Builder is closed.
+func (b *Builder) inBackground(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.background.Go(f)
+	}
+}
+
+// finishInterrupted records that the builds of an earlier process have failed, and tags those that
+// were ready.
+func (b *Builder) finishInterrupted(ctx context.Context) error {
+	list, err := b.options.Store.Builds(ctx, brig.BuildFilter{})
 	if err != nil {
-		return fmt.Errorf("list unfinished builds: %w", err)
+		return fmt.Errorf("list builds: %w", err)
 	}
 	for _, x := range list {
-		if x.Status != brig.BuildRunning {
+		if x.Status != brig.BuildRunning && (x.Status != brig.BuildReady || len(x.Tags) == 0) {
 			continue
 		}
-		full, err := b.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
-		if err != nil {
-			return fmt.Errorf("read build %s: %w", x.ID, err)
+		full, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
+		if err == nil && full.Status == brig.BuildReady {
+			err = b.assignTags(ctx, full)
+		} else if err == nil {
+			full.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
+			full.Status, full.Finished = brig.BuildFailed, b.options.Now().UTC()
+			b.removeSandboxes(ctx, full)
+			full.Files, full.Sandbox = "", ""
+			err = b.options.Store.PutBuild(ctx, full)
 		}
-		full.Status, full.Finished = brig.BuildFailed, b.Now().UTC()
-		full.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server was restarted during the build"}
-		if err := b.Store.PutBuild(ctx, full); err != nil {
-			return fmt.Errorf("record the end of build %s: %w", x.ID, err)
+		if err != nil {
+			return fmt.Errorf("finish build %s: %w", x.ID, err)
 		}
 	}
 	return nil
+}
+
+// internal returns a context for calls of the builder itself, which depend neither on the rights of
+// the caller nor on the rate of the tenant.
+func (b *Builder) internal(ctx context.Context, tenant string) context.Context {
+	actor := brig.Actor{Name: "template builder", Tenant: tenant, Role: brig.Member}
+	return b.options.Service.Uncounted(brig.WithActor(context.WithoutCancel(ctx), actor))
 }
 
 // Request describes a build that a client is about to upload files for.
@@ -141,7 +183,7 @@ type Request struct {
 }
 
 // Request creates a build, which waits for Start.
-func (b *Builder) Request(ctx context.Context, r Request) (*brig.BuiltTemplate, *brig.TemplateBuild, error) {
+func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate, x *brig.TemplateBuild, err error) {
 	name, tag, err := ParseName(r.Name)
 	if err != nil {
 		return nil, nil, err
@@ -150,51 +192,59 @@ func (b *Builder) Request(ctx context.Context, r Request) (*brig.BuiltTemplate, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, ok := b.configured[name]; ok {
-		return nil, nil, brig.Errorf(brig.AlreadyExists, "the template %q belongs to the server's configuration", name).WithHint("choose another name")
-	}
-	limits, err := b.LimitRange.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer b.changes.lock(brig.ActorFrom(ctx).Tenant)()
-	t, err := b.findOrCreate(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := b.makeRoom(ctx, t); err != nil {
-		return nil, nil, err
-	}
-	x := &brig.TemplateBuild{
-		ID: newBuildID(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.Now().UTC(),
-		Actor: brig.ActorFrom(ctx).Name, Tags: tags,
-	}
-	return t, x, b.Store.PutBuild(ctx, x)
+	err = b.options.Service.Authorize(ctx, brig.OpRequestBuild, name, func(of brig.Tenant) error {
+		if _, ok := b.configured[name]; ok {
+			return brig.Errorf(brig.AlreadyExists, "the template %q belongs to the server's configuration", name).WithHint("choose another name")
+		}
+		bounds, err := b.options.Service.CallLimits(ctx, of.Name)
+		if err != nil {
+			return err
+		}
+		limits, err := bounds.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory})
+		if err != nil {
+			return err
+		}
+		defer b.changes.lock(of.Name)()
+		if t, err = b.findOrCreate(ctx, of.Name, name); err != nil {
+			return err
+		}
+		if err := checkNumberOfTags(t, tags); err != nil {
+			return err
+		}
+		if err := b.makeRoom(ctx, t); err != nil {
+			return err
+		}
+		x = &brig.TemplateBuild{
+			ID: newBuildID(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.options.Now().UTC(),
+			Actor: brig.ActorFrom(ctx).Name, Tags: tags,
+		}
+		return b.options.Store.PutBuild(ctx, x)
+	})
+	return t, x, err
 }
 
 // findOrCreate returns the tenant's template with a name.
-func (b *Builder) findOrCreate(ctx context.Context, name string) (*brig.BuiltTemplate, error) {
-	tenant := brig.ActorFrom(ctx).Tenant
-	t, err := b.Store.GetTemplate(ctx, tenant, name)
+func (b *Builder) findOrCreate(ctx context.Context, tenant, name string) (*brig.BuiltTemplate, error) {
+	t, err := b.options.Store.GetTemplate(ctx, tenant, name)
 	if brig.KindOf(err) != brig.NotFound {
 		return t, err
 	}
-	all, err := b.Store.BuiltTemplates(ctx, tenant)
+	all, err := b.options.Store.BuiltTemplates(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) >= maxTemplates {
 		return nil, brig.Errorf(brig.RateLimited, "the tenant has %d templates, the maximum", maxTemplates).WithHint("remove one")
 	}
-	now := b.Now().UTC()
+	now := b.options.Now().UTC()
 	t = &brig.BuiltTemplate{ID: newTemplateID(), Tenant: tenant, Name: name, Created: now, Updated: now, Tags: map[string]brig.TemplateTag{}}
-	return t, b.Store.PutTemplate(ctx, t)
+	return t, b.options.Store.PutTemplate(ctx, t)
 }
 
 // makeRoom deletes the oldest build of a template that nothing refers to, if the template has as
 // many as it may have.
 func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
-	all, err := b.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
+	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
 	if err != nil || len(all) < maxBuilds {
 		return err
 	}
@@ -203,7 +253,7 @@ func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
 			continue
 		}
 		b.removeSandboxes(ctx, all[i])
-		return b.Store.DeleteBuild(ctx, t.Tenant, t.ID, all[i].ID)
+		return b.options.Store.DeleteBuild(ctx, t.Tenant, t.ID, all[i].ID)
 	}
 	return brig.Errorf(brig.RateLimited, "the template %q has %d builds, the maximum", t.Name, maxBuilds).WithHint("remove a tag, or wait until a build ends")
 }
@@ -211,39 +261,61 @@ func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
 // removeSandboxes removes the sandboxes that a build has left. A sandbox that its tenant has
 // removed is no error.
 func (b *Builder) removeSandboxes(ctx context.Context, x *brig.TemplateBuild) {
-	for i, id := range []brig.ID{x.Files, x.Sandbox} {
-		if id == "" || i == 1 && id == x.Files {
+	ids := []brig.ID{x.Files}
+	if x.Sandbox != x.Files {
+		ids = append(ids, x.Sandbox)
+	}
+	for _, id := range ids {
+		if id == "" {
 			continue
 		}
-		if err := b.Service.Remove(ctx, string(id)); err != nil && brig.KindOf(err) != brig.NotFound {
-			b.Log.WarnContext(ctx, "failed to remove a sandbox of a template", "build", x.ID, "sandbox", id, "err", err)
+		if err := b.removeSandbox(ctx, x.Tenant, id); err != nil {
+			b.options.Log.WarnContext(ctx, "failed to remove a sandbox of a template", "build", x.ID, "sandbox", id, "err", err)
 		}
 	}
+}
+
+func (b *Builder) removeSandbox(ctx context.Context, tenant string, id brig.ID) error {
+	ctx, cancel := context.WithTimeout(b.internal(ctx, tenant), removeTimeout)
+	defer cancel()
+	if err := b.options.Service.Remove(ctx, string(id)); brig.KindOf(err) != brig.NotFound {
+		return err
+	}
+	return nil
 }
 
 // Build returns a build with its log, which includes the lines of a running build.
 func (b *Builder) Build(ctx context.Context, template, id string) (*brig.TemplateBuild, error) {
+	tenant := brig.ActorFrom(ctx).Tenant
 	b.mu.Lock()
-	r := b.running[id]
+	r := b.active[id]
 	b.mu.Unlock()
-	x, err := b.Store.GetBuild(ctx, brig.ActorFrom(ctx).Tenant, template, id)
+	x, err := b.options.Store.GetBuild(ctx, tenant, template, id)
 	if err != nil {
 		return nil, err
 	}
-	if r != nil && x.Status == brig.BuildRunning {
+	switch {
+	case x.Status == brig.BuildRunning && r == nil:
+		// The build has ended, or its result could not be recorded.
+		if x, err = b.options.Store.GetBuild(ctx, tenant, template, id); err == nil && x.Status == brig.BuildRunning {
+			x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: stepFinalize, Message: "the result of the build could not be recorded"}
+		}
+	case r != nil && x.Status == brig.BuildRunning:
 		x.Log = r.log.lines()
+	case r != nil: // its tags are being assigned
+		<-r.finished
 	}
-	return x, nil
+	return x, err
 }
 
 // List returns the tenant's templates, oldest first.
 func (b *Builder) List(ctx context.Context) ([]*brig.BuiltTemplate, error) {
-	return b.Store.BuiltTemplates(ctx, brig.ActorFrom(ctx).Tenant)
+	return b.options.Store.BuiltTemplates(ctx, brig.ActorFrom(ctx).Tenant)
 }
 
 // Builds returns the builds of a template without their logs, newest first.
 func (b *Builder) Builds(ctx context.Context, t *brig.BuiltTemplate) ([]*brig.TemplateBuild, error) {
-	return b.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
+	return b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
 }
 
 // Find returns a template of the tenant by its ID or name, and the build of the tag in ref, or of
@@ -253,7 +325,7 @@ func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *b
 	if err != nil {
 		return nil, nil, errNoTemplate(ref)
 	}
-	t, err := b.Store.GetTemplate(ctx, brig.ActorFrom(ctx).Tenant, name)
+	t, err := b.options.Store.GetTemplate(ctx, brig.ActorFrom(ctx).Tenant, name)
 	if brig.KindOf(err) == brig.NotFound {
 		return nil, nil, errNoTemplate(ref)
 	}
@@ -264,24 +336,36 @@ func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *b
 	if !ok {
 		return t, nil, nil
 	}
-	x, err := b.Store.GetBuild(ctx, t.Tenant, t.ID, to.Build)
+	x, err := b.options.Store.GetBuild(ctx, t.Tenant, t.ID, to.Build)
 	return t, x, err
 }
 
-// Create creates a sandbox from a build. The environment, the user and the directory of o override
-// those of the build.
-func (b *Builder) Create(ctx context.Context, x *brig.TemplateBuild, o brig.ForkSpec) (*brig.Sandbox, error) {
-	o = withDefaults(x, o)
-	made, err := b.Service.Fork(ctx, string(x.Sandbox), o)
-	if brig.KindOf(err) == brig.NotFound {
-		return nil, brig.Errorf(brig.FailedPrecondition, "the files of the template are gone, because its paused sandbox was removed").
-			WithHint("build the template again")
+// Create creates a sandbox from the build that ref refers to. The environment, the user and the
+// directory of o override those of the build.
+func (b *Builder) Create(ctx context.Context, ref string, o brig.ForkSpec) (*brig.Sandbox, error) {
+	o.BuildRights = false
+	for retried := false; ; retried = true {
+		t, x, err := b.Find(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if x == nil || x.Status != brig.BuildReady || x.Sandbox == "" {
+			_, tag, _ := ParseName(ref)
+			return nil, errNoTag(t, tag)
+		}
+		made, err := b.options.Service.Fork(ctx, string(x.Sandbox), withDefaults(x, o))
+		switch {
+		case brig.KindOf(err) == brig.NotFound && !retried: // another build may have replaced it
+		case brig.KindOf(err) == brig.NotFound:
+			return nil, brig.Errorf(brig.FailedPrecondition, "the files of the template are gone, because its paused sandbox was removed").
+				WithHint("build the template again")
+		case err != nil:
+			return nil, err
+		default:
+			b.inBackground(func() { b.countUse(x) })
+			return made[0], nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	b.background.Go(func() { b.countUse(x) })
-	return made[0], nil
 }
 
 // withDefaults adds the defaults of a build to o.
@@ -303,41 +387,60 @@ func withDefaults(x *brig.TemplateBuild, o brig.ForkSpec) brig.ForkSpec {
 	return o
 }
 
-// countUse counts a sandbox of a template.
+// countUse counts a sandbox of a template, and keeps the files of which its start command's sandbox is
+// a copy, because other builds can begin with them.
 func (b *Builder) countUse(x *brig.TemplateBuild) {
 	defer b.changes.lock(x.Tenant)()
-	t, err := b.Store.GetTemplate(b.ctx, x.Tenant, x.Template)
+	t, err := b.options.Store.GetTemplate(b.ctx, x.Tenant, x.Template)
 	if err == nil {
 		t.Uses++
-		t.LastUsed = b.Now().UTC()
-		err = b.Store.PutTemplate(b.ctx, t)
+		t.LastUsed = b.options.Now().UTC()
+		err = b.options.Store.PutTemplate(b.ctx, t)
 	}
-	if err != nil && b.ctx.Err() == nil {
-		b.Log.Warn("failed to count the use of a template", "template", x.Template, "err", err)
+	if err == nil && x.Files != x.Sandbox {
+		err = b.options.Service.KeepPaused(b.ctx, x.Tenant, x.Files)
+	}
+	if err != nil && b.ctx.Err() == nil && brig.KindOf(err) != brig.NotFound {
+		b.options.Log.Warn("failed to count the use of a template", "template", x.Template, "err", err)
 	}
 }
 
 // Remove removes a template with its builds. Sandboxes that were created from it remain.
 func (b *Builder) Remove(ctx context.Context, ref string) error {
-	defer b.changes.lock(brig.ActorFrom(ctx).Tenant)()
-	t, _, err := b.Find(ctx, ref)
+	name, tag, err := ParseName(ref)
 	if err != nil {
-		return err
+		return errNoTemplate(ref)
 	}
-	all, err := b.Builds(ctx, t)
-	if err != nil {
-		return err
+	if tag != "" {
+		return brig.InvalidField("template", "%q names one tag of a template", brig.Clip(ref, 200)).WithHint("give the name of the template, or remove the tag")
 	}
-	for _, x := range all {
-		b.mu.Lock()
-		r := b.running[x.ID]
-		b.mu.Unlock()
-		if r != nil {
-			r.cancel(brig.Errorf(brig.FailedPrecondition, "the template was removed during the build"))
+	return b.options.Service.Authorize(ctx, brig.OpRemoveTemplate, name, func(of brig.Tenant) error {
+		defer b.changes.lock(of.Name)()
+		t, err := b.options.Store.GetTemplate(ctx, of.Name, name)
+		if brig.KindOf(err) == brig.NotFound {
+			return errNoTemplate(ref)
 		}
-		b.removeSandboxes(ctx, x)
-	}
-	return b.Store.DeleteTemplate(ctx, t.Tenant, t.ID)
+		if err != nil {
+			return err
+		}
+		all, err := b.Builds(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := b.options.Store.DeleteTemplate(ctx, t.Tenant, t.ID); err != nil {
+			return err
+		}
+		for _, x := range all {
+			b.mu.Lock()
+			r := b.active[x.ID]
+			b.mu.Unlock()
+			if r != nil {
+				r.cancel(brig.Errorf(brig.FailedPrecondition, "the template was removed during the build"))
+			}
+			b.removeSandboxes(ctx, x)
+		}
+		return nil
+	})
 }
 
 // tenantLocks holds a lock for each tenant, so that the calls of one do not wait for those of another.
@@ -379,7 +482,7 @@ func errNoTemplate(ref string) *brig.Error {
 	return brig.Errorf(brig.NotFound, "template '%s' not found", brig.Clip(ref, 200))
 }
 
-// newTemplateID returns a random ID in E2B's format.
+// newTemplateID returns a random ID of 20 characters of a to z and 2 to 7.
 func newTemplateID() string {
 	return strings.ToLower(rand.Text())[:20]
 }

@@ -35,6 +35,9 @@ func (f *fakeService) add(spec brig.Spec, state brig.State) *brig.Sandbox {
 }
 
 func (f *fakeService) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	if spec.TTL > 30*time.Minute {
+		return nil, brig.InvalidField("ttl_ms", "%v is out of bounds", spec.TTL)
+	}
 	if spec.Image == "missing" {
 		return nil, brig.InvalidField("image", "no image %q", spec.Image)
 	}
@@ -77,11 +80,17 @@ func (f *fakeService) Remove(_ context.Context, name string) error {
 func (f *fakeService) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	f.mu.Lock()
 	box, command := f.boxes[name], cmd.Argv[len(cmd.Argv)-1]
+	if cmd.Timeout > 20*time.Minute {
+		return nil, brig.InvalidField("timeout_ms", "%v is out of bounds", cmd.Timeout)
+	}
 	f.commands = append(f.commands, command)
 	run := f.run
 	f.mu.Unlock()
-	if sio.Stdout != nil {
+	switch whole := strings.Join(cmd.Argv, " "); {
+	case strings.Contains(whole, "id -g"):
 		_, _ = io.WriteString(sio.Stdout, "1001 1002\n")
+	case strings.Contains(whole, "${PATH-}"):
+		_, _ = io.WriteString(sio.Stdout, "/bin")
 	}
 	if run == nil {
 		return &brig.Result{}, nil
@@ -89,6 +98,23 @@ func (f *fakeService) Exec(ctx context.Context, name string, cmd brig.Command, s
 	code, err := run(ctx, box, command)
 	return &brig.Result{ExitCode: code}, err
 }
+
+func (f *fakeService) Authorize(ctx context.Context, op brig.Op, _ string, do func(brig.Tenant) error) error {
+	actor := brig.ActorFrom(ctx)
+	if err := actor.Authorize(op); err != nil {
+		return err
+	}
+	return do(brig.Tenant{Name: actor.Tenant})
+}
+
+func (f *fakeService) CallLimits(context.Context, string) (brig.LimitRange, error) {
+	bounds := brig.DefaultLimitRange()
+	bounds.MaxTTL, bounds.MaxTimeout = 30*time.Minute, 20*time.Minute // less than a build may take
+	return bounds, nil
+}
+
+func (f *fakeService) KeepPaused(context.Context, string, brig.ID) error { return nil }
+func (f *fakeService) Uncounted(ctx context.Context) context.Context     { return ctx }
 
 func (f *fakeService) Files(string) brig.Files         { return nil }
 func (f *fakeService) Processes(string) brig.Processes { return nil }
@@ -106,6 +132,16 @@ func (f *fakeService) left() string {
 	}
 	slices.Sort(states)
 	return strings.Join(states, " ")
+}
+
+// wantLeft waits until the sandboxes have these states: some are removed in the background.
+func (f *fakeService) wantLeft(t *testing.T, want string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); f.left() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the sandboxes are %q, want %q", f.left(), want)
+		}
+	}
 }
 
 type fixture struct {
@@ -181,12 +217,12 @@ func TestBuild(t *testing.T) {
 	ctx := as(t, "acme")
 	p := run("first")
 	p.Steps = append(p.Steps,
-		builder.Step{Kind: builder.Env, Args: []string{"A", "1", "B", "$A-${A}-$C"}},
+		builder.Step{Kind: builder.Env, Args: []string{"A", "1", "B", "$A-${A}-$C", "PATH", "/opt/bin:$PATH"}},
 		builder.Step{Kind: builder.User, Args: []string{"worker"}},
 		builder.Step{Kind: builder.Workdir, Args: []string{"app"}},
 	)
 	x := f.wait(t, ctx, f.start(t, ctx, "web:v1", p))
-	want := map[string]string{"A": "1", "B": "1-1-"}
+	want := map[string]string{"A": "1", "B": "1-1-", "PATH": "/opt/bin:/bin"}
 	if x.Status != brig.BuildReady || !maps.Equal(x.Env, want) || x.User != "1001:1002" || x.Dir != "/home/user/app" || f.service.left() != "paused" {
 		t.Fatalf("the build is %+v, and the sandboxes are %q", x, f.service.left())
 	}
@@ -194,7 +230,7 @@ func TestBuild(t *testing.T) {
 	if err != nil || build.ID != x.ID || found.ID != x.Template {
 		t.Fatalf("%+v, %+v, %v", found, build, err)
 	}
-	box, err := f.Create(ctx, build, brig.ForkSpec{Env: map[string]string{"A": "2"}})
+	box, err := f.Create(ctx, "web:v1", brig.ForkSpec{Env: map[string]string{"A": "2"}})
 	if err != nil || box.Spec.BuildRights || box.Spec.Env["A"] != "2" || box.Spec.Env["B"] != "1-1-" || box.Spec.User != "1001:1002" {
 		t.Errorf("%+v, %v", box, err)
 	}
@@ -202,11 +238,15 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := f.wait(t, ctx, f.start(t, ctx, "web:v1", builder.Plan{Template: "web:v1"}))
-	if second.Status != brig.BuildReady || second.Env["A"] != "1" || second.Dir != "/home/user/app" || f.service.left() != "paused" {
-		t.Errorf("the second build is %+v, and the sandboxes are %q", second, f.service.left())
+	if second.Status != brig.BuildReady || second.Env["A"] != "1" || second.Dir != "/home/user/app" {
+		t.Errorf("the second build is %+v", second)
 	}
-	if _, err := f.Create(ctx, build, brig.ForkSpec{}); brig.KindOf(err) != brig.FailedPrecondition {
-		t.Errorf("a sandbox from the first build: %v", err)
+	f.service.wantLeft(t, "paused")
+	if err := f.service.Remove(ctx, string(second.Sandbox)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Create(ctx, "web:v1", brig.ForkSpec{}); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("a sandbox of a template whose paused sandbox was removed: %v", err)
 	}
 	if err := f.Remove(ctx, "web"); err != nil || f.service.left() != "" {
 		t.Errorf("%v, and the sandboxes are %q", err, f.service.left())
@@ -266,7 +306,7 @@ func TestBuildEndsEarly(t *testing.T) {
 					case <-revoked:
 						return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key was revoked")
 					default:
-						return brig.Actor{Tenant: "acme"}, nil
+						return brig.Actor{Tenant: "acme", Role: brig.Member}, nil
 					}
 				}
 			})

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"path"
 	"strings"
@@ -14,7 +15,9 @@ import (
 
 // copyScript copies the files of an unpacked archive. Its arguments are the directory of the step,
 // the source and the destination, both clean, the owner, the mode, and what the source is: "tree" if
-// its contents go into the destination, "into" if it goes there itself, and "file" otherwise.
+// its contents go into the destination, "into" if it goes there itself, and "file" otherwise. Only the
+// copied files change their owner and mode, and never the targets of links or a destination that
+// exists.
 const copyScript = `set -e
 dir=$1 src=$2 dest=$3 owner=$4 mode=$5 kind=$6
 mkdir "$dir/x"
@@ -22,42 +25,48 @@ tar -xf "$dir/archive" -C "$dir/x"
 rm -f "$dir/archive"
 cd "$dir/x"
 if [ ! -e "$src" ] && [ ! -L "$src" ]; then echo "COPY: no file matches" >&2; exit 1; fi
-case $owner in user:|user:user) if ! id -u user >/dev/null 2>&1; then owner=1000:1000; fi;; esac
-chown -R -h -- "$owner" "$src"
-if [ -n "$mode" ]; then chmod -R -- "$mode" "$src"; fi
 if [ "$kind" != tree ] && [ -d "$src" ] && [ ! -L "$src" ]; then kind=tree; fi
-if [ "$kind" = tree ]; then
-  [ -d "$dest" ] || { mkdir -p -- "$dest"; chown -- "$owner" "$dest"; }
-  cp -a -- "$src/." "$dest/"
-elif [ "$kind" = into ] || [ -d "$dest" ]; then
-  [ -d "$dest" ] || { mkdir -p -- "$dest"; chown -- "$owner" "$dest"; }
-  cp -a -- "$src" "$dest/"
-else
+depth=0
+if [ "$kind" = tree ]; then depth=1; fi
+find "$src" -mindepth $depth -exec chown -h -- "$owner" {} +
+if [ -n "$mode" ]; then find "$src" -mindepth $depth ! -type l -exec chmod -- "$mode" {} +; fi
+if [ "$kind" = file ] && [ -d "$dest" ]; then kind=into; fi
+if [ "$kind" = file ]; then
   mkdir -p -- "$(dirname -- "$dest")"
   cp -a -- "$src" "$dest"
+  exit 0
+fi
+if [ ! -d "$dest" ]; then mkdir -p -- "$dest"; chown -- "$owner" "$dest"; fi
+if [ "$kind" = into ]; then
+  cp -a -- "$src" "$dest/"
+else
+  find "$src" -mindepth 1 -maxdepth 1 -exec cp -a -- {} "$dest/" \;
 fi
 `
 
 // copyFiles runs a COPY step: it unpacks the uploaded archive in the sandbox, and copies its files.
-func (r *running) copyFiles(ctx context.Context, s Step) error {
+func (r *activeRun) copyFiles(ctx context.Context, s Step) error {
 	src, kind := source(s.Args[0])
 	if src == "" {
 		return failf("COPY: %q is outside of the files of the build", brig.Clip(s.Args[0], 200))
 	}
-	dest := s.Args[1]
+	dest, err := r.expand(ctx, s.Args[1])
+	if err != nil {
+		return err
+	}
 	if kind == "file" && strings.HasSuffix(dest, "/") {
 		kind = "into"
 	}
 	if !path.IsAbs(dest) {
 		dest = path.Join(r.state.dir, dest)
 	}
-	archive, err := r.uploads.open(brig.ActorFrom(ctx), s.Files)
+	archive, err := r.b.uploads.open(brig.ActorFrom(ctx), s.Files)
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
-	content, err := decompress(archive)
-	if err != nil {
+	content := &checkedReader{from: archive}
+	if content.from, err = decompress(archive); err != nil {
 		return failf("COPY: the uploaded files are not a tar archive")
 	}
 	dir := "/var/tmp/brig-copy-" + strings.ToLower(rand.Text())
@@ -66,22 +75,47 @@ func (r *running) copyFiles(ctx context.Context, s Step) error {
 	if err := r.asRoot(ctx, "mkdir "+dir, mkdir, dir); err != nil {
 		return err
 	}
-	if _, err := r.Service.Files(r.box).Write(ctx, brig.Path{Name: dir + "/archive", User: "root"}, brig.FileWrite{}, content); err != nil {
+	if _, err := r.b.options.Service.Files(r.box()).Write(ctx, brig.Path{Name: dir + "/archive", User: "root"}, brig.FileWrite{}, content); err != nil {
+		if content.err != nil {
+			return failf("COPY: the uploaded files are damaged")
+		}
 		return err
 	}
 	what := "COPY " + brig.Clip(s.Args[0], 200) + " " + brig.Clip(s.Args[1], 200)
-	return r.asRoot(ctx, what, copyScript, dir, src, path.Clean(dest), ownerOf(s.arg(2)), s.arg(3), kind)
+	return r.asRoot(ctx, what, copyScript, dir, src, path.Clean(dest), r.ownerOf(s.arg(2)), s.arg(3), kind)
 }
 
-// ownerOf returns the owner of copied files for chown. A name without a group stands for its own.
-func ownerOf(owner string) string {
+// ownerOf returns the owner of copied files for chown: by default the current user. A name without a
+// group stands for the group of the account, and a number for the group of the same number.
+func (r *activeRun) ownerOf(owner string) string {
 	switch {
-	case owner == "":
-		return "user:"
+	case owner == "" || owner == "user" || owner == "user:user": // the account may have another name
+		if owner != "" {
+			return accountOf("user").owner()
+		}
+		return r.state.user.owner()
 	case strings.Contains(owner, ":"):
 		return owner
+	case isNumber(owner):
+		return owner + ":" + owner
 	}
 	return owner + ":"
+}
+
+// checkedReader keeps the first error of a reader, so that a damaged archive is distinguished from a
+// failed write.
+type checkedReader struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (c *checkedReader) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
 }
 
 // source returns the path in the archive that a COPY copies, relative and clean, and its kind. The
@@ -89,7 +123,7 @@ func ownerOf(owner string) string {
 // before the first wildcard. The path is empty if the source is outside of the archive.
 func source(src string) (clean, kind string) {
 	kind = "file"
-	if i := strings.IndexAny(src, "*?["); i >= 0 {
+	if i := strings.IndexAny(src, "*?[{"); i >= 0 {
 		src, kind = src[:strings.LastIndex(src[:i], "/")+1], "tree"
 	}
 	if path.IsAbs(src) {
@@ -116,11 +150,11 @@ func decompress(archive io.Reader) (io.Reader, error) {
 }
 
 // removeDir removes a temporary directory of the sandbox.
-func (r *running) removeDir(ctx context.Context, dir string) {
+func (r *activeRun) removeDir(ctx context.Context, dir string) {
 	if ctx.Err() != nil {
 		return // the sandbox is about to be removed
 	}
-	if err := r.Service.Files(r.box).Remove(ctx, brig.Path{Name: dir, User: "root"}); err != nil {
-		r.Log.WarnContext(ctx, "failed to remove a temporary directory of a build", "build", r.build.ID, "err", err)
+	if err := r.b.options.Service.Files(r.box()).Remove(ctx, brig.Path{Name: dir, User: "root"}); err != nil {
+		r.b.options.Log.WarnContext(ctx, "failed to remove a temporary directory of a build", "build", r.build.ID, "err", err)
 	}
 }

@@ -18,40 +18,37 @@ const (
 const startTag = brig.StartTag
 
 // finalize saves the files of the build, and then the start command's processes if there is one.
-func (r *running) finalize(ctx context.Context) error {
+func (r *activeRun) finalize(ctx context.Context) error {
 	x := r.build
 	x.Env, x.User, x.Dir = r.state.env, r.state.user.run, r.state.dir
 	if x.Start == "" && x.Ready != "" {
-		if err := r.awaitReady(ctx, r.box, x.Ready); err != nil {
+		if err := r.awaitReady(ctx, string(x.Files), x.Ready); err != nil {
 			return err
 		}
 	}
-	if _, err := r.Service.Pause(ctx, r.box, brig.PauseOptions{FilesOnly: true}); err != nil {
+	if _, err := r.b.options.Service.Pause(ctx, string(x.Files), brig.PauseOptions{FilesOnly: true}); err != nil {
 		return err
 	}
-	x.Files, x.Sandbox, r.box = brig.ID(r.box), brig.ID(r.box), ""
 	if x.Start == "" {
 		return nil
 	}
-	copies, err := r.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: min(buildTimeout, r.LimitRange.MaxTTL)}))
+	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout()}))
 	if err != nil {
 		return err
 	}
-	started := string(copies[0].ID)
-	if err := r.startIn(ctx, started); err != nil {
-		r.removeSandbox(ctx, started)
+	x.Sandbox = copies[0].ID
+	if err := r.record(ctx); err != nil {
 		return err
 	}
-	x.Sandbox = copies[0].ID
-	return nil
+	return r.startIn(ctx, string(x.Sandbox))
 }
 
 // startIn runs the start command in a sandbox until the template is ready, and then saves the sandbox
 // with its memory.
-func (r *running) startIn(ctx context.Context, box string) error {
+func (r *activeRun) startIn(ctx context.Context, box string) error {
 	x := r.build
 	r.log.add("info", r.step, "START "+brig.Clip(x.Start, 1000))
-	processes := r.Service.Processes(box)
+	processes := r.b.options.Service.Processes(box)
 	p, err := processes.Start(ctx, brig.ProcessSpec{
 		Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: startTag,
 	})
@@ -72,14 +69,14 @@ func (r *running) startIn(ctx context.Context, box string) error {
 	if err := r.awaitReady(watched, box, ready); err != nil {
 		return err
 	}
-	stopWatching(nil) // an attached call would prevent the pause
-	_, err = r.Service.Pause(ctx, box, brig.PauseOptions{})
+	stopWatching(nil) // the pause would end the attached call
+	_, err = r.b.options.Service.Pause(ctx, box, brig.PauseOptions{})
 	return err
 }
 
 // watchStart adds the output of the start command to the log until ctx ends. It returns an error if
 // the command fails.
-func (r *running) watchStart(ctx context.Context, processes brig.Processes, pid int) error {
+func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pid int) error {
 	out := &lineWriter{log: r.log, level: "info", step: r.step}
 	var end *brig.Result
 	err := processes.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error {
@@ -94,20 +91,20 @@ func (r *running) watchStart(ctx context.Context, processes brig.Processes, pid 
 		return nil
 	}
 	if end != nil {
-		return resultError(r.build.Start, end, last)
+		return resultError(brig.Clip(r.build.Start, 200), end, last)
 	}
 	return err
 }
 
 // awaitReady runs the ready command until it succeeds, or until ctx ends.
-func (r *running) awaitReady(ctx context.Context, box, command string) error {
+func (r *activeRun) awaitReady(ctx context.Context, box, command string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, failf("the ready command did not succeed within %v", readyTimeout))
 	defer cancel()
 	r.log.add("info", r.step, "READY "+brig.Clip(command, 1000))
 	x := r.build
-	run := brig.Command{Argv: login(command), Env: x.Env, Dir: x.Dir, User: x.User, Timeout: min(readyTimeout, r.LimitRange.MaxTimeout)}
+	run := brig.Command{Argv: login(command), Env: x.Env, Dir: x.Dir, User: x.User, Timeout: min(readyTimeout, r.bounds.MaxTimeout)}
 	for {
-		res, err := r.Service.Exec(ctx, box, run, brig.IO{})
+		res, err := r.b.options.Service.Exec(ctx, box, run, brig.IO{})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

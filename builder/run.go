@@ -1,9 +1,11 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -51,16 +53,17 @@ const (
 // labelBuild is a label of the sandboxes of a build: its ID.
 const labelBuild = "brig.template-build"
 
-// running is a build that runs.
-type running struct {
-	*Builder
-	build  *brig.TemplateBuild
-	plan   Plan
-	log    *buildLog
-	cancel context.CancelCauseFunc
-	state  state
-	step   string // the current phase
-	box    string // the ID of the sandbox in which steps run; empty before
+// activeRun is a build that runs.
+type activeRun struct {
+	b        *Builder
+	build    *brig.TemplateBuild
+	plan     Plan
+	bounds   brig.LimitRange // of the tenant
+	log      *buildLog
+	cancel   context.CancelCauseFunc
+	finished chan struct{} // closed when the result is recorded
+	state    state
+	step     string // the current phase
 }
 
 // state is what steps change for the steps after them.
@@ -75,47 +78,60 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 	if err := p.check(); err != nil {
 		return err
 	}
-	actor := brig.ActorFrom(ctx)
-	defer b.changes.lock(actor.Tenant)()
-	x, err := b.Store.GetBuild(ctx, actor.Tenant, template, id)
-	if err != nil {
-		return err
-	}
-	if x.Status != brig.BuildWaiting {
-		return brig.Errorf(brig.FailedPrecondition, "the build is %s", x.Status).WithHint("request another build")
-	}
-	unfinished, err := b.Store.Builds(ctx, brig.BuildFilter{Tenant: actor.Tenant, Unfinished: true})
-	if err != nil {
-		return err
-	}
-	active := 0
-	for _, u := range unfinished {
-		if u.Status == brig.BuildRunning {
-			active++
+	return b.options.Service.Authorize(ctx, brig.OpStartBuild, id, func(of brig.Tenant) error {
+		bounds, err := b.options.Service.CallLimits(ctx, of.Name)
+		if err != nil {
+			return err
+		}
+		defer b.changes.lock(of.Name)()
+		x, err := b.options.Store.GetBuild(ctx, of.Name, template, id)
+		if err != nil {
+			return err
+		}
+		if x.Status != brig.BuildWaiting {
+			return brig.Errorf(brig.FailedPrecondition, "the build is %s", x.Status).WithHint("request another build")
+		}
+		if err := b.checkConcurrency(of.Name); err != nil {
+			return err
+		}
+		x.Status, x.Started, x.Start, x.Ready = brig.BuildRunning, b.options.Now().UTC(), p.Start, p.Ready
+		if err := b.options.Store.PutBuild(ctx, x); err != nil {
+			return err
+		}
+		runCtx, cancel := context.WithCancelCause(brig.WithActor(b.ctx, brig.ActorFrom(ctx)))
+		r := &activeRun{
+			b: b, build: x, plan: p, bounds: bounds, log: newBuildLog(b.options.Now), cancel: cancel, finished: make(chan struct{}), step: stepBase,
+		}
+		b.mu.Lock()
+		b.active[id] = r
+		b.mu.Unlock()
+		b.inBackground(func() {
+			defer cancel(nil)
+			r.run(b.options.Service.Uncounted(runCtx))
+		})
+		return nil
+	})
+}
+
+// checkConcurrency checks that a tenant can run one more build. The caller holds the tenant's lock.
+func (b *Builder) checkConcurrency(tenant string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, r := range b.active {
+		if r.build.Tenant == tenant {
+			n++
 		}
 	}
-	if active >= maxConcurrent {
-		return brig.Errorf(brig.RateLimited, "%d builds of the tenant are running, the maximum", active).WithHint("try again when one has ended")
+	if n >= maxConcurrent {
+		return brig.Errorf(brig.RateLimited, "%d builds of the tenant are running, the maximum", n).WithHint("try again when one has ended")
 	}
-	x.Status, x.Started, x.Start, x.Ready = brig.BuildRunning, b.Now().UTC(), p.Start, p.Ready
-	if err := b.Store.PutBuild(ctx, x); err != nil {
-		return err
-	}
-	runCtx, cancel := context.WithCancelCause(brig.WithActor(b.ctx, actor))
-	r := &running{Builder: b, build: x, plan: p, log: newBuildLog(b.Now), cancel: cancel, step: stepBase}
-	b.mu.Lock()
-	b.running[id] = r
-	b.mu.Unlock()
-	b.background.Go(func() {
-		defer cancel(nil)
-		r.run(runCtx)
-	})
 	return nil
 }
 
 // run runs the build and records its result.
-func (r *running) run(ctx context.Context) {
-	timed, cancel := context.WithTimeoutCause(ctx, buildTimeout, brig.Errorf(brig.FailedPrecondition, "the build takes longer than %v", buildTimeout))
+func (r *activeRun) run(ctx context.Context) {
+	timed, cancel := context.WithTimeoutCause(ctx, r.timeout(), failf("the build takes longer than %v", r.timeout()))
 	defer cancel()
 	err := r.runPhases(timed)
 	if cause := context.Cause(timed); err != nil && cause != nil {
@@ -124,15 +140,13 @@ func (r *running) run(ctx context.Context) {
 	r.finish(context.WithoutCancel(ctx), err)
 }
 
-func (r *running) runPhases(ctx context.Context) error {
+// timeout returns the time limit of the build. Its sandboxes have a lease of the same duration.
+func (r *activeRun) timeout() time.Duration { return min(buildTimeout, r.bounds.MaxTTL) }
+
+func (r *activeRun) runPhases(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	defer func() {
-		if r.box != "" { // the build did not keep it
-			r.removeSandbox(ctx, r.box)
-		}
-	}()
 	for n, s := range r.plan.Steps {
 		r.step = strconv.Itoa(n + 1)
 		if err := r.checkActor(ctx); err != nil {
@@ -144,152 +158,180 @@ func (r *running) runPhases(ctx context.Context) error {
 		}
 	}
 	r.step = stepFinalize
-	return r.finalize(ctx)
+	if err := r.checkActor(ctx); err != nil {
+		return err
+	}
+	if err := r.finalize(ctx); err != nil {
+		return err
+	}
+	return r.checkActor(ctx)
 }
 
 // checkActor returns an error if the key that started the build is no longer valid.
-func (r *running) checkActor(ctx context.Context) error {
+func (r *activeRun) checkActor(ctx context.Context) error {
 	actor := brig.ActorFrom(ctx)
-	if r.Options.Actor == nil || actor.Key == "" {
+	if r.b.options.Actor == nil || actor.Key == "" {
 		return nil
 	}
-	now, err := r.Options.Actor(ctx, actor.Key)
-	if err == nil && now.Tenant != actor.Tenant {
-		err = brig.Errorf(brig.Unauthenticated, "the key is not valid")
+	now, err := r.b.options.Actor(ctx, actor.Key)
+	if err == nil && (now.Tenant != actor.Tenant || !now.Founded.Equal(actor.Founded) || now.Role < actor.Role) {
+		err = brig.Errorf(brig.Unauthenticated, "the key that started the build is no longer valid")
 	}
 	return err
 }
 
+// record stores the sandboxes of the build, so that the next server removes them if this one ends.
+func (r *activeRun) record(ctx context.Context) error {
+	return r.b.options.Store.PutBuild(ctx, r.build)
+}
+
 // begin creates the sandbox of the build.
-func (r *running) begin(ctx context.Context) error {
-	labels := map[string]string{labelBuild: r.build.ID}
-	ttl := min(buildTimeout, r.LimitRange.MaxTTL)
-	r.state = state{env: map[string]string{}, user: account{name: "user", run: "user"}, dir: defaultDir}
-	var made *brig.Sandbox
-	_, fromConfigured := r.configured[r.base()]
-	if r.plan.Template != "" && !fromConfigured {
-		t, from, err := r.Find(ctx, r.plan.Template)
-		if err != nil {
-			return err
-		}
-		if from == nil || from.Files == "" {
-			_, tag, _ := ParseName(r.plan.Template)
-			return ErrNoTag(t, tag)
-		}
-		r.log.add("info", stepBase, "FROM TEMPLATE "+t.Name)
-		r.state = state{env: withDefaults(from, brig.ForkSpec{}).Env, user: accountOf(from.User), dir: from.Dir}
-		copies, err := r.Service.Fork(ctx, string(from.Files), brig.ForkSpec{
-			Labels: labels, TTL: ttl, Egress: &r.Egress, Limits: r.build.Limits, User: "root", Dir: "/", BuildRights: true, AtEnd: &brig.AtEnd{},
-		})
-		if err != nil {
-			return err
-		}
-		made = copies[0]
-	} else {
-		spec := brig.Spec{
-			Labels: labels, TTL: ttl, Egress: r.Egress, Limits: r.build.Limits, User: "root", Dir: "/",
-			FixedLease: true, PausableIfSupported: true, BuildRights: true,
-		}
-		if fromConfigured {
-			spec.Template = r.base()
-			r.log.add("info", stepBase, "FROM TEMPLATE "+spec.Template)
-		} else {
-			spec.Image = r.plan.Image
-			r.log.add("info", stepBase, "FROM "+brig.Clip(spec.Image, 200))
-			if err := r.pull(ctx); err != nil {
-				return err
-			}
-		}
-		var err error
-		if made, err = r.Service.Create(ctx, spec); err != nil {
-			return err
-		}
-		if fromConfigured {
-			r.useConfigured(r.configured[spec.Template])
-		}
+func (r *activeRun) begin(ctx context.Context) error {
+	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
+	create := r.createFromImage
+	if _, ok := r.configured(); r.plan.Template != "" && !ok {
+		create = r.copyTemplate
 	}
-	r.box = string(made.ID)
-	return nil
+	made, err := create(ctx)
+	if err != nil {
+		return err
+	}
+	r.build.Files, r.build.Sandbox = made.ID, made.ID
+	return r.record(ctx)
+}
+
+// labels returns the labels of the build's sandboxes.
+func (r *activeRun) labels() map[string]string { return map[string]string{labelBuild: r.build.ID} }
+
+// copyTemplate creates the sandbox with the files of another template of the tenant.
+func (r *activeRun) copyTemplate(ctx context.Context) (*brig.Sandbox, error) {
+	t, from, err := r.b.Find(ctx, r.plan.Template)
+	if err != nil {
+		return nil, err
+	}
+	if from == nil || from.Status != brig.BuildReady || from.Files == "" {
+		_, tag, _ := ParseName(r.plan.Template)
+		return nil, errNoTag(t, tag)
+	}
+	r.log.add("info", stepBase, "FROM TEMPLATE "+t.Name)
+	r.state = state{env: maps.Clone(from.Env), user: accountOf(from.User), dir: from.Dir}
+	if r.state.env == nil {
+		r.state.env = map[string]string{}
+	}
+	if r.build.Start == "" && r.build.Ready == "" {
+		r.build.Start, r.build.Ready = from.Start, from.Ready
+	}
+	copies, err := r.b.options.Service.Fork(ctx, string(from.Files), brig.ForkSpec{
+		Labels: r.labels(), TTL: r.timeout(), Egress: &r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/", BuildRights: true, AtEnd: &brig.AtEnd{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return copies[0], nil
+}
+
+// createFromImage creates the sandbox from an image, or from a template of the configuration.
+func (r *activeRun) createFromImage(ctx context.Context) (*brig.Sandbox, error) {
+	spec := brig.Spec{
+		Labels: r.labels(), TTL: r.timeout(), Egress: r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/",
+		FixedLease: true, PausableIfSupported: true, BuildRights: true,
+	}
+	if t, ok := r.configured(); ok {
+		spec.Template = t.Name
+		r.log.add("info", stepBase, "FROM TEMPLATE "+t.Name)
+		maps.Copy(r.state.env, t.Env)
+		if t.User != "" {
+			r.state.user = accountOf(t.User)
+		}
+		r.state.dir = cmp.Or(t.Dir, r.state.dir)
+		return r.b.options.Service.Create(ctx, spec)
+	}
+	spec.Image = r.plan.Image
+	r.log.add("info", stepBase, "FROM "+brig.Clip(spec.Image, 200))
+	if err := r.pull(ctx); err != nil {
+		return nil, err
+	}
+	return r.b.options.Service.Create(ctx, spec)
 }
 
 // e2bImage is the image that E2B's clients name for a template without another base.
 const e2bImage = "e2bdev/base"
 
-// base returns the name of the template that the build begins with, or the image's name.
-func (r *running) base() string {
-	switch r.plan.Image {
-	case "":
-		name, _, _ := ParseName(r.plan.Template)
-		return name
-	case e2bImage, e2bImage + ":latest":
-		return "base"
+// configured returns the template of the configuration that the build begins with, if it does.
+func (r *activeRun) configured() (brig.Template, bool) {
+	name, tag := "base", ""
+	if r.plan.Template != "" {
+		var err error
+		if name, tag, err = ParseName(r.plan.Template); err != nil {
+			return brig.Template{}, false
+		}
+	} else if r.plan.Image != e2bImage && r.plan.Image != e2bImage+":latest" {
+		return brig.Template{}, false
 	}
-	return r.plan.Image
-}
-
-// useConfigured sets the defaults of a configured template.
-func (r *running) useConfigured(t brig.Template) {
-	for k, v := range t.Env {
-		r.state.env[k] = v
-	}
-	if t.User != "" {
-		r.state.user = accountOf(t.User)
-	}
-	if t.Dir != "" {
-		r.state.dir = t.Dir
-	}
+	t, ok := r.b.configured[name]
+	return t, ok && orDefault(tag) == DefaultTag
 }
 
 // pull pulls the image if the build has credentials for its registry. Other images are pulled at the
 // creation of the sandbox, if the server allows that.
-func (r *running) pull(ctx context.Context) error {
+func (r *activeRun) pull(ctx context.Context) error {
 	if r.plan.Username == "" && r.plan.Password == "" {
 		return nil
 	}
-	_, err := r.Service.PullImage(ctx, brig.ImagePull{Ref: r.plan.Image, Username: r.plan.Username, Password: r.plan.Password},
+	_, err := r.b.options.Service.PullImage(ctx, brig.ImagePull{Ref: r.plan.Image, Username: r.plan.Username, Password: r.plan.Password},
 		func(p brig.Progress) { r.log.add("info", stepBase, p.Step) })
 	return err
 }
 
 // finish records the result of the build.
-func (r *running) finish(ctx context.Context, err error) {
-	now := r.Now().UTC()
-	defer r.changes.lock(r.build.Tenant)()
-	defer func() {
-		r.mu.Lock()
-		delete(r.running, r.build.ID)
-		r.mu.Unlock()
-	}()
+func (r *activeRun) finish(ctx context.Context, err error) {
 	x := r.build
-	x.Finished = now
+	defer r.b.changes.lock(x.Tenant)()
+	defer func() {
+		r.b.mu.Lock()
+		delete(r.b.active, x.ID)
+		r.b.mu.Unlock()
+		close(r.finished)
+	}()
+	if err == nil {
+		err = r.checkTags(ctx)
+	}
+	x.Finished = r.b.options.Now().UTC()
 	if err == nil {
 		x.Status = brig.BuildReady
 		r.log.add("info", stepFinalize, "Build finished")
 	} else {
 		x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(err)}
 		r.log.add("error", r.step, x.Failure.Message)
-		r.removeSandboxes(ctx, x)
+		r.b.removeSandboxes(ctx, x)
 		x.Files, x.Sandbox = "", ""
+		if brig.KindOf(err) == brig.Internal {
+			r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
+		}
 	}
 	x.Log = r.log.lines()
-	if perr := r.Store.PutBuild(ctx, x); perr != nil {
-		r.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", perr)
-		r.removeSandboxes(ctx, x) // nothing refers to them
+	recorded := r.record(ctx)
+	if recorded == nil && x.Status == brig.BuildReady {
+		recorded = r.b.assignTags(ctx, x)
+	}
+	if recorded == nil {
 		return
 	}
+	if x.Status == brig.BuildReady { // nothing refers to its sandboxes
+		r.b.removeSandboxes(ctx, x)
+	}
+	if brig.KindOf(recorded) != brig.NotFound { // the template was not removed
+		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", recorded)
+	}
+}
+
+// checkTags checks that the template can still have the tags of the build.
+func (r *activeRun) checkTags(ctx context.Context) error {
+	t, err := r.b.options.Store.GetTemplate(ctx, r.build.Tenant, r.build.Template)
 	if err != nil {
-		if brig.KindOf(err) == brig.Internal {
-			r.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
-		}
-		return
+		return err
 	}
-	t, err := r.Store.GetTemplate(ctx, x.Tenant, x.Template)
-	if err == nil {
-		err = r.setTags(ctx, t, x.ID, x.Tags)
-	}
-	if err != nil {
-		r.Log.ErrorContext(ctx, "failed to tag a build", "build", x.ID, "err", err)
-	}
+	return checkNumberOfTags(t, r.build.Tags)
 }
 
 // messageOf returns the message of a failure for the user.
@@ -304,16 +346,6 @@ func messageOf(err error) string {
 	return e.Message
 }
 
-// removeSandbox removes a sandbox that the build no longer needs. If that fails, the sandbox ends
-// with its lease.
-func (r *running) removeSandbox(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	if err := r.Service.Remove(ctx, id); err != nil && brig.KindOf(err) != brig.NotFound {
-		r.Log.WarnContext(ctx, "failed to remove a sandbox of a build", "build", r.build.ID, "sandbox", id, "err", err)
-	}
-}
-
 // check checks the plan before the build starts.
 func (p *Plan) check() error {
 	switch {
@@ -321,10 +353,10 @@ func (p *Plan) check() error {
 		return brig.InvalidField("fromImage", "give either fromImage or fromTemplate")
 	case len(p.Steps) > maxSteps:
 		return brig.InvalidField("steps", "there are more than %d", maxSteps)
-	case len(p.Start) > maxText:
-		return brig.InvalidField("startCmd", "it is longer than %d bytes", maxText)
-	case len(p.Ready) > maxText:
-		return brig.InvalidField("readyCmd", "it is longer than %d bytes", maxText)
+	case len(p.Start) > maxCommand:
+		return brig.InvalidField("startCmd", "it is longer than %d bytes", maxCommand)
+	case len(p.Ready) > maxCommand:
+		return brig.InvalidField("readyCmd", "it is longer than %d bytes", maxCommand)
 	}
 	for i, s := range p.Steps {
 		if err := s.check(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -28,17 +27,17 @@ func (e *stepError) Error() string { return e.message }
 func failf(format string, args ...any) error { return &stepError{fmt.Sprintf(format, args...)} }
 
 // account is a user of the sandbox.
-type account struct {
-	name string // in /etc/passwd
-	run  string // for brig.Command
-}
+type account struct{ run string } // for brig.Command
 
 // accountOf returns the account of a brig.Command's user.
 func accountOf(run string) account {
-	if run == "" {
+	switch run {
+	case "", "1000:1000":
 		run = "user"
+	case "0:0":
+		run = "root"
 	}
-	return account{name: run, run: run}
+	return account{run: run}
 }
 
 // check checks the arguments of a step. Fields in its errors follow "steps[i]".
@@ -51,7 +50,7 @@ func (s Step) check() error {
 			return brig.InvalidField(".args", "one contains a NUL character")
 		}
 	}
-	bounds := map[StepKind][2]int{Run: {1, 2}, Copy: {2, 4}, Workdir: {1, 1}, User: {1, 1}, Env: {2, 2 * maxEnv}}
+	bounds := map[StepKind][2]int{Run: {1, 2}, Copy: {2, 4}, Workdir: {1, 1}, User: {1, 2}, Env: {2, 2 * maxEnv}}
 	b, ok := bounds[s.Kind]
 	switch {
 	case !ok:
@@ -96,7 +95,7 @@ func isMode(s string) bool {
 	return err == nil && n <= 0o7777
 }
 
-func (r *running) runStep(ctx context.Context, s Step) error {
+func (r *activeRun) runStep(ctx context.Context, s Step) error {
 	switch s.Kind {
 	case Run:
 		return r.runCommand(ctx, s)
@@ -107,24 +106,34 @@ func (r *running) runStep(ctx context.Context, s Step) error {
 	case User:
 		return r.setUser(ctx, s.Args[0])
 	default:
-		return r.setEnv(s.Args)
+		return r.setEnv(ctx, s.Args)
 	}
 }
 
-// setEnv sets variables for the following steps and for the sandboxes. Values can refer to earlier
-// variables, as in a Dockerfile.
-func (r *running) setEnv(args []string) error {
+// setEnv sets variables for the following steps and for the sandboxes. Values can refer to variables
+// of earlier steps and of the sandbox, as in a Dockerfile.
+func (r *activeRun) setEnv(ctx context.Context, args []string) error {
 	for i := 0; i < len(args); i += 2 {
-		value := os.Expand(args[i+1], func(name string) string { return r.state.env[name] })
-		if len(value) > maxText {
-			return failf("the value of the variable %q is longer than %d bytes", brig.Clip(args[i], 80), maxText)
+		value, err := r.expand(ctx, args[i+1])
+		if err != nil {
+			return err
 		}
 		r.state.env[args[i]] = value
+		if n := envBytes(r.state.env); n > maxEnvBytes {
+			return failf("the variables of the build take more than %d bytes", maxEnvBytes)
+		}
 	}
 	if err := brig.CheckEnv("env", r.state.env); err != nil {
 		return failf("%s", brig.AsError(err).Message)
 	}
 	return nil
+}
+
+func envBytes(env map[string]string) (n int) {
+	for k, v := range env {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // login runs a command in a login shell of the image, as E2B's clients run commands in sandboxes.
@@ -134,7 +143,7 @@ func login(command string) []string {
 }
 
 // runCommand runs a RUN step.
-func (r *running) runCommand(ctx context.Context, s Step) error {
+func (r *activeRun) runCommand(ctx context.Context, s Step) error {
 	user := r.state.user
 	if name := s.arg(1); name != "" {
 		var err error
@@ -142,7 +151,7 @@ func (r *running) runCommand(ctx context.Context, s Step) error {
 			return err
 		}
 		if user.run == "" {
-			return failf("failed to run command '%s': command failed: unauthenticated: invalid username: '%s'", brig.Clip(s.Args[0], 200), name)
+			return failf("failed to run command '%s': command failed: unauthenticated: invalid username: '%s'", brig.Clip(s.Args[0], 200), brig.Clip(name, 80))
 		}
 	}
 	return r.exec(ctx, brig.Clip(s.Args[0], 200), brig.Command{Argv: login(s.Args[0]), Env: r.state.env, Dir: r.state.dir, User: user.run})
@@ -150,11 +159,11 @@ func (r *running) runCommand(ctx context.Context, s Step) error {
 
 // exec runs a command in the sandbox, and adds its output to the log. what names the command in the
 // error for a failure.
-func (r *running) exec(ctx context.Context, what string, cmd brig.Command) error {
-	cmd.Timeout = min(buildTimeout, r.LimitRange.MaxTimeout)
+func (r *activeRun) exec(ctx context.Context, what string, cmd brig.Command) error {
+	cmd.Timeout = min(buildTimeout, r.bounds.MaxTimeout)
 	out := &lineWriter{log: r.log, level: "info", step: r.step}
 	errs := &lineWriter{log: r.log, level: "warn", step: r.step}
-	res, err := r.Service.Exec(ctx, r.box, cmd, brig.IO{Stdout: out, Stderr: errs})
+	res, err := r.b.options.Service.Exec(ctx, r.box(), cmd, brig.IO{Stdout: out, Stderr: errs})
 	last := out.flush()
 	if e := errs.flush(); len(e) > 0 {
 		last = e
@@ -184,12 +193,19 @@ func resultError(what string, res *brig.Result, last []string) error {
 }
 
 // asRoot runs a script of the builder as root. The script's arguments are args.
-func (r *running) asRoot(ctx context.Context, what, script string, args ...string) error {
+func (r *activeRun) asRoot(ctx context.Context, what, script string, args ...string) error {
 	return r.exec(ctx, what, brig.Command{Argv: slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, args), Dir: "/", User: "root"})
 }
 
+// box returns the ID of the sandbox in which the steps run.
+func (r *activeRun) box() string { return string(r.build.Files) }
+
 // setDir creates the working directory of the following steps.
-func (r *running) setDir(ctx context.Context, dir string) error {
+func (r *activeRun) setDir(ctx context.Context, dir string) error {
+	dir, err := r.expand(ctx, dir)
+	if err != nil {
+		return err
+	}
 	if !path.IsAbs(dir) {
 		dir = path.Join(r.state.dir, dir)
 	}
@@ -215,10 +231,20 @@ func (a account) owner() string {
 
 const userLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
-// setUser sets the user of the following steps, and creates the account if the image has none.
-func (r *running) setUser(ctx context.Context, name string) error {
-	if name == "" || len(name) > 32 || strings.Trim(name, userLetters) != "" || strings.HasPrefix(name, "-") {
-		return failf("failed to set the user: invalid username: '%s'", brig.Clip(name, 80))
+// setUser sets the user of the following steps, and creates the account if the image has none. A group
+// after the name is ignored: commands run with the group of the account.
+func (r *activeRun) setUser(ctx context.Context, text string) error {
+	name, group, _ := strings.Cut(text, ":")
+	invalid := failf("failed to set the user: invalid username: '%s'", brig.Clip(text, 80))
+	if name == "" || len(name) > 32 || strings.Trim(name, userLetters) != "" || strings.Trim(group, userLetters) != "" || strings.HasPrefix(name, "-") {
+		return invalid
+	}
+	if isNumber(name) {
+		if group == "" || !isNumber(group) {
+			group = name
+		}
+		r.state.user = accountOf(name + ":" + group)
+		return nil
 	}
 	const script = `set -e
 id -u "$1" >/dev/null 2>&1 && exit 0
@@ -232,24 +258,26 @@ else adduser -D "$1"; fi`
 		return err
 	}
 	if user.run == "" {
-		return failf("failed to set the user: invalid username: '%s'", name)
+		return invalid
 	}
 	r.state.user = user
 	return nil
 }
 
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // findAccount finds an account of the sandbox. Its field run is empty if there is none.
-func (r *running) findAccount(ctx context.Context, name string) (account, error) {
+func (r *activeRun) findAccount(ctx context.Context, name string) (account, error) {
 	if name == "root" || name == "user" {
-		return account{name: name, run: name}, nil
+		return accountOf(name), nil
 	}
 	if strings.Trim(name, userLetters) != "" || strings.HasPrefix(name, "-") {
 		return account{}, nil
 	}
 	var out bytes.Buffer
-	res, err := r.Service.Exec(ctx, r.box, brig.Command{
+	res, err := r.b.options.Service.Exec(ctx, r.box(), brig.Command{
 		Argv: []string{"/bin/sh", "-c", `id -u "$1" && id -g "$1"`, "sh", name}, Dir: "/", User: "root", Timeout: time.Minute,
-	}, brig.IO{Stdout: &limitedBuffer{to: &out}})
+	}, brig.IO{Stdout: &limitedBuffer{&out, 256}})
 	if err != nil || res.ExitCode != 0 {
 		return account{}, err
 	}
@@ -257,22 +285,5 @@ func (r *running) findAccount(ctx context.Context, name string) (account, error)
 	if len(ids) != 2 {
 		return account{}, nil
 	}
-	run := ids[0] + ":" + ids[1]
-	switch run {
-	case "0:0":
-		run = "root"
-	case "1000:1000":
-		run = "user"
-	}
-	return account{name: name, run: run}, nil
-}
-
-// limitedBuffer drops what a guest writes beyond a few bytes.
-type limitedBuffer struct{ to *bytes.Buffer }
-
-// Write implements io.Writer.
-func (l *limitedBuffer) Write(p []byte) (int, error) {
-	const most = 256
-	l.to.Write(p[:min(len(p), max(0, most-l.to.Len()))])
-	return len(p), nil
+	return accountOf(ids[0] + ":" + ids[1]), nil
 }

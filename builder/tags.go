@@ -18,44 +18,60 @@ func tagsOf(t *brig.BuiltTemplate, build string) (tags []string) {
 	return tags
 }
 
+// checkNumberOfTags checks that a template can have more tags.
+func checkNumberOfTags(t *brig.BuiltTemplate, more []string) error {
+	n := len(t.Tags)
+	for _, tag := range more {
+		if _, ok := t.Tags[tag]; !ok {
+			n++
+		}
+	}
+	if n > maxTags {
+		return brig.Errorf(brig.RateLimited, "the template %q would have more than %d tags", t.Name, maxTags).WithHint("remove tags")
+	}
+	return nil
+}
+
 // Tag makes tags refer to the build that ref refers to.
-func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (*brig.TemplateBuild, error) {
+func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (x *brig.TemplateBuild, err error) {
 	if len(tags) == 0 {
 		return nil, brig.InvalidField("tags", "the request names no tag")
 	}
-	tags, err := checkTags("", tags)
-	if err != nil {
+	if tags, err = checkTags("", tags); err != nil {
 		return nil, err
 	}
-	defer b.changes.lock(brig.ActorFrom(ctx).Tenant)()
-	t, x, err := b.Find(ctx, ref)
-	if err == nil && x == nil {
-		_, tag, _ := ParseName(ref)
-		err = ErrNoTag(t, tag)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return x, b.setTags(ctx, t, x.ID, tags)
+	err = b.options.Service.Authorize(ctx, brig.OpTagTemplate, brig.Clip(ref, 200), func(of brig.Tenant) error {
+		defer b.changes.lock(of.Name)()
+		var t *brig.BuiltTemplate
+		if t, x, err = b.Find(ctx, ref); err != nil {
+			return err
+		}
+		if x == nil {
+			_, tag, _ := ParseName(ref)
+			return errNoTag(t, tag)
+		}
+		if err := checkNumberOfTags(t, tags); err != nil {
+			return err
+		}
+		return b.setTags(ctx, t, x.ID, tags)
+	})
+	return x, err
 }
 
-// setTags makes tags refer to a build, and removes the sandboxes of builds to which no tag refers
-// any more. The caller holds the tenant's lock.
+// setTags makes tags refer to a build. The caller holds the tenant's lock.
 func (b *Builder) setTags(ctx context.Context, t *brig.BuiltTemplate, build string, tags []string) error {
-	now := b.Now().UTC()
+	now := b.options.Now().UTC()
 	for _, tag := range tags {
 		t.Tags[tag] = brig.TemplateTag{Build: build, Assigned: now}
-	}
-	if len(t.Tags) > maxTags {
-		return brig.Errorf(brig.RateLimited, "the template %q would have more than %d tags", t.Name, maxTags).WithHint("remove tags")
 	}
 	return b.putTags(ctx, t)
 }
 
-// putTags writes a template after a change of its tags.
+// putTags writes a template after a change of its tags. Builds to which no tag refers any more lose
+// their sandboxes.
 func (b *Builder) putTags(ctx context.Context, t *brig.BuiltTemplate) error {
-	t.Updated = b.Now().UTC()
-	if err := b.Store.PutTemplate(ctx, t); err != nil {
+	t.Updated = b.options.Now().UTC()
+	if err := b.options.Store.PutTemplate(ctx, t); err != nil {
 		return err
 	}
 	all, err := b.Builds(ctx, t)
@@ -64,23 +80,45 @@ func (b *Builder) putTags(ctx context.Context, t *brig.BuiltTemplate) error {
 	}
 	for _, x := range all {
 		if x.Status == brig.BuildReady && x.Files != "" && len(tagsOf(t, x.ID)) == 0 {
-			b.discard(ctx, x)
+			b.inBackground(func() { b.discard(x.Tenant, x.Template, x.ID) })
 		}
 	}
 	return nil
 }
 
 // discard removes the sandboxes of a build that no tag refers to. Its record remains.
-func (b *Builder) discard(ctx context.Context, x *brig.TemplateBuild) {
-	full, err := b.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
+func (b *Builder) discard(tenant, template, id string) {
+	defer b.changes.lock(tenant)()
+	t, err := b.options.Store.GetTemplate(b.ctx, tenant, template)
+	if err == nil && len(tagsOf(t, id)) > 0 {
+		return // it was tagged again
+	}
+	var x *brig.TemplateBuild
 	if err == nil {
-		b.removeSandboxes(ctx, full)
-		full.Files, full.Sandbox = "", ""
-		err = b.Store.PutBuild(ctx, full)
+		x, err = b.options.Store.GetBuild(b.ctx, tenant, template, id)
 	}
-	if err != nil {
-		b.Log.WarnContext(ctx, "failed to discard a build", "build", x.ID, "err", err)
+	if err == nil {
+		b.removeSandboxes(b.ctx, x)
+		x.Files, x.Sandbox = "", ""
+		err = b.options.Store.PutBuild(b.ctx, x)
 	}
+	if err != nil && b.ctx.Err() == nil && brig.KindOf(err) != brig.NotFound {
+		b.options.Log.Warn("failed to discard a build", "build", id, "err", err)
+	}
+}
+
+// assignTags makes the tags of a ready build refer to it. The build keeps no tags, so that the next
+// start of the server does not repeat that.
+func (b *Builder) assignTags(ctx context.Context, x *brig.TemplateBuild) error {
+	t, err := b.options.Store.GetTemplate(ctx, x.Tenant, x.Template)
+	if err == nil {
+		err = b.setTags(ctx, t, x.ID, x.Tags)
+	}
+	if err == nil {
+		x.Tags = nil
+		err = b.options.Store.PutBuild(ctx, x)
+	}
+	return err
 }
 
 // Untag removes tags of a template. Tags that do not exist are an error, and then none is removed.
@@ -88,23 +126,34 @@ func (b *Builder) Untag(ctx context.Context, ref string, tags []string) error {
 	if len(tags) == 0 {
 		return brig.InvalidField("tags", "the request names no tag")
 	}
-	defer b.changes.lock(brig.ActorFrom(ctx).Tenant)()
-	t, _, err := b.Find(ctx, ref)
+	name, tag, err := ParseName(ref)
 	if err != nil {
-		return err
+		return errNoTemplate(ref)
 	}
-	for _, tag := range tags {
-		if _, ok := t.Tags[tag]; !ok {
-			return ErrNoTag(t, tag)
+	if tag != "" {
+		return brig.InvalidField("name", "%q names a tag", brig.Clip(ref, 200)).WithHint("give the name of the template, and its tags in tags")
+	}
+	return b.options.Service.Authorize(ctx, brig.OpUntagTemplate, name, func(of brig.Tenant) error {
+		defer b.changes.lock(of.Name)()
+		t, err := b.options.Store.GetTemplate(ctx, of.Name, name)
+		if brig.KindOf(err) == brig.NotFound {
+			return errNoTemplate(ref)
 		}
-	}
-	for _, tag := range tags {
-		delete(t.Tags, tag)
-	}
-	return b.putTags(ctx, t)
+		if err != nil {
+			return err
+		}
+		for _, tag := range tags {
+			if _, ok := t.Tags[tag]; !ok {
+				return errNoTag(t, tag)
+			}
+		}
+		for _, tag := range tags {
+			delete(t.Tags, tag)
+		}
+		return b.putTags(ctx, t)
+	})
 }
 
-// ErrNoTag returns the error for a tag that a template does not have.
-func ErrNoTag(t *brig.BuiltTemplate, tag string) *brig.Error {
+func errNoTag(t *brig.BuiltTemplate, tag string) *brig.Error {
 	return brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", brig.Clip(orDefault(tag), 200), t.Name)
 }

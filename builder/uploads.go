@@ -18,6 +18,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// Bounds of the uploaded files. Each counts as at least minUpload, which bounds their number.
+const (
+	minUpload    = brig.MiB
+	maxAllBytes  = 10 * brig.GiB // of all tenants
+	uploadUnused = 7 * 24 * time.Hour
+)
+
 // uploads stores the archives that clients upload for COPY steps, by tenant and by the hash that the
 // client computes of the files. When a tenant's archives exceed their bound, the least recently used
 // are removed.
@@ -25,7 +32,7 @@ type uploads struct {
 	dir  string
 	max  int64 // bytes of a tenant
 	now  func() time.Time
-	mu   sync.Mutex       // guards the field below, and is held while files are removed
+	mu   sync.Mutex       // guards the field below, and is held while files make room for others
 	busy map[string]int64 // bytes that a tenant's uploads may still write
 }
 
@@ -42,7 +49,53 @@ func newUploads(dir string, maxBytes int64, now func() time.Time) (*uploads, err
 			return nil, fmt.Errorf("remove an interrupted upload: %w", err)
 		}
 	}
-	return &uploads{dir: dir, max: maxBytes, now: now, busy: map[string]int64{}}, nil
+	u := &uploads{dir: dir, max: maxBytes, now: now, busy: map[string]int64{}}
+	return u, u.removeUnused()
+}
+
+// removeUnused removes archives that were not used for a long time, among them those of former tenants.
+func (u *uploads) removeUnused() error {
+	files, err := u.list(u.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if u.now().Sub(f.used) > uploadUnused {
+			if err := os.Remove(f.path); err != nil {
+				return fmt.Errorf("remove an upload: %w", err)
+			}
+			_ = os.Remove(filepath.Dir(f.path)) // fails unless the folder is empty
+		}
+	}
+	return nil
+}
+
+// upload is a stored archive.
+type upload struct {
+	path string
+	size int64 // as it counts
+	used time.Time
+}
+
+// list returns the archives below a folder, the least recently used ones first.
+func (u *uploads) list(folder string) (files []upload, err error) {
+	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !isHash(e.Name()) {
+			return err
+		}
+		if info, err := e.Info(); err == nil {
+			files = append(files, upload{path, max(info.Size(), minUpload), info.ModTime()})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list uploads: %w", err)
+	}
+	slices.SortFunc(files, func(a, b upload) int { return a.used.Compare(b.used) })
+	return files, nil
 }
 
 // folder returns the folder of a tenant. Its name includes the time at which the tenant was created,
@@ -77,6 +130,9 @@ func (b *Builder) HasFiles(ctx context.Context, hash string) (bool, error) {
 func (b *Builder) PutFiles(ctx context.Context, hash string, size int64, r io.Reader) error {
 	if !isHash(hash) {
 		return errBadHash()
+	}
+	if err := b.options.Service.Authorize(ctx, brig.OpUploadFiles, hash, func(brig.Tenant) error { return nil }); err != nil {
+		return err
 	}
 	return b.uploads.put(brig.ActorFrom(ctx), hash, size, r)
 }
@@ -119,50 +175,50 @@ func (u *uploads) put(a brig.Actor, hash string, size int64, r io.Reader) error 
 func (u *uploads) reserve(folder string, size int64) (release func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if size < 0 || size > u.max-u.busy[folder] {
+	counted := max(size, minUpload)
+	if size < 0 || counted > u.max-u.busy[folder] {
 		return nil, brig.Errorf(brig.RateLimited, "the uploaded files of a tenant take at most %s", brig.FormatBytes(u.max)).
 			WithHint("upload fewer or smaller files, for example with a .dockerignore file")
 	}
-	if err := u.trim(folder, u.max-u.busy[folder]-size); err != nil {
+	all := int64(0)
+	for _, n := range u.busy {
+		all += n
+	}
+	if err := u.trim(folder, u.max-u.busy[folder]-counted); err != nil {
 		return nil, err
 	}
-	u.busy[folder] += size
+	if err := u.trim(u.dir, maxAllBytes-all-counted); err != nil {
+		return nil, err
+	}
+	u.busy[folder] += counted
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.busy[folder] -= size; u.busy[folder] == 0 {
+		if u.busy[folder] -= counted; u.busy[folder] == 0 {
 			delete(u.busy, folder)
 		}
 	}, nil
 }
 
-// trim removes the least recently used archives of a folder until the others take at most limit
+// trim removes the least recently used archives below a folder until the others take at most limit
 // bytes.
 func (u *uploads) trim(folder string, limit int64) error {
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	files, err := u.list(folder)
 	if err != nil {
-		return fmt.Errorf("list uploads: %w", err)
+		return err
 	}
-	var files []fs.FileInfo
-	var total int64
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && isHash(e.Name()) {
-			files = append(files, info)
-			total += info.Size()
-		}
+	total := int64(0)
+	for _, f := range files {
+		total += f.size
 	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, f := range files {
 		if total <= limit {
 			break
 		}
-		if err := os.Remove(filepath.Join(folder, f.Name())); err != nil {
+		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove an upload: %w", err)
 		}
-		total -= f.Size()
+		total -= f.size
 	}
 	return nil
 }
@@ -178,7 +234,7 @@ func (u *uploads) open(a brig.Actor, hash string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("open an upload: %w", err)
 	}
 	now := u.now()
-	if err := os.Chtimes(name, now, now); err != nil {
+	if err := os.Chtimes(name, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may just make room
 		_ = f.Close() // it was opened for reading
 		return nil, fmt.Errorf("mark an upload as used: %w", err)
 	}

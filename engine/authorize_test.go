@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 // function, it rejects a role that is too low, a key with other scopes, and a grant
 // that is limited to sandboxes. The audit log records the rejection.
 func TestAuthorizeIsGated(t *testing.T) {
-	for _, op := range brig.KernelOps {
+	for _, op := range slices.Concat(brig.KernelOps, brig.TemplateOps) {
 		for who, actor := range map[string]brig.Actor{
 			"a weak role":     {Name: "ann", Tenant: "acme", Role: op.Role - 1},
 			"another scope":   {Name: "ann", Tenant: "acme", Role: brig.Admin, Scopes: []string{"sandbox.", "context."}},
@@ -34,7 +35,7 @@ func TestAuthorizeIsGated(t *testing.T) {
 			}
 		}
 		h := newFixture(t, nil)
-		ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: op.Role, Scopes: []string{"run"}})
+		ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: op.Role, Scopes: []string{"run", "template"}})
 		cause := errors.New("a path and a password")
 		err := h.Authorize(ctx, op, "kernel-1", func(of brig.Tenant) error {
 			if of.Name != "acme" {

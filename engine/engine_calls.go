@@ -240,8 +240,41 @@ func (b BuildService) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox
 
 // Fork implements brig.Service.
 func (b BuildService) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
-	return b.forks.forkSandbox(ctx, name, o)
+	return b.forks.forkSandbox(ctx, name, o, func(*call, brig.ForkSpec) error { return nil })
 }
+
+// CallLimits returns the limit range of the calls of a tenant.
+func (b BuildService) CallLimits(ctx context.Context, tenant string) (brig.LimitRange, error) {
+	a, err := b.getAccount(ctx, tenant)
+	if err != nil {
+		return brig.LimitRange{}, err
+	}
+	limitRange, _ := a.CallLimits()
+	return limitRange, nil
+}
+
+// KeepPaused postpones the end of a paused sandbox, as a copy of it does.
+func (b BuildService) KeepPaused(ctx context.Context, tenant string, id brig.ID) error {
+	limitRange, err := b.CallLimits(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	rec, err := b.Store.Get(ctx, tenant, string(id))
+	if err != nil {
+		return err
+	}
+	b.forks.postponeEnd(ctx, &call{rec: rec, limitRange: limitRange})
+	return nil
+}
+
+// Uncounted returns a context whose calls do not count against the rate of the tenant: a build is one
+// call of its tenant, and its steps must neither fail nor leave sandboxes behind because of the rate.
+func (BuildService) Uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, uncountedKey{}, true)
+}
+
+// uncountedKey is the key of a context whose calls do not count against a rate.
+type uncountedKey struct{}
 
 func errBuildRights() error {
 	return brig.InvalidField("build_rights", "only the server sets it, for the sandboxes in which it builds templates").WithHint("leave it out")

@@ -48,14 +48,23 @@ func (f *forks) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig
 	if o.BuildRights {
 		return nil, errBuildRights()
 	}
-	return f.forkSandbox(ctx, name, o)
+	return f.forkSandbox(ctx, name, o, checkChanges)
 }
 
-// forkSandbox copies a sandbox for a caller or, with BuildRights, for a build of the engine.
-func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
-	note := withDetail(brig.DetailCount, strconv.Itoa(max(o.Count, 1)))
+// forkSandbox copies a sandbox for a caller or for the builder of templates. check decides whether the
+// caller may change what o changes.
+func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec, check func(*call, brig.ForkSpec) error) ([]*brig.Sandbox, error) {
+	note := func(v *call) {
+		v.addDetail(brig.DetailCount, strconv.Itoa(max(o.Count, 1)))
+		if changes := changesOf(o); len(changes) > 0 {
+			v.addDetail(brig.DetailChanges, strings.Join(changes, ","))
+		}
+	}
 	return doWithDetails(ctx, f.gate, brig.OpFork, name, note, func(v *call) ([]*brig.Sandbox, error) {
 		if err := v.checkGrant(cmp.Or(o.Name, "-")); err != nil {
+			return nil, err
+		}
+		if err := check(v, o); err != nil {
 			return nil, err
 		}
 		spec, n, err := f.completeFork(ctx, v, o)
@@ -105,7 +114,7 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 	if o.BuildRights && !isFilesOnly(v.rec) {
 		return spec, 0, brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
 	}
-	if spec, err = checkCopy(v.limitRange, specOfCopy(v.rec.Spec, o)); err != nil {
+	if spec, err = checkCopy(v.limitRange, specOfCopy(v.rec.Spec, o), o); err != nil {
 		return spec, 0, err
 	}
 	if err := f.checkImage(ctx, v); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -39,7 +40,7 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 
 // checkCopy checks the properties of copies that their request may have changed, and those that may
 // be out of the tenant's bounds since the original was created.
-func checkCopy(bounds brig.LimitRange, spec brig.Spec) (brig.Spec, error) {
+func checkCopy(bounds brig.LimitRange, spec brig.Spec, o brig.ForkSpec) (brig.Spec, error) {
 	if err := checkLabels(spec.Labels); err != nil {
 		return spec, err
 	}
@@ -53,10 +54,11 @@ func checkCopy(bounds brig.LimitRange, spec brig.Spec) (brig.Spec, error) {
 	if spec.Limits, err = bounds.Fill(spec.Limits); err != nil {
 		return spec, err
 	}
-	if err := brig.CheckEnv("env", spec.Env); err != nil {
+	// The environment of the original has the variables of its image, which are not checked.
+	if err := brig.CheckEnv("env", o.Env); err != nil {
 		return spec, err
 	}
-	if spec.Secrets, err = checkSecretMounts(spec.Secrets, spec.Env); err != nil {
+	if spec.Secrets, err = checkSecretMounts(spec.Secrets, o.Env); err != nil {
 		return spec, err
 	}
 	if err := spec.Egress.Check(); err != nil {
@@ -68,16 +70,51 @@ func checkCopy(bounds brig.LimitRange, spec brig.Spec) (brig.Spec, error) {
 	return spec, checkDir("default_cwd", spec.Dir)
 }
 
-// minPostponed is the minimum by which postponeEnd postpones an end, so that few copies write it.
-const minPostponed = time.Hour
+// changesOf returns the names of the properties that o changes, for the audit log.
+func changesOf(o brig.ForkSpec) (changes []string) {
+	for name, changed := range map[string]bool{
+		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil,
+		"limits": o.Limits != (brig.Limits{}), "build_rights": o.BuildRights,
+	} {
+		if changed {
+			changes = append(changes, name)
+		}
+	}
+	slices.Sort(changes)
+	return changes
+}
+
+// checkChanges checks that the caller may change what o changes: a right to fork must not include the
+// rights to connect, to run commands as another user, or to create other sandboxes.
+func checkChanges(v *call, o brig.ForkSpec) error {
+	_, runs := o.Env[restoredEnv] // the engine runs this script
+	for _, need := range []struct {
+		changed bool
+		op      brig.Op
+	}{
+		{o.Egress != nil, brig.OpSetEgress}, {runs || o.User != "" || o.Dir != "", brig.OpExec}, {len(changesOf(o)) > 0, brig.OpCreate},
+	} {
+		if !need.changed {
+			continue
+		}
+		if err := v.actor.Authorize(need.op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postponeAfter is the minimum by which postponeEnd postpones an end, so that few copies write it.
+func postponeAfter(maxPause time.Duration) time.Duration { return min(time.Hour, maxPause/24) }
 
 // postponeEnd postpones the end of a paused sandbox that was copied, as its use would: the tenant
 // may keep a paused sandbox for a time after its last use.
 func (f *forks) postponeEnd(ctx context.Context, v *call) {
 	end := f.Now().UTC().Add(v.limitRange.MaxPause)
-	if v.rec.State != brig.Paused || end.Sub(v.rec.Expires) < minPostponed {
+	if v.rec.State != brig.Paused || end.Sub(v.rec.Expires) < postponeAfter(v.limitRange.MaxPause) {
 		return
 	}
+	ctx = context.WithoutCancel(ctx)
 	_, err := f.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
 		if r.State == brig.Paused && r.Expires.Before(end) {
 			r.Expires = end

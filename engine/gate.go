@@ -165,7 +165,7 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 // changes by viewers. A checkOnly call is counted in advance, and SetCounted then exempts the call
 // itself.
 func (v *call) countCall(ctx context.Context) error {
-	if !v.checkOnly && brig.SetCounted(ctx, false) {
+	if !v.checkOnly && brig.SetCounted(ctx, false) || ctx.Value(uncountedKey{}) != nil {
 		return nil
 	}
 	err := v.account.Allow(v.actor)
@@ -268,9 +268,9 @@ func withDetail(key, value string) func(*call) {
 	return func(v *call) { v.addDetail(key, value) }
 }
 
-// Authorize authorizes a call of one of brig.KernelOps like any other call, and calls do with the
-// caller's tenant. Such a call concerns an object that an API itself keeps for tenants; name is the
-// object's name in the audit log. do must not block.
+// Authorize authorizes a call of one of brig.KernelOps or brig.TemplateOps like any other call, and calls
+// do with the caller's tenant. Such a call concerns an object that an API itself keeps for tenants; name is the
+// object's name in the audit log. do must not wait for a caller.
 func (g *gate) Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
 	return g.doWithDetails(ctx, op, "", withDetail(brig.DetailName, name), func(v *call) error {
 		return do(v.account.Tenant())

@@ -72,7 +72,7 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, reason brig
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	ended, err := l.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
-		if r.State != brig.Paused {
+		if r.State != brig.Paused || reason == brig.LeaseExpired && l.Now().Before(r.Expires) { // a fork has postponed it
 			return errAlreadyEnded
 		}
 		r.State, r.Pause, r.SaveKey, r.Ended = brig.Ended, nil, nil, l.Now().UTC()

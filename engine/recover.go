@@ -100,8 +100,9 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err := e.checkReachable(&r.Sandbox); err != nil && r.State != brig.Ended {
 		return true, err
 	}
-	if r.State == brig.Creating || r.Spec.Ephemeral || lacksPackages(r) {
-		// No caller has received the sandbox, or its caller has disconnected.
+	if r.State == brig.Creating || r.Spec.Ephemeral || lacksPackages(r) || r.State == brig.Running && r.Spec.BuildRights {
+		// No caller has received the sandbox, or its caller has disconnected, or the server that
+		// built a template in it has ended.
 		return false, e.destroyAndDelete(ctx, r)
 	}
 	if r.State == brig.Ended {

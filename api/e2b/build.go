@@ -17,18 +17,25 @@ type builds struct {
 	tokens *tokens
 }
 
-// handle returns a handler for a route that needs the builder. Its callers need the right to op,
-// which the route of a request without a body checks here.
-func (b *builds) handle(op brig.Op, f func(w http.ResponseWriter, r *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+// handle returns a handler for a route that needs the builder.
+func (b *builds) handle(f func(w http.ResponseWriter, r *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if b.Builder == nil {
 			return errUnsupported("building templates")
 		}
+		return f(w, r)
+	}
+}
+
+// reads returns a handler for a route that reads with the right to op. The builder itself checks the
+// rights to changes.
+func (b *builds) reads(op brig.Op, f func(w http.ResponseWriter, r *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return b.handle(func(w http.ResponseWriter, r *http.Request) error {
 		if err := httpapi.CheckCall(r.Context(), b.Service, "", op); err != nil {
 			return err
 		}
 		return f(w, r)
-	}
+	})
 }
 
 // requestedBuild is the response to a request for a build.
@@ -61,8 +68,11 @@ func (b *builds) request(w http.ResponseWriter, r *http.Request) error {
 	if in.Name == "" {
 		return brig.InvalidField("name", "it is required")
 	}
-	if in.CPUCount < 0 || in.MemoryMB < 0 || in.MemoryMB > 1<<30 {
-		return brig.InvalidField("cpuCount", "cpuCount and memoryMB are out of bounds")
+	if in.CPUCount < 0 {
+		return brig.InvalidField("cpuCount", "%g is negative", in.CPUCount)
+	}
+	if in.MemoryMB < 0 || in.MemoryMB > 1<<30 {
+		return brig.InvalidField("memoryMB", "%d is out of bounds", in.MemoryMB)
 	}
 	t, x, err := b.Builder.Request(r.Context(), builder.Request{Name: in.Name, Tags: in.Tags, CPUs: in.CPUCount, Memory: in.MemoryMB * brig.MiB})
 	if err != nil {
@@ -140,17 +150,13 @@ const maxLogEntries = 100
 // logRanks orders the levels of logs.
 var logRanks = map[string]int{"debug": 0, "info": 1, "warn": 2, "error": 3}
 
-// entries returns the lines from offset on that have at least a level.
-func entries(lines []brig.BuildLine, offset, limit int, level string) []buildLogEntry {
+// entries returns the lines that have at least a level.
+func entries(lines []brig.BuildLine, level string) []buildLogEntry {
 	out := []buildLogEntry{}
-	for _, l := range lines[min(offset, len(lines)):] {
-		if logRanks[l.Level] < logRanks[level] {
-			continue
+	for _, l := range lines {
+		if logRanks[l.Level] >= logRanks[level] {
+			out = append(out, buildLogEntry{Timestamp: l.Time, Level: l.Level, Message: l.Text, Step: l.Step})
 		}
-		if len(out) == limit {
-			break
-		}
-		out = append(out, buildLogEntry{Timestamp: l.Time, Level: l.Level, Message: l.Text, Step: l.Step})
 	}
 	return out
 }
@@ -165,6 +171,9 @@ func (b *builds) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	lines := entries(x.Log, level)
+	lines = lines[min(offset, len(lines)):] // clients count the lines that they have received
+	lines = lines[:min(limit, len(lines))]
 	out := struct {
 		TemplateID string          `json:"templateID"`
 		BuildID    string          `json:"buildID"`
@@ -172,7 +181,7 @@ func (b *builds) status(w http.ResponseWriter, r *http.Request) error {
 		Logs       []string        `json:"logs"`
 		LogEntries []buildLogEntry `json:"logEntries"`
 		Reason     *buildReason    `json:"reason,omitempty"`
-	}{x.Template, x.ID, string(x.Status), []string{}, entries(x.Log, offset, limit, level), nil}
+	}{x.Template, x.ID, string(x.Status), []string{}, lines, nil}
 	if f := x.Failure; f != nil {
 		out.Reason = &buildReason{Message: f.Message, Step: f.Step, LogEntries: []buildLogEntry{}}
 	}
@@ -197,19 +206,20 @@ func (b *builds) logs(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return brig.InvalidField("cursor", "it is not a number of milliseconds")
 		}
-		lines = after(lines, time.UnixMilli(ms), q.Get("direction") == "backward")
+		lines = page(lines, time.UnixMilli(ms), q.Get("direction") == "backward")
 	}
-	if q.Get("direction") == "backward" && len(lines) > limit {
-		lines = lines[len(lines)-limit:]
+	out := entries(lines, level)
+	if n := len(out); n > limit && q.Get("direction") == "backward" {
+		out = out[n-limit:]
 	}
 	b.write(w, r, http.StatusOK, struct {
 		Logs []buildLogEntry `json:"logs"`
-	}{entries(lines, 0, limit, level)})
+	}{out[:min(limit, len(out))]})
 	return nil
 }
 
-// after returns the lines from at on, or before it if backward is true.
-func after(lines []brig.BuildLine, at time.Time, backward bool) []brig.BuildLine {
+// page returns the lines from at on, or those before it if backward is true.
+func page(lines []brig.BuildLine, at time.Time, backward bool) []brig.BuildLine {
 	for i, l := range lines {
 		if !l.Time.Before(at) {
 			if backward {

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/builder"
 )
 
 // Lifetime in seconds of a sandbox whose request has no timeout.
@@ -127,7 +125,7 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 	case snapshot != nil:
 		s, err = sb.fromSnapshot(r.Context(), &n, snapshot, spec)
 	case t.built != nil:
-		s, err = sb.fromBuild(r.Context(), n.TemplateID, t, spec)
+		s, err = sb.fromBuild(r.Context(), n.TemplateID, spec)
 	default:
 		s, err = sb.Service.Create(r.Context(), spec)
 	}
@@ -170,12 +168,8 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 }
 
 // fromBuild creates a sandbox from a template that the tenant has built.
-func (sb *sandboxes) fromBuild(ctx context.Context, ref string, t template, spec brig.Spec) (*brig.Sandbox, error) {
-	if t.build == nil || t.build.Status != brig.BuildReady {
-		_, tag, _ := strings.Cut(ref, ":")
-		return nil, builder.ErrNoTag(t.built, tag)
-	}
-	return sb.Builder.Create(ctx, t.build, brig.ForkSpec{
+func (sb *sandboxes) fromBuild(ctx context.Context, ref string, spec brig.Spec) (*brig.Sandbox, error) {
+	return sb.Builder.Create(ctx, ref, brig.ForkSpec{
 		Labels: spec.Labels, TTL: spec.TTL, Env: spec.Env, Egress: &spec.Egress,
 		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
 	})

@@ -3,6 +3,7 @@ package e2b
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -106,6 +107,11 @@ func mayConnect(e brig.Egress) bool {
 		}
 	}
 	return false
+}
+
+// hasInternet reports whether a rule allows all hosts or all addresses.
+func hasInternet(e brig.Egress) bool {
+	return mayConnect(e) || slices.ContainsFunc(e.Rules, func(r brig.EgressRule) bool { return isAll(r.CIDR) && !r.Deny })
 }
 
 // setNetwork replaces the egress rules of a sandbox.

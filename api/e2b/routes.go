@@ -50,10 +50,10 @@ func (c *controlPlane) routes() []route {
 		{get, "/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV1)},
 		{get, "/v2/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV2)},
 
-		{get, "/templates", c.templates.list},
-		{get, "/v2/templates", c.templates.list},
+		{get, "/templates", httpapi.InTurn(c.templates.list)},
+		{get, "/v2/templates", httpapi.InTurn(c.templates.list)},
 		{get, "/templates/aliases/{alias}", c.templates.getAlias},
-		{get, "/templates/{template}", c.templates.get},
+		{get, "/templates/{template}", httpapi.InTurn(c.templates.get)},
 		{get, "/teams", c.teams},
 
 		{post, "/sandboxes/{id}/pause", c.leases.pause},
@@ -62,18 +62,18 @@ func (c *controlPlane) routes() []route {
 		{post, "/sandboxes/{id}/fork", c.copies.fork},
 		{http.MethodPut, "/sandboxes/{id}/network", c.sandboxes.setNetwork},
 		{get, "/snapshots", httpapi.InTurn(c.snapshots.list)},
-		{post, "/v3/templates", c.builds.handle(brig.OpCreate, c.builds.request)},
-		{post, "/v2/templates", c.builds.handle(brig.OpCreate, c.builds.request)},
+		{post, "/v3/templates", c.builds.handle(c.builds.request)},
+		{post, "/v2/templates", c.builds.handle(c.builds.request)},
 		{post, "/templates", unsupported("the first version of building templates")},
 		{post, "/templates/{template}", unsupported("the first version of building templates")},
-		{get, "/templates/{template}/files/{hash}", c.builds.handle(brig.OpCreate, c.builds.fileLink)},
+		{get, "/templates/{template}/files/{hash}", c.builds.reads(brig.OpUploadFiles, c.builds.fileLink)},
 		{post, "/templates/{template}/builds/{build}", unsupported("the first version of building templates")},
-		{post, "/v2/templates/{template}/builds/{build}", c.builds.handle(brig.OpCreate, c.builds.start)},
-		{get, "/templates/{template}/builds/{build}/status", c.builds.handle(brig.OpTemplates, c.builds.status)},
-		{get, "/templates/{template}/builds/{build}/logs", c.builds.handle(brig.OpTemplates, c.builds.logs)},
-		{post, "/templates/tags", c.builds.handle(brig.OpCreate, c.builds.assignTags)},
-		{del, "/templates/tags", c.builds.handle(brig.OpCreate, c.builds.removeTags)},
-		{get, "/templates/{template}/tags", c.builds.handle(brig.OpTemplates, c.builds.listTags)},
+		{post, "/v2/templates/{template}/builds/{build}", c.builds.handle(c.builds.start)},
+		{get, "/templates/{template}/builds/{build}/status", httpapi.InTurn(c.builds.reads(brig.OpGetBuild, c.builds.status))},
+		{get, "/templates/{template}/builds/{build}/logs", httpapi.InTurn(c.builds.reads(brig.OpGetBuild, c.builds.logs))},
+		{post, "/templates/tags", c.builds.handle(c.builds.assignTags)},
+		{del, "/templates/tags", c.builds.handle(c.builds.removeTags)},
+		{get, "/templates/{template}/tags", c.builds.reads(brig.OpGetTemplate, c.builds.listTags)},
 		{del, "/templates/{template}", c.templates.remove},
 		{http.MethodPatch, "/templates/{template}", unsupported("publishing templates")},
 		{http.MethodPatch, "/v2/templates/{template}", unsupported("publishing templates")},
@@ -91,11 +91,11 @@ func (c *controlPlane) routes() []route {
 // bodies maps every route that reads a body to the operation that must be
 // allowed first.
 var bodies = map[string]brig.Op{
-	"POST /v3/templates":                           brig.OpCreate,
-	"POST /v2/templates":                           brig.OpCreate,
-	"POST /v2/templates/{template}/builds/{build}": brig.OpCreate,
-	"POST /templates/tags":                         brig.OpCreate,
-	"DELETE /templates/tags":                       brig.OpCreate,
+	"POST /v3/templates":                           brig.OpRequestBuild,
+	"POST /v2/templates":                           brig.OpRequestBuild,
+	"POST /v2/templates/{template}/builds/{build}": brig.OpStartBuild,
+	"POST /templates/tags":                         brig.OpTagTemplate,
+	"DELETE /templates/tags":                       brig.OpUntagTemplate,
 	"POST /sandboxes":                              brig.OpCreate,
 	"POST /v2/sandboxes":                           brig.OpCreate,
 	"POST /sandboxes/{id}/timeout":                 brig.OpExtend,
@@ -148,7 +148,7 @@ func (c *controlPlane) router() http.Handler {
 		mux.Method(rt.method, rt.pattern, c.keyed(rt))
 	}
 	// Clients send the files of a build without a key, to the URL that they got with one.
-	upload := c.keyring.Keyed(c.builds.authenticateUpload, c.builds.handle(brig.OpCreate, c.builds.putFiles), c.fail)
+	upload := c.keyring.Keyed(c.builds.authenticateUpload, c.builds.handle(c.builds.putFiles), c.fail)
 	mux.Put("/templates/{template}/files/{hash}", func(w http.ResponseWriter, r *http.Request) {
 		httpapi.RecordRoute(r, "e2b:/templates/{template}/files/{hash}")
 		upload(w, r)

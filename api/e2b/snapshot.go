@@ -172,14 +172,19 @@ func (sb *sandboxes) fromSnapshot(ctx context.Context, n *newSandbox, snapshot *
 		Labels: maps.Clone(spec.Labels), TTL: spec.TTL, Env: spec.Env,
 		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
 	}
-	if n.Network != nil || isFalse(n.AllowInternetAccess) && mayConnect(snapshot.Spec.Egress) {
+	if n.Network != nil || isFalse(n.AllowInternetAccess) && hasInternet(snapshot.Spec.Egress) {
 		o.Egress = &spec.Egress
 		o.Egress.Bandwidth = snapshot.Spec.Egress.Bandwidth
-	} else {
-		for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // these labels belong to the network rules
-			if v, ok := snapshot.Spec.Labels[k]; ok {
-				o.Labels[k] = v
-			}
+	}
+	inherited := []string{labelPublic, labelMask, labelHTTPS, labelNetwork}
+	if n.Network != nil && n.Network.AllowPublicTraffic != nil {
+		inherited = nil
+	} else if n.Network != nil {
+		inherited = inherited[:1] // the ports do not become public by other outbound rules
+	}
+	for _, k := range inherited {
+		if v, ok := snapshot.Spec.Labels[k]; ok {
+			o.Labels[k] = v
 		}
 	}
 	made, err := sb.Service.Fork(ctx, string(snapshot.ID), o)

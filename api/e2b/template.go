@@ -20,12 +20,9 @@ import (
 type template struct {
 	id, name, image string
 	created         time.Time
-	recipe          *brig.Template // nil for an image
-	imageMissing    bool           // the image does not exist, or does not exist yet
-	// built is a template that the tenant has built. build is the one that the request refers to,
-	// or nil if a tag does not exist.
-	built *brig.BuiltTemplate
-	build *brig.TemplateBuild
+	recipe          *brig.Template      // nil for an image
+	imageMissing    bool                // the image does not exist, or does not exist yet
+	built           *brig.BuiltTemplate // a template that the tenant has built; nil for others
 }
 
 // templates serves the templates and finds the template that a request names.
@@ -88,9 +85,9 @@ func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 		return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
 	}
 	if ts.Builder != nil {
-		built, build, err := ts.Builder.Find(ctx, ref)
+		built, _, err := ts.Builder.Find(ctx, ref)
 		if err == nil {
-			return template{id: built.ID, name: built.Name, created: built.Created, built: built, build: build}, nil
+			return template{id: built.ID, name: built.Name, created: built.Created, built: built}, nil
 		}
 		if brig.KindOf(err) != brig.NotFound {
 			return template{}, err
@@ -192,6 +189,9 @@ func buildID(t template) string {
 }
 
 func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
+	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
+		return err
+	}
 	out := []listedTemplate{}
 	for _, name := range slices.Sorted(maps.Keys(ts.recipes)) {
 		t, err := ts.find(r.Context(), name)
@@ -222,6 +222,9 @@ func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
 
 // getAlias reports whether a template exists.
 func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
+	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
+		return err
+	}
 	t, err := ts.find(r.Context(), param(r, "alias"))
 	if err != nil {
 		return err
@@ -234,6 +237,9 @@ func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
+	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
+		return err
+	}
 	t, err := ts.find(r.Context(), param(r, "template"))
 	if err != nil {
 		return err
@@ -254,25 +260,26 @@ func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// remove removes a template that the tenant has built, or a snapshot, which has the same route.
+// remove removes a template that the tenant has built, or a snapshot, which has the same route. A
+// caller that may not remove templates does not learn whether one exists.
 func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	ref := param(r, "template")
-	t, err := ts.find(r.Context(), ref)
-	if err == nil && t.built != nil {
-		if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpCreate); err != nil {
-			return err
-		}
-		if err := ts.Builder.Remove(r.Context(), ref); err != nil {
-			return err
-		}
-		writeEmpty(w)
-		return nil
-	}
+	err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpRemoveTemplate)
 	if err == nil {
-		return errUnsupported("removing a template of the server's configuration")
-	}
-	if brig.KindOf(err) != brig.NotFound {
-		return err
+		var t template
+		if t, err = ts.find(r.Context(), ref); err == nil && t.built != nil {
+			if err := ts.Builder.Remove(r.Context(), ref); err != nil {
+				return err
+			}
+			writeEmpty(w)
+			return nil
+		}
+		if err == nil {
+			return errUnsupported("removing a template of the server's configuration")
+		}
+		if brig.KindOf(err) != brig.NotFound {
+			return err
+		}
 	}
 	s, findErr := ts.snapshots.find(r.Context(), ref)
 	if findErr != nil {

@@ -165,6 +165,9 @@ func (a sandboxAPI) fork(w http.ResponseWriter, r *http.Request, _ url.Values) e
 	if err := v1.CheckDuration("ttl_ms", in.TTLMS); err != nil {
 		return err
 	}
+	if in.PauseFiles && in.PauseAtEnd == nil {
+		return brig.InvalidField("pause_files_only", "it needs pause_at_end").WithHint("add pause_at_end, or leave it out")
+	}
 	copies, err := a.Service.Fork(r.Context(), param(r, "name"), in.Domain())
 	if err != nil {
 		return err

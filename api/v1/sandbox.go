@@ -134,9 +134,9 @@ type ForkRequest struct {
 	Env    map[string]string `json:"env,omitempty" doc:"environment variables in addition to those of the original; programs that are copied keep theirs" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
 	Egress *Egress           `json:"egress,omitempty" doc:"egress rules of each copy; default: those of the original"`
 	Limits *Limits           `json:"limits,omitempty" doc:"limits of each copy, if the original is paused with files_only; default: those of the original"`
-	// PauseAtEnd and PauseFiles are replaced together, if PauseAtEnd is present.
+	// PauseAtEnd and PauseFiles are replaced together. PauseFiles also applies to pauses without use.
 	PauseAtEnd  *bool  `json:"pause_at_end,omitempty" doc:"each copy is paused at the end of its lease, instead of ended; default: as the original"`
-	PauseFiles  bool   `json:"pause_files_only,omitempty" doc:"with pause_at_end: the pause keeps only the files"`
+	PauseFiles  bool   `json:"pause_files_only,omitempty" doc:"with pause_at_end: it and pauses without use keep only the files"`
 	DefaultUser string `json:"default_user,omitempty" doc:"default user of commands; default: that of the original"`
 	DefaultCwd  string `json:"default_cwd,omitempty" doc:"default working directory of commands; default: that of the original" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 }
@@ -264,8 +264,8 @@ func (f ForkRequest) Domain() brig.ForkSpec {
 		rules := f.Egress.Domain()
 		out.Egress = &rules
 	}
-	if f.PauseAtEnd != nil || f.PauseFiles {
-		out.AtEnd = &brig.AtEnd{Pause: f.PauseAtEnd != nil && *f.PauseAtEnd, FilesOnly: f.PauseFiles}
+	if f.PauseAtEnd != nil {
+		out.AtEnd = &brig.AtEnd{Pause: *f.PauseAtEnd, FilesOnly: f.PauseFiles}
 	}
 	return out
 }

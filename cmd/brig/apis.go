@@ -150,7 +150,7 @@ func newBuilder(ctx context.Context, dir string, cfg *config, e *engine.Engine, 
 	}
 	return builder.New(ctx, builder.Options{
 		Service: engine.BuildService{Engine: e}, Store: store, Dir: filepath.Join(dir, uploadsDir), Configured: configured, Egress: rules,
-		LimitRange: cfg.limitRange(), Actor: e.KeyByID, Log: log,
+		Actor: e.KeyByID, Log: log,
 	})
 }
 
