@@ -442,7 +442,7 @@ func (c cell) checkForeign() {
 	}
 }
 
-// leakyStore is a store that ignores the owner of sandboxes.
+// leakyStore is a store that ignores the owner of sandboxes and of built templates.
 type leakyStore struct{ brig.Store }
 
 func (l leakyStore) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
@@ -451,6 +451,31 @@ func (l leakyStore) Get(ctx context.Context, tenant, name string) (*brig.Record,
 		return l.Store.Get(ctx, "acme", name)
 	}
 	return r, err
+}
+
+func (l leakyStore) GetTemplate(ctx context.Context, tenant, ref string) (*brig.BuiltTemplate, error) {
+	t, err := l.Store.GetTemplate(ctx, tenant, ref)
+	if brig.KindOf(err) == brig.NotFound {
+		return l.Store.GetTemplate(ctx, "acme", ref)
+	}
+	return t, err
+}
+
+func (l leakyStore) BuiltTemplates(ctx context.Context, _ string) ([]*brig.BuiltTemplate, error) {
+	return l.Store.BuiltTemplates(ctx, "")
+}
+
+func (l leakyStore) GetBuild(ctx context.Context, tenant, template, id string) (*brig.TemplateBuild, error) {
+	b, err := l.Store.GetBuild(ctx, tenant, template, id)
+	if brig.KindOf(err) == brig.NotFound {
+		return l.Store.GetBuild(ctx, "acme", template, id)
+	}
+	return b, err
+}
+
+func (l leakyStore) Builds(ctx context.Context, f brig.BuildFilter) ([]*brig.TemplateBuild, error) {
+	f.Tenant = ""
+	return l.Store.Builds(ctx, f)
 }
 
 // TestTenancyMatrixDetectsRevealedSandboxes verifies that the matrix detects a server that
