@@ -127,7 +127,7 @@ func (b madeBuild) path() string { return "/templates/" + b.TemplateID + "/build
 func (x *e2bMatrix) endBuild(t *testing.T, who string, b madeBuild, plan string) (status, messages string) {
 	t.Helper()
 	x.expect(t, who, "POST", "/v2"+b.path(), plan, nil)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(promptTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var s struct {
 			Status     string
 			LogEntries []struct{ Level, Message, Step string }
