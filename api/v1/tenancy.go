@@ -83,7 +83,7 @@ type Ceilings struct {
 	Limits      *MostLimits `json:"limits,omitempty" doc:"maximum of each limit"`
 	MaxTTLMS    int64       `json:"max_ttl_ms,omitempty" minimum:"0"`
 	MaxLifeMS   int64       `json:"max_life_ms,omitempty" minimum:"0"`
-	MaxPauseMS  int64       `json:"max_pause_ms,omitempty" doc:"maximum time for which a sandbox stays paused; then it ends; applies to later pauses" minimum:"0"`
+	MaxPauseMS  int64       `json:"max_pause_ms,omitempty" doc:"maximum time for which a sandbox stays paused after its last use, or after its last copy; then it ends; applies to later pauses" minimum:"0"`
 	TimeoutMS   int64       `json:"max_timeout_ms,omitempty" minimum:"0"`
 	Images      []string    `json:"images,omitempty" doc:"names, patterns with * and ?, or digests of the allowed images; default all" items:"^[a-z0-9./:@_*?-]+$"`
 	DigestsOnly bool        `json:"digests_only,omitempty" doc:"callers must name images by their digest"`

@@ -54,7 +54,7 @@ func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.disk, "max-disk", "", "largest `disk` limit of a sandbox")
 	f.DurationVar(&l.MaxTTL, "max-ttl", 0, "longest lease of a sandbox")
 	f.DurationVar(&l.MaxLife, "max-life", 0, "longest total lifetime of a sandbox")
-	f.DurationVar(&l.MaxPause, "max-pause", 0, "longest time for which a sandbox stays paused before it ends")
+	f.DurationVar(&l.MaxPause, "max-pause", 0, "longest time for which a sandbox stays paused, after its last copy, before it ends")
 	f.DurationVar(&l.MaxTimeout, "max-timeout", 0, "longest time limit of an execution")
 	f.StringSliceVar(&l.Images, "images", nil, "allowed images, as names, `patterns` or digests")
 	f.StringVar(&t.screening, "screening", "", "`file` with additional screening rules for this tenant, in the format of screening in the configuration")

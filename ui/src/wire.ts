@@ -66,7 +66,7 @@ export interface Ceilings {
   /** maximum of each limit */
   limits?: MostLimits;
   max_life_ms?: number;
-  /** maximum time for which a sandbox stays paused; then it ends; applies to later pauses */
+  /** maximum time for which a sandbox stays paused after its last use, or after its last copy; then it ends; applies to later pauses */
   max_pause_ms?: number;
   max_timeout_ms?: number;
   max_ttl_ms?: number;
@@ -82,7 +82,7 @@ export interface CeilingsRequest {
   /** maximum of each limit */
   limits?: MostLimitsRequest;
   max_life_ms?: number;
-  /** maximum time for which a sandbox stays paused; then it ends; applies to later pauses */
+  /** maximum time for which a sandbox stays paused after its last use, or after its last copy; then it ends; applies to later pauses */
   max_pause_ms?: number;
   max_timeout_ms?: number;
   max_ttl_ms?: number;
@@ -473,7 +473,7 @@ export interface ForkRequest {
   name?: string;
   /** each copy is paused at the end of its lease, instead of ended; default: as the original */
   pause_at_end?: boolean;
-  /** with pause_at_end: the pause keeps only the files */
+  /** with pause_at_end: it and pauses without use keep only the files */
   pause_files_only?: boolean;
   /** the copy is paused: it takes only disk space, and can be forked any number of times without being resumed */
   paused?: boolean;
