@@ -2,6 +2,7 @@ package builder
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -143,7 +144,8 @@ func source(src string) (clean, kind string) {
 // the sandbox bounds what the content can occupy.
 func decompress(archive io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(archive)
-	if magic, err := buffered.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+	magic, _ := buffered.Peek(2) // the next read returns its error
+	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		return buffered, nil
 	}
 	return gzip.NewReader(buffered)

@@ -87,8 +87,8 @@ func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pi
 		return nil
 	})
 	last := out.flush()
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() != nil { // the template is ready, or the build has ended
+		return nil //nolint:nilerr // err only says that
 	}
 	if end != nil {
 		return resultError(brig.Clip(r.build.Start, 200), end, last)
