@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,6 +17,7 @@ import (
 const (
 	maxTemplates  = 100 // of a tenant
 	maxBuilds     = 20  // of a template
+	keptLogs      = 3   // of a template's builds
 	maxConcurrent = 4   // running builds of a tenant
 	maxTags       = 100 // of a template
 	maxSteps      = 1000
@@ -256,6 +258,26 @@ func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
 		return b.options.Store.DeleteBuild(ctx, t.Tenant, t.ID, all[i].ID)
 	}
 	return brig.Errorf(brig.RateLimited, "the template %q has %d builds, the maximum", t.Name, maxBuilds).WithHint("remove a tag, or wait until a build ends")
+}
+
+// dropOldLogs removes the logs of all but the newest builds of a template, because they take most of its
+// space.
+func (b *Builder) dropOldLogs(ctx context.Context, of *brig.TemplateBuild) {
+	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: of.Tenant, Template: of.Template})
+	for _, x := range all[min(len(all), keptLogs):] {
+		if x.Status.Unfinished() {
+			continue
+		}
+		full, gerr := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
+		if gerr == nil && len(full.Log) > 0 {
+			full.Log = nil
+			gerr = b.options.Store.PutBuild(ctx, full)
+		}
+		err = errors.Join(err, gerr)
+	}
+	if err != nil && brig.KindOf(err) != brig.NotFound {
+		b.options.Log.WarnContext(ctx, "failed to remove old logs of builds", "template", of.Template, "err", err)
+	}
 }
 
 // removeSandboxes removes the sandboxes that a build has left. A sandbox that its tenant has

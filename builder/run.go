@@ -315,6 +315,7 @@ func (r *activeRun) finish(ctx context.Context, err error) {
 		recorded = r.b.assignTags(ctx, x)
 	}
 	if recorded == nil {
+		r.b.dropOldLogs(ctx, x)
 		return
 	}
 	if x.Status == brig.BuildReady { // nothing refers to its sandboxes
