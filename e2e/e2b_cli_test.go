@@ -78,6 +78,27 @@ func TestE2BCommandLine(t *testing.T) {
 	must("hello again", "sandbox", "exec", id, "--", "echo", "hello again")
 	must(id, "sandbox", "kill", id)
 	must("No sandboxes", "sandbox", "list")
+	project := t.TempDir()
+	for name, content := range map[string]string{
+		"e2b.Dockerfile": "FROM e2bdev/base\nRUN echo built > /home/user/built\nCOPY data.txt /srv/data.txt\n", "data.txt": "data\n",
+	} {
+		if err := os.WriteFile(filepath.Join(project, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must("cli-web", "template", "create", "cli-web", "--path", project, "--cpu-count", "1", "--memory-mb", "512")
+	must("cli-web", "template", "list")
+	must("", "sandbox", "create", "-d", "cli-web")
+	out = must("", "sandbox", "list", "--format", "json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {
+		t.Fatalf("the list is %s", out)
+	}
+	must("built\ndata\n", "sandbox", "exec", list[0].SandboxID, "--", "cat", "/home/user/built", "/srv/data.txt")
+	must("", "sandbox", "kill", list[0].SandboxID)
+	must("cli-web", "template", "delete", "cli-web", "-y")
+	if out := must("base", "template", "list"); strings.Contains(out, "cli-web") {
+		t.Errorf("the removed template is listed: %s", out)
+	}
 	if out, _ := e2b("", "sandbox", "pause", id); !strings.Contains(out, "found") {
 		t.Errorf("pause of a sandbox that was killed: %s", out)
 	}
