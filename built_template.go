@@ -57,6 +57,8 @@ type TemplateBuild struct {
 	// sandboxes are copies of. They are the same unless there is a start command, because
 	// Sandbox then also contains the processes of that command.
 	Files, Sandbox ID
+	// Digest identifies the base and the steps of the build. An empty one is unknown.
+	Digest string
 	// Tags refer to the build when it is ready.
 	Tags []string
 	// Actor is the name of the caller who requested the build.

@@ -32,6 +32,7 @@ const (
 type Service interface {
 	SandboxService
 	Gate
+	GetImage(ctx context.Context, ref string) (*brig.Image, error)
 	PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error)
 }
 

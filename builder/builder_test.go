@@ -21,7 +21,9 @@ import (
 type fakeService struct {
 	mu       sync.Mutex
 	boxes    map[string]*brig.Sandbox
+	made     int
 	commands []string
+	base     string // the digest of the image base
 	// run is the result of a command. Default: it succeeds.
 	run func(ctx context.Context, box *brig.Sandbox, command string) (int, error)
 }
@@ -29,7 +31,8 @@ type fakeService struct {
 func (f *fakeService) add(spec brig.Spec, state brig.State) *brig.Sandbox {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &brig.Sandbox{ID: brig.ID(fmt.Sprintf("sb%d", len(f.boxes)+1+len(f.commands))), Spec: spec, State: state}
+	f.made++
+	s := &brig.Sandbox{ID: brig.ID(fmt.Sprintf("sb%d", f.made)), Spec: spec, State: state}
 	f.boxes[string(s.ID)] = s
 	return s
 }
@@ -118,6 +121,14 @@ func (f *fakeService) Uncounted(ctx context.Context) context.Context     { retur
 
 func (f *fakeService) Files(string) brig.Files         { return nil }
 func (f *fakeService) Processes(string) brig.Processes { return nil }
+func (f *fakeService) GetImage(_ context.Context, ref string) (*brig.Image, error) {
+	if ref != "base" {
+		return nil, brig.Errorf(brig.NotFound, "no image %q", ref)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &brig.Image{Digest: "sha256:" + f.base}, nil
+}
 func (f *fakeService) PullImage(context.Context, brig.ImagePull, func(brig.Progress)) (*brig.Image, error) {
 	return nil, brig.Errorf(brig.PermissionDenied, "not with this key")
 }
@@ -458,5 +469,51 @@ func TestTenantsAreApart(t *testing.T) {
 		if err := calls[name](ctx); err != nil {
 			t.Errorf("the tenant itself: %s: %v", name, err)
 		}
+	}
+}
+
+// A build does not repeat the first steps of an earlier one of its template, unless it is forced or the
+// base has changed.
+func TestBuildUsesEarlierSteps(t *testing.T) {
+	f := newFixture(t, nil, nil)
+	ctx := as(t, "acme")
+	commands := func(p builder.Plan) string {
+		t.Helper()
+		f.service.mu.Lock()
+		f.service.commands = nil
+		f.service.mu.Unlock()
+		if x := f.wait(t, ctx, f.start(t, ctx, "web", p)); x.Status != brig.BuildReady || x.Env["A"] != "1" {
+			t.Errorf("%+v: %+v", p, x)
+		}
+		f.service.wantLeft(t, "paused")
+		f.service.mu.Lock()
+		defer f.service.mu.Unlock()
+		return strings.Join(f.service.commands, " ")
+	}
+	plan := func(commands ...string) builder.Plan {
+		p := run(commands...)
+		p.Steps = append([]builder.Step{{Kind: builder.Env, Args: []string{"A", "1"}}}, p.Steps...)
+		return p
+	}
+	forced, later := plan("a", "b"), plan("a", "b", "c", "d")
+	forced.Force, later.Steps[3].Force = true, true
+	for _, c := range []struct {
+		p    builder.Plan
+		want string
+	}{
+		{plan("a", "b"), "a b"}, {plan("a", "b"), ""}, {plan("a", "b", "c"), "c"}, {plan("a", "x"), "a x"}, {plan("a", "x", "y"), "y"},
+		{forced, "a b"}, {later, "c d"}, {builder.Plan{Image: "base", Steps: plan("a").Steps[:1]}, ""},
+	} {
+		if got := commands(c.p); got != c.want {
+			t.Errorf("%+v: the commands are %q, want %q", c.p.Steps, got, c.want)
+		}
+	}
+	f.service.base = "new"
+	if got := commands(plan("a")); got != "a" {
+		t.Errorf("on another base the commands are %q", got)
+	}
+	f.service.base = "newer"
+	if got := commands(plan("a")); got != "a" {
+		t.Errorf("on the next base the commands are %q", got)
 	}
 }

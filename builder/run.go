@@ -19,6 +19,8 @@ type Plan struct {
 	// Username and Password are the credentials for the registry of Image.
 	Username, Password string
 	Steps              []Step
+	// Force runs all steps, also those that an earlier build has run.
+	Force bool
 	// Start is a command that runs in every sandbox of the template. Ready is run repeatedly, until
 	// it exits with 0; then the template is ready.
 	Start, Ready string
@@ -30,6 +32,8 @@ type Step struct {
 	Args []string
 	// Files is the hash of the uploaded files of a Copy.
 	Files string
+	// Force runs the step and those after it, also if an earlier build has run them.
+	Force bool
 }
 
 // StepKind is the kind of a step.
@@ -144,11 +148,16 @@ func (r *activeRun) run(ctx context.Context) {
 func (r *activeRun) timeout() time.Duration { return min(buildTimeout, r.bounds.MaxTTL) }
 
 func (r *activeRun) runPhases(ctx context.Context) error {
-	if err := r.begin(ctx); err != nil {
+	done, err := r.begin(ctx)
+	if err != nil {
 		return err
 	}
 	for n, s := range r.plan.Steps {
 		r.step = strconv.Itoa(n + 1)
+		if n < done {
+			r.log.add("info", r.step, fmt.Sprintf("[%d/%d] CACHED %s", n+1, len(r.plan.Steps), describe(s)))
+			continue
+		}
 		if err := r.checkActor(ctx); err != nil {
 			return err
 		}
@@ -185,19 +194,49 @@ func (r *activeRun) record(ctx context.Context) error {
 	return r.b.options.Store.PutBuild(ctx, r.build)
 }
 
-// begin creates the sandbox of the build.
-func (r *activeRun) begin(ctx context.Context) error {
-	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
-	create := r.createFromImage
-	if _, ok := r.configured(); r.plan.Template != "" && !ok {
-		create = r.copyTemplate
+// begin creates the sandbox of the build. It returns the number of steps that an earlier build has run.
+func (r *activeRun) begin(ctx context.Context) (done int, err error) {
+	if err := r.inheritStart(ctx); err != nil {
+		return 0, err
 	}
-	made, err := create(ctx)
+	digests, err := r.digests(ctx)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	made, done, err := r.restoreCached(ctx, digests)
+	if err == nil && made == nil {
+		made, err = r.createBase(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(digests) > 0 {
+		r.build.Digest = digests[len(digests)-1]
 	}
 	r.build.Files, r.build.Sandbox = made.ID, made.ID
-	return r.record(ctx)
+	return done, r.record(ctx)
+}
+
+// createBase creates the sandbox of the build with the files of its base.
+func (r *activeRun) createBase(ctx context.Context) (*brig.Sandbox, error) {
+	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
+	if _, ok := r.configured(); r.plan.Template != "" && !ok {
+		return r.copyTemplate(ctx)
+	}
+	return r.createFromImage(ctx)
+}
+
+// inheritStart takes the start and the ready command of the template with which the build begins, if
+// the build has neither.
+func (r *activeRun) inheritStart(ctx context.Context) error {
+	if _, configured := r.configured(); configured || r.plan.Template == "" || r.build.Start != "" || r.build.Ready != "" {
+		return nil
+	}
+	_, from, err := r.b.Find(ctx, r.plan.Template)
+	if err == nil && from != nil {
+		r.build.Start, r.build.Ready = from.Start, from.Ready
+	}
+	return err
 }
 
 // labels returns the labels of the build's sandboxes.
@@ -214,20 +253,8 @@ func (r *activeRun) copyTemplate(ctx context.Context) (*brig.Sandbox, error) {
 		return nil, errNoTag(t, tag)
 	}
 	r.log.add("info", stepBase, "FROM TEMPLATE "+t.Name)
-	r.state = state{env: maps.Clone(from.Env), user: accountOf(from.User), dir: from.Dir}
-	if r.state.env == nil {
-		r.state.env = map[string]string{}
-	}
-	if r.build.Start == "" && r.build.Ready == "" {
-		r.build.Start, r.build.Ready = from.Start, from.Ready
-	}
-	copies, err := r.b.options.Service.Fork(ctx, string(from.Files), brig.ForkSpec{
-		Labels: r.labels(), TTL: r.timeout(), Egress: &r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/", BuildRights: true, AtEnd: &brig.AtEnd{},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return copies[0], nil
+	r.state = stateAfter(from)
+	return r.copyFilesOf(ctx, from)
 }
 
 // createFromImage creates the sandbox from an image, or from a template of the configuration.

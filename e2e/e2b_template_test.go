@@ -23,7 +23,7 @@ func TestE2BTemplatesPython(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "python3", "-B", script, t.TempDir())
 	cmd.Dir = t.TempDir()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages}, s.env...)
-	report(t, cmd, 6)
+	report(t, cmd, 7)
 }
 
 // TestE2BTemplates builds templates with the newest and an older version of E2B's JavaScript SDK.

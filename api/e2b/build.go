@@ -97,9 +97,8 @@ func (b *builds) start(w http.ResponseWriter, r *http.Request) error {
 		FromImage         string    `json:"fromImage"`
 		FromTemplate      string    `json:"fromTemplate"`
 		FromImageRegistry *registry `json:"fromImageRegistry"`
-		// Force, of the build and of each step, skips a cache, which this server does not have.
-		Force bool `json:"force"`
-		Steps []struct {
+		Force             bool      `json:"force"`
+		Steps             []struct {
 			Type      string   `json:"type"`
 			Args      []string `json:"args"`
 			Force     bool     `json:"force"`
@@ -111,7 +110,7 @@ func (b *builds) start(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	p := builder.Plan{Image: in.FromImage, Template: in.FromTemplate, Start: in.StartCmd, Ready: in.ReadyCmd}
+	p := builder.Plan{Image: in.FromImage, Template: in.FromTemplate, Start: in.StartCmd, Ready: in.ReadyCmd, Force: in.Force}
 	if reg := in.FromImageRegistry; reg != nil {
 		if reg.Type != "registry" {
 			return errUnsupported("a registry of the type " + strconv.Quote(brig.Clip(reg.Type, 40)))
@@ -119,7 +118,7 @@ func (b *builds) start(w http.ResponseWriter, r *http.Request) error {
 		p.Username, p.Password = reg.Username, reg.Password
 	}
 	for _, s := range in.Steps {
-		p.Steps = append(p.Steps, builder.Step{Kind: builder.StepKind(s.Type), Args: s.Args, Files: s.FilesHash})
+		p.Steps = append(p.Steps, builder.Step{Kind: builder.StepKind(s.Type), Args: s.Args, Files: s.FilesHash, Force: s.Force})
 	}
 	if err := b.Builder.Start(r.Context(), param(r, "template"), param(r, "build"), p); err != nil {
 		return err

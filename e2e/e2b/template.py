@@ -146,6 +146,26 @@ def tags_and_removal():
 
 
 @check
+def known_steps_are_not_repeated():
+    def when(template, **options):
+        Template.build(template, "cached", cpu_count=1, memory_mb=512, **options)
+        box = Sandbox.create("cached", timeout=60)
+        try:
+            return box.commands.run("cat ~/when; echo $LATER").stdout.split("\n")[:2]
+        finally:
+            box.kill()
+
+    def steps():
+        return Template().from_base_image().run_cmd("date +%s%N > when")
+
+    first, _ = when(steps())
+    assert when(steps())[0] == first
+    assert when(steps().set_envs({"LATER": "yes"})) == [first, "yes"]
+    assert when(steps(), skip_cache=True)[0] != first
+    assert when(Template().from_base_image().skip_cache().run_cmd("date +%s%N > when"))[0] != first
+
+
+@check
 async def rebuild_replaces():
     template = AsyncTemplate().from_base_image().run_cmd("echo second > /home/user/version")
     first = await AsyncTemplate.build(AsyncTemplate().from_base_image().run_cmd("echo first > /home/user/version"), "twice", cpu_count=1, memory_mb=512)
