@@ -56,6 +56,9 @@ func (f *forks) sharePausedOrigin(ctx context.Context, saver brig.Saver, rec *br
 		shared, leads := f.joinOrigin(rec.ID)
 		if leads {
 			shared.origin, shared.err = f.preparePausedOrigin(ctx, saver, rec)
+			if shared.origin == nil {
+				f.hideOrigin(rec.ID, shared)
+			}
 			close(shared.ready)
 		}
 		select {
@@ -88,6 +91,15 @@ func (f *forks) joinOrigin(id brig.ID) (shared *sharedOrigin, leads bool) {
 	}
 	shared.users++
 	return shared, leads
+}
+
+// hideOrigin prevents other forks from joining an origin.
+func (f *forks) hideOrigin(id brig.ID, shared *sharedOrigin) {
+	f.originMu.Lock()
+	defer f.originMu.Unlock()
+	if f.origins[id] == shared {
+		delete(f.origins, id)
+	}
 }
 
 // leaveOrigin ends the use of an origin. The last user releases it.
