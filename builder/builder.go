@@ -117,7 +117,8 @@ func New(ctx context.Context, o Options) (*Builder, error) {
 		return nil, err
 	}
 	b.ctx, b.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	return b, b.finishInterrupted(ctx)
+	b.finishInterrupted(ctx)
+	return b, nil
 }
 
 // Close ends the running builds, which fail, and waits for them.
@@ -139,31 +140,36 @@ func (b *Builder) inBackground(f func()) {
 }
 
 // finishInterrupted records that the builds of an earlier process have failed, and tags those that
-// were ready.
-func (b *Builder) finishInterrupted(ctx context.Context) error {
+// were ready. The next start retries what fails.
+func (b *Builder) finishInterrupted(ctx context.Context) {
 	list, err := b.options.Store.Builds(ctx, brig.BuildFilter{})
 	if err != nil {
-		return fmt.Errorf("list builds: %w", err)
+		b.options.Log.ErrorContext(ctx, "failed to list builds of templates", "err", err)
 	}
 	for _, x := range list {
 		if x.Status != brig.BuildRunning && (x.Status != brig.BuildReady || len(x.Tags) == 0) {
 			continue
 		}
-		full, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
-		if err == nil && full.Status == brig.BuildReady {
-			err = b.assignTags(ctx, full)
-		} else if err == nil {
-			full.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
-			full.Status, full.Finished = brig.BuildFailed, b.options.Now().UTC()
-			b.removeSandboxes(ctx, full)
-			full.Files, full.Sandbox = "", ""
-			err = b.options.Store.PutBuild(ctx, full)
-		}
-		if err != nil {
-			return fmt.Errorf("finish build %s: %w", x.ID, err)
+		if err := b.finishBuild(ctx, x); err != nil {
+			b.options.Log.ErrorContext(ctx, "failed to finish an interrupted build", "build", x.ID, "err", err)
 		}
 	}
-	return nil
+}
+
+// finishBuild finishes a build of an earlier process.
+func (b *Builder) finishBuild(ctx context.Context, x *brig.TemplateBuild) error {
+	x, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
+	if err != nil {
+		return err
+	}
+	if x.Status == brig.BuildReady {
+		return b.assignTags(ctx, x)
+	}
+	x.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
+	x.Status, x.Finished = brig.BuildFailed, b.options.Now().UTC()
+	b.removeSandboxes(ctx, x)
+	x.Files, x.Sandbox = "", ""
+	return b.options.Store.PutBuild(ctx, x)
 }
 
 // internal returns a context for calls of the builder itself, which depend neither on the rights of
