@@ -139,15 +139,15 @@ func (b *Builder) inBackground(f func()) {
 	}
 }
 
-// finishInterrupted records that the builds of an earlier process have failed, and tags those that
-// were ready. The next start retries what fails.
+// finishInterrupted records that the builds of an earlier process have failed, unless only the record of
+// their success is missing. The next start retries what fails.
 func (b *Builder) finishInterrupted(ctx context.Context) {
-	list, err := b.options.Store.Builds(ctx, brig.BuildFilter{})
+	list, err := b.options.Store.Builds(ctx, brig.BuildFilter{Unfinished: true})
 	if err != nil {
 		b.options.Log.ErrorContext(ctx, "failed to list builds of templates", "err", err)
 	}
 	for _, x := range list {
-		if x.Status != brig.BuildRunning && (x.Status != brig.BuildReady || len(x.Tags) == 0) {
+		if x.Status != brig.BuildRunning {
 			continue
 		}
 		if err := b.finishBuild(ctx, x); err != nil {
@@ -162,8 +162,8 @@ func (b *Builder) finishBuild(ctx context.Context, x *brig.TemplateBuild) error 
 	if err != nil {
 		return err
 	}
-	if x.Status == brig.BuildReady {
-		return b.assignTags(ctx, x)
+	if !x.Finished.IsZero() {
+		return b.makeReady(ctx, x)
 	}
 	x.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
 	x.Status, x.Finished = brig.BuildFailed, b.options.Now().UTC()
@@ -329,10 +329,8 @@ func (b *Builder) Build(ctx context.Context, template, id string) (*brig.Templat
 		if x, err = b.options.Store.GetBuild(ctx, tenant, template, id); err == nil && x.Status == brig.BuildRunning {
 			x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: stepFinalize, Message: "the result of the build could not be recorded"}
 		}
-	case r != nil && x.Status == brig.BuildRunning:
+	case x.Status == brig.BuildRunning:
 		x.Log = r.log.lines()
-	case r != nil: // its tags are being assigned
-		<-r.finished
 	}
 	return x, err
 }

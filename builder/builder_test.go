@@ -364,7 +364,7 @@ func (f *fixture) builds(t *testing.T) []*brig.TemplateBuild {
 	return all
 }
 
-// Builds that a crash interrupted have failed.
+// Builds that a crash interrupted have failed, unless only the record of their success is missing.
 func TestInterruptedBuildsFail(t *testing.T) {
 	store := mem.New()
 	f := newFixture(t, store, nil)
@@ -381,7 +381,18 @@ func TestInterruptedBuildsFail(t *testing.T) {
 	if err := store.PutBuild(ctx, x); err != nil {
 		t.Fatal(err)
 	}
+	_, done, err := f.Request(ctx, builder.Request{Name: "web:v2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done.Status, done.Finished = brig.BuildRunning, time.Now()
+	if err := store.PutBuild(ctx, done); err != nil {
+		t.Fatal(err)
+	}
 	next := newFixture(t, store, nil)
+	if _, x, err := next.Find(ctx, "web:v2"); err != nil || x == nil || x.Status != brig.BuildReady || x.ID != done.ID {
+		t.Errorf("%+v, %v", x, err)
+	}
 	if x, err := next.Build(ctx, x.Template, x.ID); err != nil || x.Status != brig.BuildFailed || x.Failure == nil {
 		t.Errorf("%+v, %v", x, err)
 	}

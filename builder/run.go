@@ -59,15 +59,14 @@ const labelBuild = "brig.template-build"
 
 // activeRun is a build that runs.
 type activeRun struct {
-	b        *Builder
-	build    *brig.TemplateBuild
-	plan     Plan
-	bounds   brig.LimitRange // of the tenant
-	log      *buildLog
-	cancel   context.CancelCauseFunc
-	finished chan struct{} // closed when the result is recorded
-	state    state
-	step     string // the current phase
+	b      *Builder
+	build  *brig.TemplateBuild
+	plan   Plan
+	bounds brig.LimitRange // of the tenant
+	log    *buildLog
+	cancel context.CancelCauseFunc
+	state  state
+	step   string // the current phase
 }
 
 // state is what steps change for the steps after them.
@@ -104,7 +103,7 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 		}
 		runCtx, cancel := context.WithCancelCause(brig.WithActor(b.ctx, brig.ActorFrom(ctx)))
 		r := &activeRun{
-			b: b, build: x, plan: p, bounds: bounds, log: newBuildLog(b.options.Now), cancel: cancel, finished: make(chan struct{}), step: stepBase,
+			b: b, build: x, plan: p, bounds: bounds, log: newBuildLog(b.options.Now), cancel: cancel, step: stepBase,
 		}
 		b.mu.Lock()
 		b.active[id] = r
@@ -318,38 +317,32 @@ func (r *activeRun) finish(ctx context.Context, err error) {
 		r.b.mu.Lock()
 		delete(r.b.active, x.ID)
 		r.b.mu.Unlock()
-		close(r.finished)
 	}()
 	if err == nil {
 		err = r.checkTags(ctx)
 	}
 	x.Finished = r.b.options.Now().UTC()
 	if err == nil {
-		x.Status = brig.BuildReady
 		r.log.add("info", stepFinalize, "Build finished")
-	} else {
-		x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(err)}
-		r.log.add("error", r.step, x.Failure.Message)
-		r.b.removeSandboxes(ctx, x)
-		x.Files, x.Sandbox = "", ""
-		if brig.KindOf(err) == brig.Internal {
-			r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
+		x.Log = r.log.lines()
+		if err = r.record(ctx); err == nil {
+			err = r.b.makeReady(ctx, x)
+		}
+		if err == nil {
+			r.b.dropOldLogs(ctx, x)
+			return
 		}
 	}
+	x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(err)}
+	r.log.add("error", r.step, x.Failure.Message)
 	x.Log = r.log.lines()
-	recorded := r.record(ctx)
-	if recorded == nil && x.Status == brig.BuildReady {
-		recorded = r.b.assignTags(ctx, x)
+	r.b.removeSandboxes(ctx, x)
+	x.Files, x.Sandbox = "", ""
+	if brig.KindOf(err) == brig.Internal {
+		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
 	}
-	if recorded == nil {
-		r.b.dropOldLogs(ctx, x)
-		return
-	}
-	if x.Status == brig.BuildReady { // nothing refers to its sandboxes
-		r.b.removeSandboxes(ctx, x)
-	}
-	if brig.KindOf(recorded) != brig.NotFound { // the template was not removed
-		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", recorded)
+	if err := r.record(ctx); err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
+		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", err)
 	}
 }
 

@@ -53,18 +53,13 @@ func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (x *brig.T
 		if err := checkNumberOfTags(t, tags); err != nil {
 			return err
 		}
-		return b.setTags(ctx, t, x.ID, tags)
+		now := b.options.Now().UTC()
+		for _, tag := range tags {
+			t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: now}
+		}
+		return b.putTags(ctx, t)
 	})
 	return x, err
-}
-
-// setTags makes tags refer to a build. The caller holds the tenant's lock.
-func (b *Builder) setTags(ctx context.Context, t *brig.BuiltTemplate, build string, tags []string) error {
-	now := b.options.Now().UTC()
-	for _, tag := range tags {
-		t.Tags[tag] = brig.TemplateTag{Build: build, Assigned: now}
-	}
-	return b.putTags(ctx, t)
 }
 
 // putTags writes a template after a change of its tags. Builds to which no tag refers any more lose
@@ -74,16 +69,20 @@ func (b *Builder) putTags(ctx context.Context, t *brig.BuiltTemplate) error {
 	if err := b.options.Store.PutTemplate(ctx, t); err != nil {
 		return err
 	}
+	b.discardUntagged(ctx, t)
+	return nil
+}
+
+func (b *Builder) discardUntagged(ctx context.Context, t *brig.BuiltTemplate) {
 	all, err := b.Builds(ctx, t)
-	if err != nil {
-		return err
+	if err != nil { // the next change of the tags retries
+		b.options.Log.WarnContext(ctx, "failed to list the builds of a template", "template", t.ID, "err", err)
 	}
 	for _, x := range all {
 		if x.Status == brig.BuildReady && x.Files != "" && len(tagsOf(t, x.ID)) == 0 {
 			b.inBackground(func() { b.discard(x.Tenant, x.Template, x.ID) })
 		}
 	}
-	return nil
 }
 
 // discard removes the sandboxes of a build that no tag refers to. Its record remains.
@@ -107,18 +106,27 @@ func (b *Builder) discard(tenant, template, id string) {
 	}
 }
 
-// assignTags makes the tags of a ready build refer to it. The build keeps no tags, so that the next
-// start of the server does not repeat that.
-func (b *Builder) assignTags(ctx context.Context, x *brig.TemplateBuild) error {
+// makeReady makes the tags of a build that has succeeded refer to it, and then records that it is ready. If
+// the server ends in between, its next start repeats that.
+func (b *Builder) makeReady(ctx context.Context, x *brig.TemplateBuild) error {
 	t, err := b.options.Store.GetTemplate(ctx, x.Tenant, x.Template)
-	if err == nil {
-		err = b.setTags(ctx, t, x.ID, x.Tags)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		x.Tags = nil
-		err = b.options.Store.PutBuild(ctx, x)
+	now := b.options.Now().UTC()
+	for _, tag := range x.Tags {
+		t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: now}
 	}
-	return err
+	t.Updated = now
+	if err := b.options.Store.PutTemplate(ctx, t); err != nil {
+		return err
+	}
+	x.Status = brig.BuildReady
+	if err := b.options.Store.PutBuild(ctx, x); err != nil {
+		return err
+	}
+	b.discardUntagged(ctx, t)
+	return nil
 }
 
 // Untag removes tags of a template. Tags that do not exist are an error, and then none is removed.
