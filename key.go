@@ -97,10 +97,10 @@ func InScope(scopes []string, op string) bool {
 	return len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(op, s) })
 }
 
-// Narrowing holds the rights of a credential that is derived from a key: a grant,
+// DerivedRights holds the rights of a credential that is derived from a key: a grant,
 // or a token derived from a grant. Each derived credential contains them in signed
 // form.
-type Narrowing struct {
+type DerivedRights struct {
 	// Grant is the ID of the grant.
 	Grant     string    `json:"id"`
 	Role      Role      `json:"role"`
@@ -109,9 +109,9 @@ type Narrowing struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// Narrowing returns the limits of a's derived credential.
-func (a Actor) Narrowing() Narrowing {
-	return Narrowing{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
+// DerivedRights returns the rights of a's derived credential.
+func (a Actor) DerivedRights() DerivedRights {
+	return DerivedRights{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
 }
 
 // ErrGenuine is the cause of Unauthenticated errors for credentials that this server issued but
@@ -134,16 +134,16 @@ func MarkGenuine(err error) error {
 }
 
 // CheckExpiry returns Unauthenticated if the derived credential has expired.
-func (n Narrowing) CheckExpiry(clock Clock) error {
-	if !n.Expires.IsZero() && !clock.HasPassed(n.Expires) {
+func (r DerivedRights) CheckExpiry(clock Clock) error {
+	if !r.Expires.IsZero() && !clock.HasPassed(r.Expires) {
 		return nil
 	}
 	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask its issuer for a new one")
 }
 
-// Narrowed returns the rights of a credential derived from the key that
+// Derive returns the rights of a credential derived from the key that
 // authenticates a. They never exceed the current rights of the key.
-func (a Actor) Narrowed(by Narrowing) (Actor, error) {
+func (a Actor) Derive(by DerivedRights) (Actor, error) {
 	b := a
 	b.Grant, b.Role, b.Scopes, b.Sandboxes, b.Expires = by.Grant, min(a.Role, by.Role), by.Scopes, by.Sandboxes, by.Expires
 	if !a.Covers(b) {

@@ -65,9 +65,9 @@ const (
 	FromMessage
 )
 
-// Kept is a process that outlived a server, with the note that was stored with
+// KeptProcess is a process that outlived a server, with the note that was stored with
 // it.
-type Kept struct {
+type KeptProcess struct {
 	ID   string
 	Note []byte
 	Process

@@ -241,10 +241,10 @@ type InstanceExec interface {
 	// without waiting for its end. It ignores the command's timeout.
 	Start(ctx context.Context, id string, cmd Command, s Streams) (Process, error)
 	// Keep makes a process from Start outlive this server, and stores a note
-	// under the process's ID. An empty note reverts this. Kept returns these
+	// under the process's ID. An empty note reverts this. KeptProcesses returns these
 	// processes.
 	Keep(ctx context.Context, p Process, note []byte) error
-	Kept(ctx context.Context) ([]Kept, error)
+	KeptProcesses(ctx context.Context) ([]KeptProcess, error)
 }
 
 // InstanceFiles reads and writes files of an instance.
@@ -256,7 +256,7 @@ type InstanceFiles interface {
 	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
 	// Trees transfers directories.
 	Trees
-	// Files accesses single files and directories.
+	// Files returns an interface to single files and directories.
 	Files() Files
 }
 

@@ -73,7 +73,7 @@ type Spec struct {
 	// be less than TTL. If a call or a program prevents the pause, the engine tries again after
 	// the same time. Default: never.
 	PauseAfter time.Duration `json:",omitzero"`
-	// PauseFilesOnly makes the pauses of PauseAtEnd and PauseAfter keep only the files;
+	// PauseFilesOnly makes pauses triggered by PauseAtEnd or PauseAfter keep only the files;
 	// see PauseOptions.FilesOnly.
 	PauseFilesOnly bool `json:",omitempty"`
 	// An ephemeral sandbox ends with the process that requested it and leaves

@@ -158,12 +158,12 @@ const (
 
 // WorkspaceService manages workspaces: directories that outlive sandboxes.
 type WorkspaceService interface {
-	WorkspaceManageService
+	WorkspaceManager
 	WorkspaceVersionService
 }
 
-// WorkspaceManageService creates, lists and deletes workspaces.
-type WorkspaceManageService interface {
+// WorkspaceManager creates, lists and deletes workspaces.
+type WorkspaceManager interface {
 	// CreateWorkspace creates an empty workspace. It returns AlreadyExists if
 	// the name is taken.
 	CreateWorkspace(ctx context.Context, name string) (*Workspace, error)

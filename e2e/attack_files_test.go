@@ -40,12 +40,12 @@ func ways(canary string) []string {
 	return append(out, url.QueryEscape("/"+strings.Repeat("a/", 4000)+up(4000)+name), url.QueryEscape("/"+strings.Repeat("a", 5000)), "", "&path="+name)
 }
 
-// TestAttackPaths verifies that the files API resolves every path inside the sandbox. It never
-// reads, lists, creates, moves or removes a file on the host, and never responds with an internal
-// error.
+// TestFilesAPICannotEscapeSandbox verifies that the files API resolves every path inside the
+// sandbox. It never reads, lists, creates, moves or removes a file on the host, and never responds
+// with an internal error.
 //
 //suite:part hostile
-func TestAttackPaths(t *testing.T) {
+func TestFilesAPICannotEscapeSandbox(t *testing.T) {
 	needRoot(t)
 	dir, err := os.MkdirTemp("/var/tmp", "brig-canary-")
 	if err != nil {

@@ -351,12 +351,12 @@ func TestProgramCannotForgeItsResult(t *testing.T) {
 	}
 }
 
-// TestMessagesAreBounded verifies that the server's memory stays bounded while many contexts each
-// send 40 MiB of an unterminated message. Most of the contexts must end with an error. The
-// control is a single context that sends such a message.
+// TestMessageBufferMemoryIsBounded verifies that the server's memory stays bounded while many
+// contexts each send 40 MiB of an unterminated message. Most of the contexts must end with an
+// error. The control is a single context that sends such a message.
 //
 //suite:part hostile full
-func TestMessagesAreBounded(t *testing.T) {
+func TestMessageBufferMemoryIsBounded(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c := s.client()
 	if _, err := c.Create(t.Context(), brig.Spec{Name: "one", TTL: 10 * time.Minute, Limits: brig.Limits{Memory: 2 * brig.GiB}}); err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestBandwidthLimitIsExact verifies that a sandbox's bandwidth, measured at a server, is within ten
-// percent of its limit, in each direction and in both directions at the same time.
+// TestBandwidthLimitIsAccurate verifies that a sandbox's bandwidth, measured at a server, is within
+// ten percent of its limit, in each direction and in both directions at the same time.
 //
 //suite:part egress full alone
-func TestBandwidthLimitIsExact(t *testing.T) {
+func TestBandwidthLimitIsAccurate(t *testing.T) {
 	needRoot(t)
 	var up, down atomic.Int64 // bytes that the server has received and sent
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -24,10 +24,10 @@ var leftCapabilities = map[string]string{
 	"stub":   "000000000008001f",
 }
 
-// TestPostureFromHost verifies the privileges of a sandbox's host processes.
+// TestHostProcessPrivileges verifies the privileges of a sandbox's host processes.
 //
 //suite:part hostile
-func TestPostureFromHost(t *testing.T) {
+func TestHostProcessPrivileges(t *testing.T) {
 	if !runWithOwnMounts(t) { // other tests mount in the host's namespace
 		return
 	}

@@ -138,9 +138,9 @@ func deriveKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	return nil, errors.New("the seed has no key")
 }
 
-// issue creates a certificate for a new key, signed by parent. If parent is
-// nil, the certificate is self-signed, with signer as its key unless that is
-// nil.
+// issue creates a certificate for a new key, signed by parent with signer. If
+// parent is nil, the certificate is self-signed, and its key is signer, or a
+// new key if signer is nil.
 func issue(cert, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 	key := signer
 	var err error

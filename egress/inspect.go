@@ -62,7 +62,7 @@ type inspection struct {
 	host           string
 	port           int
 	secure         bool
-	forward        *upstream
+	upstream       *upstream
 	gate           *gate // nil: the guest uses HTTP/2
 	requestTracker requestTracker
 	window         int64 // HTTP/2 window for the host's responses
@@ -96,7 +96,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 		}
 		defer i.budget.release(n.window)
 	}
-	n.forward = newUpstream(ctx, n)
+	n.upstream = newUpstream(ctx, n)
 	closed := make(chan struct{})
 	raw := &closeNotifyConn{Conn: conn, ended: func() { close(closed) }}
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()

@@ -91,9 +91,9 @@ func (b *streamBody) finish() bool {
 	return true
 }
 
-// connBody is a body of HTTP/1. A Read that the server ends would make the connection unusable, and
-// the server would take the rest of the body for the guest's next request. Therefore each Read runs
-// in a goroutine that Close does not wait for, and finish continues to read.
+// connBody is a body of HTTP/1. If a Read of the server's body were aborted, the connection would be
+// unusable, and the server would take the rest of the body for the guest's next request. Therefore
+// each Read runs in a goroutine that Close does not wait for, and finish reads the rest.
 type connBody struct {
 	*signal
 	server io.Reader

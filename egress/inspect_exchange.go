@@ -51,7 +51,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// always works like this, and EnableFullDuplex returns an error for it.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	secrets := n.currentSecrets()
-	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses(secrets))
+	cost := costOfRequest(r, !n.upstream.lines.Load(), n.searchesResponses(secrets))
 	if !n.requestTracker.beginServing(cost) {
 		n.reportRefused(reasonNoMemory)
 		w.Header().Set("Retry-After", "1")
@@ -142,7 +142,7 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 				}
 			}
 		},
-		Transport:      x.n.forward,
+		Transport:      x.n.upstream,
 		FlushInterval:  -1,
 		ModifyResponse: x.prepareResponse,
 		ErrorHandler:   x.handleError,

@@ -81,14 +81,14 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, reason string) {
 			return first[sent:], "its first words are too long"
 		}
 		first = slices.Grow(first, 4<<10)
-		bare := isSingleWord(first)
-		if bare && sent < len(first) {
+		singleWord := isSingleWord(first)
+		if singleWord && sent < len(first) {
 			_ = c.SetReadDeadline(time.Now().Add(singleWordTimeout))
 		}
 		n, err := c.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
 		switch {
-		case bare && n == 0 && isTimeout(err) && sent < len(first):
+		case singleWord && n == 0 && isTimeout(err) && sent < len(first):
 			// A client that sends one word and waits may get a response to it.
 			// The bytes that follow are still checked, together with the word.
 			if do.out(first[sent:]) != nil {
@@ -107,11 +107,11 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, reason string) {
 				return nil, ""
 			}
 			_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
-		case bare && n == 0 && errors.Is(err, io.EOF):
+		case singleWord && n == 0 && errors.Is(err, io.EOF):
 			return first[sent:], "" // a single word, after which the connection ended
 		case err != nil:
 			return first[sent:], "its first words were cut short"
-		case bare:
+		case singleWord:
 			_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 		}
 	}

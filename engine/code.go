@@ -462,7 +462,7 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 func (r *codeRun) handleSandboxEnd(ctx context.Context, err error) error {
 	err = r.e.lifecycle.explainLoss(ctx, r.rec, r.in, err)
 	var end brig.Result
-	if !setSandboxEnd(&end, r.in) {
+	if !applySandboxExit(&end, r.in) {
 		return err
 	}
 	r.res.Lost, r.res.OOMKilled, r.res.SandboxEnded = true, end.OOMKilled, end.SandboxEnded

@@ -92,8 +92,8 @@ func (cs *contexts) takeSuitable(ctx context.Context, in brig.Instance, spec bri
 	return s
 }
 
-// endUnused ends an interpreter without a context, and waits until it has ended. An interpreter
-// that is only closed ends a moment later, and could prevent a save until then.
+// endUnused kills an interpreter that no context uses, and waits for its end. If it were only
+// closed, it would run for another moment and could prevent a save during that time.
 func endUnused(ctx context.Context, p brig.Process) error {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 // was running code, is ended. Its context persists, and starts a new
 // interpreter.
 func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, in brig.Instance, how attachment) error {
-	kept, err := in.Kept(ctx)
+	kept, err := in.KeptProcesses(ctx)
 	if err != nil {
 		return err
 	}

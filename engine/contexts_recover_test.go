@@ -31,8 +31,8 @@ func (p *killCounter) Recover(ctx context.Context, id brig.ID, h brig.Handle) (b
 	return &killCountedInstance{in, p}, err
 }
 
-func (i *killCountedInstance) Kept(ctx context.Context) ([]brig.Kept, error) {
-	kept, err := i.Instance.Kept(ctx)
+func (i *killCountedInstance) KeptProcesses(ctx context.Context) ([]brig.KeptProcess, error) {
+	kept, err := i.Instance.KeptProcesses(ctx)
 	for n := range kept {
 		kept[n].Process = &killCountedProcess{kept[n].Process, i.p}
 	}

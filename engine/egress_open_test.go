@@ -17,7 +17,7 @@ import (
 // all tenants is still counted, and the sandbox's own usage can still be read. The
 // time of the agent is limited, regardless of the caller's context. As a control,
 // the change of the rules itself waits for the agent.
-func TestSilentAgentDelaysNoCounts(t *testing.T) {
+func TestSilentAgentDoesNotDelayUsageCounting(t *testing.T) {
 	h := newFixture(t, nil)
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "api.test"}}}
 	ctx := withRole(t, brig.Operator)

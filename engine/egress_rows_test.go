@@ -25,7 +25,7 @@ func newNotesEngine(t *testing.T) (e *Engine, clock *time.Time) {
 
 // Decisions about a tenant's sandboxes are in the audit log before the tenant is removed. A later
 // tenant of the same name gets none of them.
-func TestRemovalWritesEgressNotes(t *testing.T) {
+func TestTenantRemovalFlushesEgressAudit(t *testing.T) {
 	e, now := newNotesEngine(t)
 	store := mem.New()
 	e.Store = store

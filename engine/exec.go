@@ -154,7 +154,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	}
 	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.Output(), errs.Output()
 	if res.OOMKilled {
-		setSandboxEnd(res, in)
+		applySandboxExit(res, in)
 	}
 	x.Result = *res
 	// Record the outcome even if the caller has disconnected.
@@ -170,7 +170,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		if putErr := pg.Store.PutExec(wctx, x); putErr != nil && brig.KindOf(putErr) != brig.NotFound {
 			pg.Log.ErrorContext(ctx, "failed to record the output of an execution so far", "exec", x.ExecID, "err", putErr)
 		}
-	case begun.Load() && setSandboxEnd(res, in):
+	case begun.Load() && applySandboxExit(res, in):
 		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // explainLoss records the end of the sandbox
 		x.Result = *res
 		return res, pg.recordExec(wctx, rec.Tenant, x)
@@ -188,10 +188,10 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	return res, pg.lifecycle.renew(wctx, rec, in, 0)
 }
 
-// setSandboxEnd completes the result of a program that ended with its sandbox. It returns false if
+// applySandboxExit completes the result of a program that ended with its sandbox. It returns false if
 // the sandbox has not ended, or if the sandbox failed, which is an error and not the result of a
 // program.
-func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
+func applySandboxExit(res *brig.Result, in brig.Instance) bool {
 	if !hasEnded(in) {
 		return false
 	}

@@ -24,7 +24,7 @@ const (
 // which they are derived. A grant ends with its key.
 type grant struct {
 	Key string `json:"key"`
-	brig.Narrowing
+	brig.DerivedRights
 }
 
 // CreateGrant implements brig.Service.
@@ -60,7 +60,7 @@ func (d *identity) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.
 		if a.Role < brig.Viewer || !v.actor.Covers(a) {
 			return nil, errExceedsRights()
 		}
-		payload, err := json.Marshal(grant{a.Key, a.Narrowing()})
+		payload, err := json.Marshal(grant{a.Key, a.DerivedRights()})
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (d *identity) GrantActor(ctx context.Context, token string) (brig.Actor, er
 	}
 	a, err := d.KeyByID(ctx, g.Key)
 	if err == nil {
-		a, err = a.Narrowed(g.Narrowing)
+		a, err = a.Derive(g.DerivedRights)
 	}
 	return a, brig.MarkGenuine(err)
 }

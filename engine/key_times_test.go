@@ -9,9 +9,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestUnusedKeyTimesAreFreed checks that the times of the last use of keys are kept in memory
-// only for a limited time, because an administrator can create and revoke any number of keys.
-func TestUnusedKeyTimesAreFreed(t *testing.T) {
+// TestLastUseTimesOfIdleKeysAreEvicted checks that the times of the last use of keys are kept in
+// memory only for a limited time, because an administrator can create and revoke any number of
+// keys.
+func TestLastUseTimesOfIdleKeysAreEvicted(t *testing.T) {
 	e, now := newNotesEngine(t)
 	e.Store = touchStore{}
 	touch := func(key string) {

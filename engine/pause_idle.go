@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// idleNoteInterval is the minimum interval between records of failed pauses of an idle sandbox. The
-// guest can cause the failures, and attempts may follow every second.
+// idleNoteInterval is the minimum interval between two records of failed pauses of an idle sandbox.
+// A guest can make every pause fail, and the engine may try again each second.
 const idleNoteInterval = time.Hour
 
 // watchIdle pauses a sandbox each time it has been idle for its PauseAfter. After a failed pause,

@@ -192,7 +192,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			pg.detachProcess(in, p)
 		}
 		<-done
-		pg.releaseProcess(in, p)
+		pg.undoDetach(in, p)
 	})
 }
 
@@ -242,9 +242,9 @@ func (pg *programs) closeStdin(in brig.Instance, p *process) {
 	}
 }
 
-// releaseProcess undoes detachProcess for a process that has ended. The next server takes over a
+// undoDetach undoes detachProcess for a process that has ended. The next server takes over a
 // process that still runs.
-func (pg *programs) releaseProcess(in brig.Instance, p *process) {
+func (pg *programs) undoDetach(in brig.Instance, p *process) {
 	p.detachMu.Lock()
 	defer p.detachMu.Unlock()
 	if _, end, _ := p.outputBuffer.State(); !p.detached || end == nil || hasEnded(in) {
@@ -413,7 +413,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 
 // recoverProcess takes over a process of an earlier server or of a restored instance. reserved is
 // nil for a process of an earlier server.
-func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *quota.Reservation) {
+func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.KeptProcess, n *processState, reserved *quota.Reservation) {
 	pg.limitMessages(k.Process, rec.Tenant)
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.NewBuffer(rec.Tenant), detached: true, reservation: reserved}
 	if a, err := pg.getAccount(pg.ctx, rec.Tenant); err == nil && reserved == nil {

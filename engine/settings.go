@@ -277,7 +277,7 @@ const (
 	pingFailedInterval = time.Second
 )
 
-// pingProviders checks each provider that may be unreachable.
+// pingProviders checks the health of each provider that implements brig.Checker.
 func (ps *providers) pingProviders() {
 	ps.runEvery(pingFailedInterval/2, func() {
 		now := ps.backends.Current()

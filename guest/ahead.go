@@ -53,7 +53,7 @@ func (s *stream) unreadMessages() (sent []byte, ended bool) {
 		sent = append(bytes.Clone(s.next), '\n')
 	}
 	sent = append(sent, s.pending.unread()...)
-	if s.ctlEnd {
+	if s.ctlEOF {
 		return sent, true
 	}
 	size, err := unix.IoctlGetInt(s.control, unix.TIOCINQ)

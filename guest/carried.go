@@ -24,7 +24,7 @@ type CarriedProcess struct {
 	output   net.Conn // its output, and messages in both directions
 	frames   *wire.Reader
 	messages messageBuffer
-	outEnd   [2]bool
+	outEOF   [2]bool
 	input    *input
 
 	sendMu sync.Mutex // one message at a time
@@ -125,7 +125,7 @@ func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, err
 // receive returns the next part of the output or the next message. If rest is true, it returns
 // io.EOF once both outputs have ended.
 func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
-	for !rest || !p.outEnd[0] || !p.outEnd[1] {
+	for !rest || !p.outEOF[0] || !p.outEOF[1] {
 		f, err := p.frames.Read()
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -136,11 +136,11 @@ func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 		ended := len(f.Payload) == 0
 		switch f.Type {
 		case wire.TypeStdout:
-			if p.outEnd[0] = p.outEnd[0] || ended; !ended {
+			if p.outEOF[0] = p.outEOF[0] || ended; !ended {
 				return brig.FromStdout, f.Payload, nil
 			}
 		case wire.TypeStderr:
-			if p.outEnd[1] = p.outEnd[1] || ended; !ended {
+			if p.outEOF[1] = p.outEOF[1] || ended; !ended {
 				return brig.FromStderr, f.Payload, nil
 			}
 		case wire.TypeResult:

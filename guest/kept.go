@@ -59,9 +59,9 @@ func (b *Notebook) Put(id string, note []byte) error {
 	return b.Write(name, id, note)
 }
 
-// Kept takes over the processes that have notes. It calls ended for the processes that ended while
+// KeptProcesses takes over the processes that have notes. It calls ended for the processes that ended while
 // no server was running.
-func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (out []brig.Kept, err error) {
+func (b *Notebook) KeptProcesses(ctx context.Context, g *Guest, ended func(id string)) (out []brig.KeptProcess, err error) {
 	entries, err := os.ReadDir(b.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -89,7 +89,7 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 		if err != nil {
 			return out, err
 		}
-		out = append(out, brig.Kept{ID: string(id), Note: note, Process: p})
+		out = append(out, brig.KeptProcess{ID: string(id), Note: note, Process: p})
 	}
 	return out, nil
 }

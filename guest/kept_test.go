@@ -41,7 +41,7 @@ func TestNoteIsWrittenBeforeProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ended []string
-	kept, err := m.notebook().Kept(t.Context(), &m.Guest, func(id string) { ended = append(ended, id) })
+	kept, err := m.notebook().KeptProcesses(t.Context(), &m.Guest, func(id string) { ended = append(ended, id) })
 	if len(kept) != 0 || err != nil || !slices.Equal(ended, []string{"ex1"}) {
 		t.Errorf("kept are %v, %v; ended are %v", kept, err, ended)
 	}

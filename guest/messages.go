@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxMessage is the maximum length of a message from a process, in bytes. A
-// longer message ends the channel.
+// maxMessage is the maximum length of a message from a process, in bytes. The
+// channel fails if a message is longer.
 const maxMessage = 64 * brig.MiB
 
 // freeMessages is the maximum size of a message buffer, in bytes, that is not charged to a budget.

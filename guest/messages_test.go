@@ -124,9 +124,9 @@ func TestMessageBudgetIsRefunded(t *testing.T) {
 	}
 }
 
-// TestMessagesAreBounded fills the buffers of many processes and measures the heap. The
+// TestMessageBufferMemoryIsBounded fills the buffers of many processes and measures the heap. The
 // control has no budget.
-func TestMessagesAreBounded(t *testing.T) {
+func TestMessageBufferMemoryIsBounded(t *testing.T) {
 	const processes, size, bound = 32, 3 << 20, 16 << 20
 	heap := func() int {
 		runtime.GC()

@@ -42,8 +42,8 @@ type stream struct {
 	place   [2]int  // number of bytes of each output that precede the next message
 	plain   bool    // there are no messages; the stream ends when all writers have closed the outputs
 	drained [2]bool // whether the output that precedes next was read
-	outEnd  [2]bool
-	ctlEnd  bool
+	outEOF  [2]bool
+	ctlEOF  bool
 
 	mu     sync.Mutex // guards the fields below
 	hung   bool
@@ -108,10 +108,10 @@ func (s *stream) receive() (brig.From, []byte, error) {
 		if s.takeLine() {
 			continue
 		}
-		if (s.ctlEnd || s.plain) && s.outEnd[0] && s.outEnd[1] {
+		if (s.ctlEOF || s.plain) && s.outEOF[0] && s.outEOF[1] {
 			return 0, nil, io.EOF
 		}
-		if s.ctlEnd && !s.plain {
+		if s.ctlEOF && !s.plain {
 			// Processes that the program left behind may write indefinitely, so return only the
 			// available output.
 			s.drained, s.place = [2]bool{}, noPosition
@@ -140,14 +140,14 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 	for time.Now().Before(deadline) {
 		var polled []unix.PollFd
 		for i, fd := range [2]int{s.stdout, s.stderr} {
-			if s.outEnd[i] {
+			if s.outEOF[i] {
 				continue
 			}
 			n, err := read(fd, s.buf)
 			if n > 0 {
 				return brig.From(i + 1), s.buf[:n], nil
 			}
-			if s.outEnd[i] = !errors.Is(err, unix.EAGAIN); !s.outEnd[i] {
+			if s.outEOF[i] = !errors.Is(err, unix.EAGAIN); !s.outEOF[i] {
 				polled = append(polled, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			}
 		}
@@ -208,7 +208,7 @@ func (s *stream) subtractRead(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
 // message.
 func (s *stream) readEarlierOutput() (brig.From, []byte) {
 	for i, fd := range [2]int{s.stdout, s.stderr} {
-		if s.drained[i] || s.outEnd[i] {
+		if s.drained[i] || s.outEOF[i] {
 			continue
 		}
 		s.drained[i] = true
@@ -219,7 +219,7 @@ func (s *stream) readEarlierOutput() (brig.From, []byte) {
 		if n > 0 {
 			return brig.From(i + 1), s.buf[:n]
 		}
-		s.outEnd[i] = err == nil
+		s.outEOF[i] = err == nil
 	}
 	return 0, nil
 }
@@ -234,8 +234,8 @@ func (s *stream) wait() (brig.From, []byte, error) {
 	if s.plain {
 		fds[0].Fd = -1 // no process has the other end open
 	}
-	for i := range s.outEnd {
-		if s.outEnd[i] {
+	for i := range s.outEOF {
+		if s.outEOF[i] {
 			fds[2+i].Fd = -1
 		}
 	}
@@ -260,10 +260,10 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		if closed {
 			return 0, nil, net.ErrClosed
 		}
-		s.ctlEnd = true // the process has exited, and all its messages were read
+		s.ctlEOF = true // the process has exited, and all its messages were read
 		return 0, nil, nil
 	}
-	for i := range s.outEnd {
+	for i := range s.outEOF {
 		if fds[2+i].Revents == 0 {
 			continue
 		}
@@ -274,7 +274,7 @@ func (s *stream) wait() (brig.From, []byte, error) {
 			}
 			return brig.From(i + 1), s.buf[:n], nil
 		}
-		s.outEnd[i] = err == nil || !errors.Is(err, unix.EAGAIN)
+		s.outEOF[i] = err == nil || !errors.Is(err, unix.EAGAIN)
 	}
 	return 0, nil, nil
 }
@@ -285,7 +285,7 @@ func (s *stream) readControl() error {
 	case n > 0:
 		return s.pending.add(s.buf[:n])
 	case !errors.Is(err, unix.EAGAIN):
-		s.ctlEnd = true
+		s.ctlEOF = true
 	}
 	return nil
 }

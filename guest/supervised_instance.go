@@ -301,9 +301,9 @@ func (m *SupervisedInstance) Keep(ctx context.Context, p brig.Process, note []by
 	return m.Guest.KeepCarried(ctx, p, note, m.notebook().Put)
 }
 
-// Kept implements brig.Instance.
-func (m *SupervisedInstance) Kept(ctx context.Context) ([]brig.Kept, error) {
-	return m.notebook().Kept(ctx, &m.Guest, func(string) {})
+// KeptProcesses implements brig.Instance.
+func (m *SupervisedInstance) KeptProcesses(ctx context.Context) ([]brig.KeptProcess, error) {
+	return m.notebook().KeptProcesses(ctx, &m.Guest, func(string) {})
 }
 
 // Bind implements brig.Instance.

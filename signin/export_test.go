@@ -6,7 +6,7 @@ import (
 )
 
 // CountRemembered returns the number of remembered logins.
-func CountRemembered(p *Provider) int { return len(p.used.ends) }
+func CountRemembered(p *Provider) int { return len(p.used.finished) }
 
 // ReplayLogins finishes n logins. It returns how many are remembered and how many
 // were refused.
@@ -17,5 +17,5 @@ func ReplayLogins(n int, now time.Time) (kept, refused int) {
 			refused++
 		}
 	}
-	return len(r.ends), refused
+	return len(r.finished), refused
 }

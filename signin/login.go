@@ -219,9 +219,9 @@ func (p *Provider) fetchUserinfo(ctx context.Context, m *metadata, token *oauth2
 // only once, so this is a second check: above the limit, the oldest entry is
 // dropped and no login is blocked.
 type replays struct {
-	mu    sync.Mutex // guards the fields below
-	ends  map[string]bool
-	order []replay // oldest first
+	mu       sync.Mutex // guards the fields below
+	finished map[string]bool
+	order    []replay // oldest first
 }
 
 type replay struct {
@@ -233,24 +233,24 @@ type replay struct {
 func (r *replays) isFinished(secret string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ends[secret]
+	return r.finished[secret]
 }
 
 // claim remembers a login, and reports whether it is the first call with that secret.
 func (r *replays) claim(secret string, expires, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ends[secret] {
+	if r.finished[secret] {
 		return false
 	}
-	if r.ends == nil {
-		r.ends = map[string]bool{}
+	if r.finished == nil {
+		r.finished = map[string]bool{}
 	}
 	for len(r.order) > 0 && (len(r.order) >= maxReplays || !now.Before(r.order[0].end)) {
-		delete(r.ends, r.order[0].secret)
+		delete(r.finished, r.order[0].secret)
 		r.order = r.order[1:]
 	}
-	r.ends[secret] = true
+	r.finished[secret] = true
 	r.order = append(r.order, replay{secret, expires})
 	return true
 }

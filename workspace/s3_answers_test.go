@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestHostileS3MemoryIsLimited checks that the client uses a bounded amount of memory for a
+// TestHostileS3ResponsesUseBoundedMemory checks that the client uses a bounded amount of memory for a
 // list page or an error that is endless or has very many items. The control is
 // the client without limits.
-func TestHostileS3MemoryIsLimited(t *testing.T) {
+func TestHostileS3ResponsesUseBoundedMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, again string
 		status       int

@@ -48,7 +48,7 @@ type session struct {
 	flakyTests []suite.Test // quarantined tests
 	quarantine []suite.QuarantinedTest
 	green      suite.PassRecords
-	ground     *chaos.Ground
+	runDir     *chaos.RunDir
 	newRunner  func() *suite.Runner
 	runner     *suite.Runner
 	options    suite.Options
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	defer s.leave() // in case of an error
 	s.newRunner = func() *suite.Runner {
 		return &suite.Runner{
-			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), LedgerDir: filepath.Join(s.ground.Dir, "attacks"),
+			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), LedgerDir: filepath.Join(s.runDir.Path, "attacks"),
 			SlowTests: *slowest, FailFast: *failFast, Slots: *slots,
 		}
 	}
@@ -170,10 +170,10 @@ func newSession(count int) (*session, error) {
 // occupy takes a directory for all temporary files of this run, and clears the directories of
 // interrupted runs.
 func (s *session) occupy() error {
-	ground, removed, err := chaos.Occupy(os.TempDir())
+	runDir, removed, err := chaos.LockRunDir(os.TempDir())
 	if err == nil {
-		s.ground = ground
-		removed = append(removed, ground.ClearShared()...)
+		s.runDir = runDir
+		removed = append(removed, runDir.ClearShared()...)
 	}
 	for _, what := range removed {
 		fmt.Println("Removed what an interrupted run left:", what)
@@ -181,24 +181,24 @@ func (s *session) occupy() error {
 	if err != nil {
 		return err
 	}
-	s.options.Races = filepath.Join(ground.Dir, "races")
-	for _, dir := range []string{s.options.Races, filepath.Join(ground.Dir, "attacks")} {
+	s.options.Races = filepath.Join(runDir.Path, "races")
+	for _, dir := range []string{s.options.Races, filepath.Join(runDir.Path, "attacks")} {
 		if err := os.Mkdir(dir, 0o777); err != nil {
 			s.leave()
 			return err
 		}
 	}
-	return os.Setenv("TMPDIR", ground.Dir)
+	return os.Setenv("TMPDIR", runDir.Path)
 }
 
 // leave removes the directory for temporary files. Resources that the tests did not remove become
 // notes.
 func (s *session) leave() {
-	if s.ground == nil { // already removed
+	if s.runDir == nil { // already removed
 		return
 	}
-	left, err := s.ground.Leave()
-	s.ground = nil
+	left, err := s.runDir.Release()
+	s.runDir = nil
 	for _, what := range left {
 		s.notes = append(s.notes, "The tests left, and the suite removed: "+what)
 	}
@@ -307,7 +307,7 @@ func (s *session) runPart(ctx context.Context, name, one string) error {
 // In a whole run, each class of attacks must have a case and a control.
 func (s *session) finish(ctx context.Context, whole bool) {
 	if len(s.runner.Failures()) > 0 {
-		for _, what := range s.ground.EndProcesses() {
+		for _, what := range s.runDir.EndProcesses() {
 			fmt.Println("== ended what failed tests left:", what)
 		}
 	}

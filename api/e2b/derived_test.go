@@ -299,7 +299,7 @@ func forgeRights(t *testing.T, token string) string {
 	source, mac, _ := strings.Cut(token, ".")
 	key, text, ok := strings.Cut(source, "~")
 	data, err := base64.RawURLEncoding.DecodeString(text)
-	var left brig.Narrowing
+	var left brig.DerivedRights
 	if err == nil {
 		err = json.Unmarshal(data, &left)
 	}

@@ -221,7 +221,7 @@ func (keyedKeys) KeyActor(context.Context, [32]byte) (brig.Actor, error) { retur
 // token opens the port, and the application receives its own token, even if the client also
 // sends Brig's token in the same header. Control: the application's token alone does not open
 // the port.
-func TestClosedPortsForwardApplicationToken(t *testing.T) {
+func TestPrivatePortsForwardApplicationToken(t *testing.T) {
 	s, _, srv := serve(t, func(o *e2b.Options) {
 		o.Keys = keyedKeys{}
 		o.KeyActor = func(context.Context, string) (brig.Actor, error) { return keyed, nil }

@@ -33,7 +33,7 @@ func (k *tokens) source(a brig.Actor) (source string, ok bool) {
 	case a.Grant == "":
 		return a.Key, true
 	}
-	left, err := json.Marshal(a.Narrowing())
+	left, err := json.Marshal(a.DerivedRights())
 	return a.Key + sourceSeparator + base64.RawURLEncoding.EncodeToString(left), err == nil
 }
 
@@ -44,7 +44,7 @@ func (k *tokens) actorOf(ctx context.Context, source string) (brig.Actor, error)
 	if !granted {
 		return k.Options.KeyActor(ctx, key)
 	}
-	var left brig.Narrowing
+	var left brig.DerivedRights
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = exactjson.Unmarshal(data, &left)
@@ -59,7 +59,7 @@ func (k *tokens) actorOf(ctx context.Context, source string) (brig.Actor, error)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	return a.Narrowed(left)
+	return a.Derive(left)
 }
 
 // ofGrant reports whether a source belongs to a grant. A grant's token cannot

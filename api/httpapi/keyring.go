@@ -53,7 +53,7 @@ type Keyring struct {
 	keys Keys
 	// Cookie reads and writes the session cookies of browsers. Set it before
 	// use.
-	Cookie Cookie
+	Cookie Cookies
 	// Clock determines whether cached credentials have expired. Default:
 	// time.Now. Set it before use.
 	Clock brig.Clock

@@ -20,10 +20,10 @@ import (
 // make the browser send the cookie but cannot send this header.
 const CSRF = "X-Brig-CSRF"
 
-// Cookie reads and writes the cookies of browsers. On an https server, the
+// Cookies reads and writes the cookies of browsers. On an https server, the
 // cookies are sent only over https. Their name prefix binds them to this host,
 // so that no other host of the domain can replace them.
-type Cookie struct {
+type Cookies struct {
 	Secure bool
 }
 
@@ -34,7 +34,7 @@ const (
 	hostPrefix    = "__Host-"
 )
 
-func (c Cookie) cookieName(base string) string {
+func (c Cookies) cookieName(base string) string {
 	if c.Secure {
 		return hostPrefix + base
 	}
@@ -43,7 +43,7 @@ func (c Cookie) cookieName(base string) string {
 
 // SetSession sets the session cookie in r's browser until the session ends. The
 // session is valid at r's origin only.
-func (c Cookie) SetSession(w http.ResponseWriter, r *http.Request, secret string, expires time.Time) {
+func (c Cookies) SetSession(w http.ResponseWriter, r *http.Request, secret string, expires time.Time) {
 	c.set(w, sessionCookie, secret+"."+originTag(secret, r), expires, http.SameSiteStrictMode)
 }
 
@@ -57,22 +57,22 @@ func originTag(secret string, r *http.Request) string {
 }
 
 // ClearSession removes the session cookie.
-func (c Cookie) ClearSession(w http.ResponseWriter) {
+func (c Cookies) ClearSession(w http.ResponseWriter) {
 	c.set(w, sessionCookie, "", time.Unix(1, 0), http.SameSiteStrictMode)
 }
 
 // SetLogin sets the cookie that a browser must return when it comes back from
 // the identity provider, which is another site.
-func (c Cookie) SetLogin(w http.ResponseWriter, text string, expires time.Time) {
+func (c Cookies) SetLogin(w http.ResponseWriter, text string, expires time.Time) {
 	c.set(w, loginCookie, text, expires, http.SameSiteLaxMode)
 }
 
 // ClearLogin removes the login cookie.
-func (c Cookie) ClearLogin(w http.ResponseWriter) {
+func (c Cookies) ClearLogin(w http.ResponseWriter) {
 	c.set(w, loginCookie, "", time.Unix(1, 0), http.SameSiteLaxMode)
 }
 
-func (c Cookie) set(w http.ResponseWriter, base, value string, expires time.Time, site http.SameSite) {
+func (c Cookies) set(w http.ResponseWriter, base, value string, expires time.Time, site http.SameSite) {
 	http.SetCookie(w, &http.Cookie{
 		Name: c.cookieName(base), Value: value, Path: "/", Expires: expires, Secure: c.Secure, HttpOnly: true, SameSite: site,
 	})
@@ -98,7 +98,7 @@ func WriteSignedIn(w http.ResponseWriter, csrf, next string) error {
 // Session returns the session in r's cookie if it was started at r's origin. It
 // returns no session if r has two cookies, because another host may have set
 // one of them.
-func (c Cookie) Session(r *http.Request) (secret string, ok bool) {
+func (c Cookies) Session(r *http.Request) (secret string, ok bool) {
 	value, ok := c.value(r, sessionCookie)
 	secret, tag, bound := strings.Cut(value, ".")
 	ok = ok && bound && strings.HasPrefix(secret, brig.SessionPrefix) && isPlausible(secret)
@@ -109,9 +109,9 @@ func (c Cookie) Session(r *http.Request) (secret string, ok bool) {
 }
 
 // Login returns the value that SetLogin stored in r's browser.
-func (c Cookie) Login(r *http.Request) (text string, ok bool) { return c.value(r, loginCookie) }
+func (c Cookies) Login(r *http.Request) (text string, ok bool) { return c.value(r, loginCookie) }
 
-func (c Cookie) value(r *http.Request, base string) (string, bool) {
+func (c Cookies) value(r *http.Request, base string) (string, bool) {
 	list := r.CookiesNamed(c.cookieName(base))
 	if len(list) != 1 {
 		return "", false

@@ -44,7 +44,7 @@ func (b *sessionKeys) SessionCSRF(ctx context.Context, hash [32]byte) ([32]byte,
 func sessionAt(host, secret string) string {
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil)
 	r.Host = host
-	httpapi.Cookie{}.SetSession(w, r, secret, time.Now().Add(time.Hour))
+	httpapi.Cookies{}.SetSession(w, r, secret, time.Now().Add(time.Hour))
 	c := w.Result().Cookies()[0]
 	return c.Name + "=" + c.Value
 }
@@ -153,7 +153,7 @@ func TestSessionEndCancelsRequests(t *testing.T) {
 func TestCookiesAreHiddenFromPagesAndOtherSites(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		w := httptest.NewRecorder()
-		c := httpapi.Cookie{Secure: secure}
+		c := httpapi.Cookies{Secure: secure}
 		c.SetSession(w, httptest.NewRequest("POST", "/", nil), testSession, time.Now().Add(time.Hour))
 		c.SetLogin(w, "x", time.Now().Add(time.Hour))
 		set := w.Result().Cookies()

@@ -75,7 +75,7 @@ func TestMessageBytesAreLimitedPerTenant(t *testing.T) {
 }
 
 // A queued message keeps only the parts that execution needs.
-func TestQueuedMessagesKeepNeededParts(t *testing.T) {
+func TestQueuedMessagesDropUnneededParts(t *testing.T) {
 	much := strings.Repeat("x", 1<<20)
 	r, err := parse([]byte(`{"header":{"msg_id":"m","msg_type":"execute_request"},"metadata":{"m":"` + much + `"},` +
 		`"content":{"code":"1","user_expressions":{"a":"` + much + `"},"rest":"` + much + `"}}`))

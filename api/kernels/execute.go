@@ -12,7 +12,7 @@ import (
 // execute makes the kernel run code and reports its events. An error of the
 // code or the Service is reported to the client. A returned error ends the
 // connection.
-func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
+func (c *channel) execute(ctx context.Context, r *request, x *executeRequest) error {
 	run := &codeExecution{c: c, ctx: ctx, r: r, silent: x.Silent, code: *x.Code}
 	code := cell{source: run.code, uncounted: x.Silent || x.History != nil && !*x.History}
 	if code.source == "" {
@@ -46,7 +46,7 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 
 // expressionErrors returns an error for each expression, because expressions are
 // not evaluated.
-func expressionErrors(x *execution) content {
+func expressionErrors(x *executeRequest) content {
 	out := content{}
 	for _, name := range x.Expressions {
 		out[name] = content{"status": "error", "ename": "NotImplementedError", "evalue": "user_expressions are not evaluated here", "traceback": []string{}}

@@ -26,9 +26,9 @@ type request struct {
 	id      string
 	kind    string
 	channel string
-	restart bool       // whether a shutdown_request requests a restart
-	run     *execution // content of an execute_request
-	forms   bool       // whether the client requests Brig's additional representations
+	restart bool            // whether a shutdown_request requests a restart
+	run     *executeRequest // content of an execute_request
+	forms   bool            // whether the client requests Brig's additional representations
 }
 
 // size returns the number of bytes that r uses, which is at most the size of
@@ -107,8 +107,8 @@ func isFormsRequested(metadata []byte) bool {
 	return len(metadata) > 0 && exactjson.Unmarshal(metadata, &m) == nil && m.Brig.Forms
 }
 
-// execution is the content of an execute_request.
-type execution struct {
+// executeRequest is the content of an execute_request.
+type executeRequest struct {
 	Code        *string `json:"code"`
 	Silent      bool    `json:"silent"`
 	History     *bool   `json:"store_history"` // nil means true
@@ -153,8 +153,8 @@ func (n *names) UnmarshalJSON(b []byte) error {
 }
 
 // parseExecution parses the content of an execute_request.
-func parseExecution(content []byte) (*execution, error) {
-	var x execution
+func parseExecution(content []byte) (*executeRequest, error) {
+	var x executeRequest
 	if err := json.Unmarshal(content, &x); err != nil {
 		return nil, brig.InvalidField("content", "it is not a valid execute_request")
 	}

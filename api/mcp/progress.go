@@ -27,9 +27,9 @@ const (
 // requested them. It is a writer for the output of a program. A slow client
 // delays only its own notifications.
 type progress struct {
-	mu   sync.Mutex // guards the fields below
-	text []byte
-	more bool
+	mu      sync.Mutex // guards the fields below
+	text    []byte
+	changed bool
 }
 
 // reportProgress sends notifications until stop is called. p is nil if the client did
@@ -73,7 +73,7 @@ func reportProgress(ctx context.Context, req *mcp.CallToolRequest) (p *progress,
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.more = true
+	p.changed = true
 	p.text = append(p.text, b...)
 	if cut := len(p.text) - maxNotification; cut > 0 {
 		p.text = append(p.text[:0], p.text[cut:]...)
@@ -88,7 +88,7 @@ func (p *progress) onStep(s brig.Progress) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.more = true
+	p.changed = true
 	p.text = fmt.Appendf(p.text[:0], "%s: %d", s.Step, s.Done)
 	if s.Total > 0 {
 		p.text = fmt.Appendf(p.text, " of %d", s.Total)
@@ -100,7 +100,7 @@ func (p *progress) onStep(s brig.Progress) {
 func (p *progress) takeText() (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, more := strings.ToValidUTF8(string(p.text), "\uFFFD"), p.more
-	p.text, p.more = p.text[:0], false
-	return text, more
+	text, changed := strings.ToValidUTF8(string(p.text), "\uFFFD"), p.changed
+	p.text, p.changed = p.text[:0], false
+	return text, changed
 }

@@ -36,7 +36,7 @@ func TestRejectedBodiesUseNoMemory(t *testing.T) {
 		return resp.StatusCode
 	}
 	peak := func(n int, role brig.Role, want int) uint64 {
-		return testenv.HeapPeak(func() {
+		return testenv.HeapGrowthWithGarbage(func() {
 			var senders sync.WaitGroup
 			for range n {
 				senders.Go(func() {

@@ -106,7 +106,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	if err != nil {
 		return nil, err
 	}
-	link := &signInLink{service: e, key: func() string { return readKey(dir) }, cookie: ring.Cookie, clock: clock, actor: ring.Owner}
+	link := &signInLink{service: e, key: func() string { return readKey(dir) }, cookies: ring.Cookie, clock: clock, actor: ring.Owner}
 	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandboxMetrics, Clock: clock})
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
 	notebooks.LimitRange, notebooks.Hosts = cfg.limitRange(), in.hosts

@@ -239,7 +239,7 @@ func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.
 	}
 	info, none := os.Stat(file)
 	anew := none == nil && info.Size() > maxHeads // the newest head of a tenant supersedes the older ones
-	moved := map[string]int64{}
+	written := map[string]int64{}
 	var b bytes.Buffer
 	for _, h := range heads {
 		if !anew && seen[h.Tenant] == h.Seq {
@@ -249,7 +249,7 @@ func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.
 		if err := json.NewEncoder(&b).Encode(audit.FromHead(h)); err != nil {
 			return err
 		}
-		moved[h.Tenant] = h.Seq
+		written[h.Tenant] = h.Seq
 	}
 	if b.Len() == 0 && none == nil {
 		return nil
@@ -260,7 +260,7 @@ func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.
 		err = appendLines(file, b.Bytes())
 	}
 	if err == nil {
-		maps.Copy(seen, moved)
+		maps.Copy(seen, written)
 	}
 	return err
 }

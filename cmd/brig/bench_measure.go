@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openAccount finds the cgroup above the sandboxes, and prevents its removal, because that cgroup
-// accounts for the CPU time of ended sandboxes. At least one sandbox must exist.
+// openAccount finds the cgroup above the sandboxes, which still counts the CPU time of those that
+// have ended, and prevents its removal. It creates a sandbox for this purpose and removes it again.
 func (g *rig) openAccount() error {
 	s, err := g.create(0, nil)
 	if err != nil {

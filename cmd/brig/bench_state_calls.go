@@ -178,7 +178,7 @@ func (b *stateBench) measureOutputs() error {
 	writer := fmt.Sprintf("import os\nb = b'0123456789abcde\\n' * 6250\nfor _ in range(%d): os.write(1, b)", b.output*10)
 	write := func(name string, s *v1.Sandbox) *evaluator {
 		return &evaluator{name: name, evaluate: func() (time.Duration, error) {
-			return clock(func() error { return b.write(s, writer, b.output*1e6) })
+			return clock(func() error { return b.runAndCheckOutput(s, writer, b.output*1e6) })
 		}}
 	}
 	donated, carried := write(fmt.Sprintf("%d MB of output", b.output), plain), write(fmt.Sprintf("%d MB of output, pausable", b.output), pausable)
@@ -193,8 +193,8 @@ func (b *stateBench) measureOutputs() error {
 	return nil
 }
 
-// write runs a Python program in a sandbox, and checks the size of its output.
-func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
+// runAndCheckOutput runs a Python program in a sandbox, and checks the size of its output.
+func (b *stateBench) runAndCheckOutput(s *v1.Sandbox, program string, size int) error {
 	n := 0
 	in := v1.ExecRequest{Command: []string{hostPython, "-c", program}, Stream: true}
 	err := b.rig.sendStream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, line []byte) error {

@@ -43,9 +43,9 @@ type workspaceLoad struct {
 	name, shell string
 	files       int
 	size        int64
-	commit      []time.Duration // for content that the store does not contain yet
+	commitTimes []time.Duration // for content that the store does not contain yet
 	repeatTimes []time.Duration // for content that the store already contains
-	create      []time.Duration // for a sandbox that starts with the content
+	createTimes []time.Duration // for a sandbox that starts with the content
 }
 
 func (w *workbench) measureWorkspaces(ctx context.Context, rounds, files int, large int64) error {
@@ -76,7 +76,7 @@ for i in range(%d):
 		for _, did := range []struct {
 			what      string
 			durations []time.Duration
-		}{{"commit", h.commit}, {"commit again", h.repeatTimes}, {"create", h.create}} {
+		}{{"commit", h.commitTimes}, {"commit again", h.repeatTimes}, {"create", h.createTimes}} {
 			took := quantile(did.durations, 0.5)
 			row := r.row(h.name+": "+did.what).set("count", float64(len(did.durations))).set("wall_ms", millis(took))
 			if h.files > 0 {
@@ -117,7 +117,7 @@ func (g *rig) measureWorkspaceLoad(h *workspaceLoad, name string, limits brig.Li
 	for _, step := range []struct {
 		to *[]time.Duration
 		f  func() error
-	}{{&h.commit, commit}, {&h.repeatTimes, commit}, {&h.create, func() error { return begin(name + "-next") }}} {
+	}{{&h.commitTimes, commit}, {&h.repeatTimes, commit}, {&h.createTimes, func() error { return begin(name + "-next") }}} {
 		began := time.Now()
 		if err := step.f(); err != nil {
 			return err

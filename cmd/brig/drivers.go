@@ -21,8 +21,8 @@ import (
 	"github.com/brig-run/brig/provider/ssh"
 )
 
-// drivers returns the drivers of all providers other than this machine's own. A new driver must be
-// added here.
+// drivers returns the drivers of all providers except the built-in one. A new driver must be added
+// here.
 func drivers() []brig.Driver {
 	return []brig.Driver{
 		execman.Driver(os.Getenv),

@@ -9,9 +9,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The live heap is usually small, so frequent garbage collections would cost more than the memory
-// that they save. Requests and results of many MiB temporarily enlarge the heap. Garbage of three
-// times their size would then cost more than the collections.
+// The live heap is usually small, so garbage may reach three times its size: more frequent
+// collections would cost more than the memory that they save. Requests and results of many MiB
+// temporarily enlarge the heap. While it is large, that much garbage would cost more than the
+// collections.
 const (
 	defaultPercent = 300
 	// defaultHeap is the largest live heap that is collected at defaultPercent.

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// newProgress returns a function that shows the progress of long work on one line. If
-// the output is not a terminal, it prints each step once.
+// newProgress returns report, which shows the progress of a long operation on one line, and done,
+// which clears the line. If the output is not a terminal, report prints each step once.
 func (c *cli) newProgress() (report func(brig.Progress), done func()) {
 	if c.asJSON || !isTerminal(c.stderr) {
 		last := ""

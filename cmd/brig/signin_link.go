@@ -35,7 +35,7 @@ type signInLink struct {
 	service brig.SessionService
 	actor   func(context.Context) (brig.Actor, error) // returns the key's current rights
 	key     func() string                             // returns the admin key
-	cookie  httpapi.Cookie
+	cookies httpapi.Cookies
 	clock   brig.Clock
 
 	mu      sync.Mutex // guards the fields below
@@ -95,7 +95,7 @@ func (l *signInLink) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	l.cookie.SetSession(w, r, s.Secret, s.Expires)
+	l.cookies.SetSession(w, r, s.Secret, s.Expires)
 	return httpapi.WriteSignedIn(w, s.CSRFToken, ui.Prefix)
 }
 

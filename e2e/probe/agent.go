@@ -46,9 +46,9 @@ func hostileAgent() error {
 	}
 }
 
-// habit is the command of the agent's only execution: it determines the
-// responses to later calls.
-var habit atomic.Pointer[string]
+// lastCommand is the command of the last execution. It determines the responses
+// to later calls.
+var lastCommand atomic.Pointer[string]
 
 func answerMaliciously(c *net.UnixConn) {
 	defer c.Close()
@@ -58,7 +58,7 @@ func answerMaliciously(c *net.UnixConn) {
 		return
 	}
 	what, later := "", ""
-	if s := habit.Load(); s != nil {
+	if s := lastCommand.Load(); s != nil {
 		later = *s
 	}
 	switch call.Op {
@@ -73,7 +73,7 @@ func answerMaliciously(c *net.UnixConn) {
 		return
 	case wire.OpExec:
 		what = call.Exec.Argv[0]
-		habit.Store(&what)
+		lastCommand.Store(&what)
 	case wire.OpCollect:
 		what = call.Collect.Dir
 	case wire.OpPut:

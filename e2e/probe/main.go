@@ -33,7 +33,7 @@ func run(args []string) error {
 	}
 	switch args[0] {
 	case "posture":
-		return posture()
+		return reportPosture()
 	case "caps":
 		f := facts{}
 		identity(f)
@@ -49,7 +49,7 @@ func run(args []string) error {
 	}
 }
 
-func posture() error {
+func reportPosture() error {
 	f := facts{}
 	descriptors(f) // before the probe opens descriptors itself
 	identity(f)

@@ -37,10 +37,10 @@ type Agent struct {
 	shell           string
 	plain           bool
 	build           bool // programs of root have wire.BuildRights
-	// making is locked for writing while the agent creates a file and changes its owner, and for
+	// createMu is locked for writing while the agent creates a file and changes its owner, and for
 	// reading while a watch reports a file. No event thus reports the agent as the owner.
-	making sync.RWMutex
-	rights *accountThreads
+	createMu sync.RWMutex
+	rights   *accountThreads
 
 	mu    sync.Mutex // guards the fields below
 	execs map[string]*execution
@@ -114,7 +114,7 @@ func (a *Agent) ServeControl(fd int) error {
 			return nil // the host has closed the socket
 		}
 		if op, number, ok := wire.ParseControlRequest(b[:n]); ok {
-			if err := a.release(op, number, ctl); err != nil {
+			if err := a.closeHostDescriptors(op, number, ctl); err != nil {
 				return fmt.Errorf("answer on control socket: %w", err)
 			}
 			continue
@@ -213,7 +213,7 @@ func (a *Agent) Serve(c net.Conn) {
 		}
 		w.writeOK()
 	case call.Op == wire.OpPut && call.Put != nil:
-		w.writeResult(putFiles(*call.Put, r, &a.making))
+		w.writeResult(putFiles(*call.Put, r, &a.createMu))
 	case call.Op == wire.OpCollect && call.Collect != nil:
 		w.writeResult(collect(*call.Collect, w))
 	case call.Op == wire.OpPack && call.Tree != nil:
@@ -221,7 +221,7 @@ func (a *Agent) Serve(c net.Conn) {
 	case call.Op == wire.OpChanged && call.Tree != nil:
 		w.writeResult(sendChanged(*call.Tree, w))
 	case call.Op == wire.OpUnpack && call.Tree != nil:
-		w.writeResult(unpack(*call.Tree, r, &a.making))
+		w.writeResult(unpack(*call.Tree, r, &a.createMu))
 	case call.Op == wire.OpQuiet && call.Stop != nil:
 		w.writeResult(endAllProcesses(*call.Stop))
 	case call.Op == wire.OpStop && call.Stop != nil:
@@ -229,7 +229,7 @@ func (a *Agent) Serve(c net.Conn) {
 		w.writeOK()
 		os.Exit(0)
 	case call.FS != nil && fsCalls[call.Op] != nil:
-		w.writeResult(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.making, a.rights}))
+		w.writeResult(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.createMu, a.rights}))
 	case call.Op == wire.OpPing:
 		w.writeOK()
 	default:

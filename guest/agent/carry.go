@@ -45,8 +45,8 @@ type carrier struct {
 	sending sync.Mutex // guards the fields below, and serializes reads and their frames
 	buf     []byte
 	pending []byte // messages without a complete line yet
-	outEnd  [2]bool
-	ctlEnd  bool
+	outEOF  [2]bool
+	ctlEOF  bool
 
 	holders int // number of calls that hold the process
 	kept    bool
@@ -88,7 +88,7 @@ func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err er
 	k.orders = k.control
 	if call.Plain {
 		k.control.Close()
-		k.ctlEnd = true
+		k.ctlEOF = true
 	}
 	return k, theirs, nil
 }
@@ -333,7 +333,7 @@ func (k *carrier) prepareReads(closed <-chan struct{}) bool {
 		f.SetReadDeadline(time.Time{})
 	}
 	k.sending.Lock()
-	ended := k.outEnd[0] && k.outEnd[1] && k.ctlEnd
+	ended := k.outEOF[0] && k.outEOF[1] && k.ctlEOF
 	k.sending.Unlock()
 	return !ended && !isClosed(closed) && (k.plain || !isClosed(k.exited))
 }
@@ -393,7 +393,7 @@ func (k *carrier) pull(i, fd int, c net.Conn, deadline time.Time) bool {
 		}
 		k.sending.Lock()
 		n, err := k.pullOnce(i, fd, c)
-		ended := k.outEnd[i]
+		ended := k.outEOF[i]
 		k.sending.Unlock()
 		if err != nil {
 			k.disconnect(c)
@@ -410,7 +410,7 @@ func (k *carrier) pull(i, fd int, c net.Conn, deadline time.Time) bool {
 // pullOnce sends the data of a single read of an output. The caller holds
 // k.sending.
 func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
-	if k.outEnd[i] {
+	if k.outEOF[i] {
 		return 0, nil
 	}
 	n, err := syscall.Read(fd, k.buf[wire.HeaderSize:])
@@ -418,7 +418,7 @@ func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
 		return 0, nil
 	}
 	if n <= 0 {
-		k.outEnd[i], n = true, 0 // an empty frame reports the end to the host
+		k.outEOF[i], n = true, 0 // an empty frame reports the end to the host
 	}
 	wire.PutHeader(k.buf, [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[i], n)
 	_, err = c.Write(k.buf[:wire.HeaderSize+n])
@@ -431,13 +431,13 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 	k.sending.Lock()
 	defer k.sending.Unlock()
 	buf := make([]byte, pipeCapacity)
-	for !k.ctlEnd {
+	for !k.ctlEOF {
 		n, err := syscall.Read(fd, buf)
 		if err == syscall.EAGAIN || err == syscall.EINTR {
 			return false
 		}
 		if n <= 0 {
-			k.ctlEnd = true
+			k.ctlEOF = true
 			break
 		}
 		k.pending = append(k.pending, buf[:n]...)
@@ -457,7 +457,7 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 		if len(k.pending) > maxMessage {
 			// The host rejects a message of this length, and ends the process.
 			_ = send(c, wire.TypeResult, k.pending)
-			k.ctlEnd, k.pending = true, nil
+			k.ctlEOF, k.pending = true, nil
 		}
 	}
 	return true

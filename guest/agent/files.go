@@ -20,10 +20,10 @@ import (
 // putFiles writes the files that follow the call below its directory, owned by
 // its user. Paths are confined to the directory, so that a symbolic link left
 // by a program cannot lead outside it.
-func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
-	making.Lock()
+func putFiles(call wire.Put, r *wire.Reader, createMu *sync.RWMutex) error {
+	createMu.Lock()
 	err := makeDir(call.Dir, int(call.UID), int(call.GID))
-	making.Unlock()
+	createMu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
 				return newInvalidError("decode file: %v", err)
 			}
-			if err := putFile(call, file, r, making); err != nil {
+			if err := putFile(call, file, r, createMu); err != nil {
 				return err
 			}
 		default:
@@ -52,11 +52,11 @@ func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 // putFile writes a file under a temporary name and then renames it, so that a program always reads
 // either the complete previous file or the complete new file. For example, an interpreter may load
 // a driver's files while another interpreter is started.
-func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex) error {
+func putFile(call wire.Put, file wire.File, r *wire.Reader, createMu *sync.RWMutex) error {
 	mode := fs.FileMode(file.Mode & 0o777)
-	making.Lock()
+	createMu.Lock()
 	n, err := createBelow(call, file.Path, mode)
-	making.Unlock()
+	createMu.Unlock()
 	if err != nil {
 		return fileError(file.Path, err)
 	}

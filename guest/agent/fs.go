@@ -23,9 +23,9 @@ type fsCall struct {
 	conn net.Conn
 	r    *wire.Reader
 	w    *writer
-	// making and rights are those of the agent.
-	making *sync.RWMutex
-	rights *accountThreads
+	// createMu and rights are those of the agent.
+	createMu *sync.RWMutex
+	rights   *accountThreads
 }
 
 // fsCalls maps each file operation to its function. Each operation runs with the permissions of the

@@ -124,7 +124,7 @@ type watcher struct {
 	denied    map[string]bool // the directories that the user may not read
 	accounts  accounts
 	w         *writer
-	making    *sync.RWMutex // the agent's lock
+	createMu  *sync.RWMutex // the agent's lock
 }
 
 // watchedDir is a directory that has a watch.
@@ -154,7 +154,7 @@ func watch(c fsCall) error {
 	if err != nil {
 		return pathError(p.name, err)
 	}
-	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, denied: map[string]bool{}, as: c.withRights, w: c.w, making: c.making}
+	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, denied: map[string]bool{}, as: c.withRights, w: c.w, createMu: c.createMu}
 	defer t.file.Close()
 	err = c.withRights(func() (err error) {
 		t.dir, err = openDir(p.name)
@@ -280,8 +280,8 @@ func (t *watcher) reportChange(name string, kinds ...string) {
 	}
 	change := wire.Change{Name: name, Kinds: kinds}
 	_ = t.as(func() error {
-		t.making.RLock()
-		defer t.making.RUnlock()
+		t.createMu.RLock()
+		defer t.createMu.RUnlock()
 		dir, err := t.dir.Walk(path.Dir(name))
 		if err != nil {
 			return err
@@ -312,7 +312,7 @@ func (t *watcher) add(name string, appeared bool) error {
 	}
 	d := &watchedDir{name: name, found: map[string]bool{}}
 	var names []string
-	below := map[string]bool{} // the names that are directories
+	isDir := map[string]bool{} // by name
 	err := t.as(func() error {
 		dir, err := t.dir.Walk(name)
 		if err != nil {
@@ -339,7 +339,7 @@ func (t *watcher) add(name string, appeared bool) error {
 		}
 		for _, n := range names {
 			if st, err := dir.Stat(n); err == nil && st.IsDir() {
-				below[n] = true
+				isDir[n] = true
 			}
 		}
 		return nil
@@ -362,7 +362,7 @@ func (t *watcher) add(name string, appeared bool) error {
 			d.found[n] = true
 			t.reportChange(path.Join(name, n), "create")
 		}
-		if below[n] {
+		if isDir[n] {
 			if err := t.add(path.Join(name, n), appeared); err != nil {
 				return err
 			}

@@ -84,11 +84,11 @@ func (h *hostCalls) closeAll() bool {
 	}
 }
 
-// release responds to ControlCheck and ControlRelease with the processes that prevent a save. If
-// there are none, ControlRelease also closes the network interface and the connections of all
-// calls. Of the host's descriptors, only the control socket and the standard streams stay open. If
-// a process prevents a save, release has no effect.
-func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
+// closeHostDescriptors responds to ControlCheck and ControlRelease with the processes that prevent
+// a save. If there are none, ControlRelease also closes the network interface and the connections
+// of all calls. Of the host's descriptors, only the control socket and the standard streams stay
+// open. If a process prevents a save, nothing is closed.
+func (a *Agent) closeHostDescriptors(op byte, number uint32, ctl net.Conn) error {
 	if op == wire.ControlRelease {
 		a.awaitEnds()
 	}

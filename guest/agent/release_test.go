@@ -44,7 +44,7 @@ func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close() })
 	go func() {
-		if err := a.release(op, 7, theirs); err != nil {
+		if err := a.closeHostDescriptors(op, 7, theirs); err != nil {
 			t.Error(err)
 		}
 		theirs.Close()

@@ -35,8 +35,8 @@ func (e *reportError) Error() string {
 // byte. The length is sufficient because a wrong guess ends the shell.
 func newMark() string { return rand.Text()[:8] }
 
-// scriptGrace is half the time after which a script counts as lost if bash has not run
-// it.
+// scriptGrace is the interval at which runScript checks whether bash is idle; after two idle checks
+// in a row the script counts as lost.
 const scriptGrace = 5 * time.Second
 
 // isIdle reports whether bash waits for a script and the pipe is empty. Bash's descriptor for

@@ -152,8 +152,8 @@ func switchUser() error {
 		return fmt.Errorf("read capabilities: %w", errno)
 	}
 	for i := range sets {
-		// A program of root would gain the inheritable capabilities at its next
-		// exec.
+		// The inheritable set is cleared, because programs of root would gain its
+		// capabilities at their next exec.
 		sets[i].effective, sets[i].inheritable = sets[i].permitted, 0
 	}
 	if _, _, errno := threads.Syscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {

@@ -20,20 +20,20 @@ import (
 // of the last node open, because the next node is usually in one of them.
 type unpacker struct {
 	wire.Tree
-	r      *wire.Reader
-	making *sync.RWMutex
-	open   []*nofollow.Dir // open[0] is the tree's directory
-	names  []string        // names[i] is the name of open[i+1] in open[i]
+	r        *wire.Reader
+	createMu *sync.RWMutex
+	open     []*nofollow.Dir // open[0] is the tree's directory
+	names    []string        // names[i] is the name of open[i+1] in open[i]
 }
 
 // unpack creates a tree from the frames that follow the call.
-func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
+func unpack(t wire.Tree, r *wire.Reader, createMu *sync.RWMutex) error {
 	if t.Sealed {
 		t.UID, t.GID = 0, 0
 	}
-	making.Lock()
+	createMu.Lock()
 	err := makeDir(t.Dir, int(t.UID), int(t.GID))
-	making.Unlock()
+	createMu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 	if err != nil {
 		return pathError(t.Dir, err)
 	}
-	u := &unpacker{Tree: t, r: r, making: making, open: []*nofollow.Dir{root}}
+	u := &unpacker{Tree: t, r: r, createMu: createMu, open: []*nofollow.Dir{root}}
 	defer u.closeDirs(-1)
 	for {
 		f, err := r.Read()
@@ -138,8 +138,8 @@ func (u *unpacker) createNode(n wire.Node) error {
 // replaceEntry calls f to create a file. If the name already exists, it removes the existing file
 // and calls f again.
 func (u *unpacker) replaceEntry(dir *nofollow.Dir, name string, f func() error) error {
-	u.making.Lock()
-	defer u.making.Unlock()
+	u.createMu.Lock()
+	defer u.createMu.Unlock()
 	err := f()
 	if errors.Is(err, fs.ErrExist) {
 		if err = dir.RemoveAll(name); err == nil {

@@ -41,8 +41,8 @@ func TestUnpackKeepsHoles(t *testing.T) {
 	}
 	frame(wire.TypeFilesEnd, nil)
 	dir := filepath.Join(t.TempDir(), "tree")
-	var making sync.RWMutex
-	if err := unpack(wire.Tree{Dir: dir, UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, wire.NewReader(&in), &making); err != nil {
+	var createMu sync.RWMutex
+	if err := unpack(wire.Tree{Dir: dir, UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, wire.NewReader(&in), &createMu); err != nil {
 		t.Fatal(err)
 	}
 	used, size := int64(0), 0

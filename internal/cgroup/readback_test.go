@@ -19,7 +19,7 @@ func TestUnlimitedGroupHasNoLimits(t *testing.T) {
 	}
 }
 
-func TestLimitsOfDestroyedGroupFails(t *testing.T) {
+func TestLimitsFailsAfterDestroy(t *testing.T) {
 	g := newGroup(t, cgroup.Limits{})
 	if err := g.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestLingeringMainRunsOnce(t *testing.T) {
 
 // The end of a sandbox does not wait long for the output of the main program. If the sandbox
 // ends with the program, the channel of Done is not closed.
-func TestEndDoesNotWaitForMainOutput(t *testing.T) {
+func TestEndWaitsBrieflyForMainOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTimeout} {
 			var m Main

@@ -14,12 +14,12 @@ import (
 // Concurrent tests in the same process affect the result.
 func HeapGrowth(f func()) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
-	return HeapPeak(f)
+	return HeapGrowthWithGarbage(f)
 }
 
-// HeapPeak returns the maximum growth of the heap during f, in bytes, including
+// HeapGrowthWithGarbage returns the maximum growth of the heap during f, in bytes, including
 // garbage.
-func HeapPeak(f func()) uint64 {
+func HeapGrowthWithGarbage(f func()) uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -100,10 +100,10 @@ func repeated(first, again string) func(io.Writer) error {
 	}
 }
 
-// TestHostileEngineMemoryIsLimited verifies for every call that a response that is endless or
-// has very many values is rejected, and that this takes a limited amount of
-// memory. The control has no limits and accepts the same response.
-func TestHostileEngineMemoryIsLimited(t *testing.T) {
+// TestHostileEngineResponsesUseBoundedMemory verifies for every call that a response that is
+// endless or has very many values is rejected, and that this takes a limited amount of memory. The
+// control has no limits and accepts the same response.
+func TestHostileEngineResponsesUseBoundedMemory(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	const bound = 96 << 20

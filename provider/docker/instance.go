@@ -268,9 +268,9 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, text []byte) error 
 	return i.Guest.KeepCarried(ctx, p, text, i.f.notebook().Put)
 }
 
-// Kept implements brig.Instance.
-func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
-	return i.f.notebook().Kept(ctx, &i.Guest, func(id string) {
+// KeptProcesses implements brig.Instance.
+func (i *instance) KeptProcesses(ctx context.Context) ([]brig.KeptProcess, error) {
+	return i.f.notebook().KeptProcesses(ctx, &i.Guest, func(id string) {
 		i.p.Log.WarnContext(ctx, "a process ended while no server ran", "sandbox", i.id, "exec", id)
 	})
 }

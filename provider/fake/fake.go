@@ -154,11 +154,11 @@ type instance struct {
 	timed       bytes.Buffer // log with timestamps
 	files       map[string][]byte
 	execs       []*brig.Execution
-	kept        map[string]brig.Kept
-	carried     map[string]brig.Kept // background commands of a pausable instance
-	link        *Link                // nil until Uplink is first called
-	mainStarted bool                 // whether the main program has started
-	code        int                  // its exit code
+	kept        map[string]brig.KeptProcess
+	carried     map[string]brig.KeptProcess // background commands of a pausable instance
+	link        *Link                       // nil until Uplink is first called
+	mainStarted bool                        // whether the main program has started
+	code        int                         // its exit code
 }
 
 var _ brig.Instance = (*instance)(nil)

@@ -405,10 +405,10 @@ func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
 			return nil // the process ends with its server
 		}
 		if in.carried == nil {
-			in.carried = map[string]brig.Kept{}
+			in.carried = map[string]brig.KeptProcess{}
 		}
 		if delete(in.carried, plainly.id); len(note) > 0 {
-			in.carried[plainly.id] = brig.Kept{ID: plainly.id, Note: bytes.Clone(note), Process: plainly}
+			in.carried[plainly.id] = brig.KeptProcess{ID: plainly.id, Note: bytes.Clone(note), Process: plainly}
 		}
 		return nil
 	}
@@ -417,19 +417,19 @@ func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
 	if in.kept == nil {
-		in.kept = map[string]brig.Kept{}
+		in.kept = map[string]brig.KeptProcess{}
 	}
 	if delete(in.kept, fp.id); len(note) > 0 {
-		in.kept[fp.id] = brig.Kept{ID: fp.id, Note: bytes.Clone(note), Process: fp}
+		in.kept[fp.id] = brig.KeptProcess{ID: fp.id, Note: bytes.Clone(note), Process: fp}
 	}
 	return nil
 }
 
-// Kept implements brig.Instance.
-func (in *instance) Kept(context.Context) ([]brig.Kept, error) {
+// KeptProcesses implements brig.Instance.
+func (in *instance) KeptProcesses(context.Context) ([]brig.KeptProcess, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	var out []brig.Kept
+	var out []brig.KeptProcess
 	for _, k := range in.kept {
 		k.Process = &listener{process: k.Process.(*listener).process, closed: make(chan struct{})}
 		out = append(out, k)

@@ -19,7 +19,7 @@ type save struct {
 	limits brig.Limits
 	files  map[string][]byte
 	execs  []*brig.Execution
-	kept   map[string]brig.Kept
+	kept   map[string]brig.KeptProcess
 	// key is the key of a packed save. unpacked reports whether the save is
 	// currently unpacked.
 	key      []byte
@@ -168,7 +168,7 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 	m := in.(*instance)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.files, m.execs, m.carried = maps.Clone(s.files), s.execs, map[string]brig.Kept{}
+	m.files, m.execs, m.carried = maps.Clone(s.files), s.execs, map[string]brig.KeptProcess{}
 	for id, k := range s.kept {
 		k.Process = m.startPlain(ctx, id, k.Process.(*plainProcess).cmd)
 		m.carried[id] = k

@@ -137,15 +137,15 @@ func (i *instance) storeNote(ctx context.Context, p *guest.CarriedProcess, note 
 	return i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID(), Note: note, Carried: true})
 }
 
-// Kept implements brig.Instance.
-func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
+// KeptProcesses implements brig.Instance.
+func (i *instance) KeptProcesses(ctx context.Context) ([]brig.KeptProcess, error) {
 	c, err := i.l.openRequest(ctx, request{Op: "kept"})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	var out []brig.Kept
+	var out []brig.KeptProcess
 	r := &responseReader{c: c}
 	defer r.close()
 	for {
@@ -167,7 +167,7 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 		if p == nil {
 			continue
 		}
-		out = append(out, brig.Kept{ID: a.ID, Note: n.Note, Process: p})
+		out = append(out, brig.KeptProcess{ID: a.ID, Note: n.Note, Process: p})
 	}
 }
 

@@ -35,7 +35,7 @@ func TestReleaseSkipsLateResponses(t *testing.T) {
 		}
 		respond(7, wire.Holder{PID: 12, Name: "sleep"})
 	}()
-	holders, err := m.release(wire.ControlRelease)
+	holders, err := m.requestDescriptorClose(wire.ControlRelease)
 	if err != nil || len(holders) != 1 || holders[0].PID != 12 {
 		t.Errorf("the answer is %v, %v", holders, err)
 	}

@@ -63,7 +63,7 @@ func (s *shim) save(o *saveRequest) (holders []wire.Holder, err error) {
 		op = wire.ControlCheck
 	}
 	if !filesOnly {
-		if holders, err = s.machine.release(op); err != nil || len(holders) > 0 || o.Check {
+		if holders, err = s.machine.requestDescriptorClose(op); err != nil || len(holders) > 0 || o.Check {
 			return holders, err
 		}
 	}
@@ -152,10 +152,10 @@ func syncPath(path string) (int64, error) {
 // releaseTimeout is the maximum response time of an agent before a save.
 const releaseTimeout = 5 * time.Second
 
-// release makes the agent close all descriptors of the host. If op is
+// requestDescriptorClose makes the agent close all descriptors of the host. If op is
 // wire.ControlCheck, the agent only lists the processes that prevent a save.
-// release skips late responses to earlier requests. The caller holds m.saving.
-func (m *machine) release(op byte) ([]wire.Holder, error) {
+// requestDescriptorClose skips late responses to earlier requests. The caller holds m.saving.
+func (m *machine) requestDescriptorClose(op byte) ([]wire.Holder, error) {
 	deadline := time.Now().Add(releaseTimeout)
 	if err := m.control.SetDeadline(deadline); err != nil {
 		return nil, err

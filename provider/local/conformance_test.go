@@ -63,7 +63,7 @@ func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 		}
 	}
 	reopen := func(t *testing.T) *Provider {
-		return openLocal(t, agent, dir, func(p *Provider) { p.as, p.uplinks = as, as == nil })
+		return openLocal(t, agent, dir, func(p *Provider) { p.as, p.supportsUplink = as, as == nil })
 	}
 	p := reopen(t)
 	t.Cleanup(func() {

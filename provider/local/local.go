@@ -66,14 +66,14 @@ func Driver() brig.Driver {
 
 // Provider runs sandboxes as processes. It implements brig.Provider.
 type Provider struct {
-	config     Config
-	dir        string // contains the server's own data about each sandbox
-	root       string // the supervisor's directory
-	agent      string
-	programs   map[string]string
-	remoteHost *guest.RemoteHost
-	uplinks    bool                // whether sandboxes can have a network link
-	as         *syscall.Credential // account of the processes in tests; nil means the server's account
+	config         Config
+	dir            string // contains the server's own data about each sandbox
+	root           string // the supervisor's directory
+	agent          string
+	programs       map[string]string
+	remoteHost     *guest.RemoteHost
+	supportsUplink bool                // whether sandboxes can have a network link
+	as             *syscall.Credential // account of the processes in tests; nil means the server's account
 }
 
 var (
@@ -95,7 +95,7 @@ func openProvider(_ context.Context, env brig.ProviderEnv, c *Config) (brig.Prov
 		}
 		root = filepath.Join(c.WorkDir, "brig-"+mark) // other servers may use the same directory
 	}
-	p := &Provider{config: *c, dir: filepath.Join(env.Dir, "machines"), root: root, agent: env.Agent, programs: map[string]string{}, uplinks: hasTun()}
+	p := &Provider{config: *c, dir: filepath.Join(env.Dir, "machines"), root: root, agent: env.Agent, programs: map[string]string{}, supportsUplink: hasTun()}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program == name {
 			continue // programs look it up by name
@@ -179,7 +179,7 @@ func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
 
 func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
 	o, err := guest.NewInstanceOptions(id, p.dir, p.programs)
-	o.NoUplink = !p.uplinks
+	o.NoUplink = !p.supportsUplink
 	return o, err
 }
 
@@ -240,7 +240,7 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.uplinks, Enforces: guest.ProcessEnforcement("the server's own machine")}
+	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.supportsUplink, Enforces: guest.ProcessEnforcement("the server's own machine")}
 }
 
 // hasTun reports whether the server's account can create network interfaces for

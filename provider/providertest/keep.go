@@ -28,13 +28,13 @@ func recovered(t *testing.T, h Harness, id brig.ID, in brig.Instance) brig.Insta
 	return found
 }
 
-func kept(t *testing.T, in brig.Instance) map[string]brig.Kept {
+func kept(t *testing.T, in brig.Instance) map[string]brig.KeptProcess {
 	t.Helper()
-	list, err := in.Kept(t.Context())
+	list, err := in.KeptProcesses(t.Context())
 	if err != nil {
 		t.Fatalf("kept: %v", err)
 	}
-	out := map[string]brig.Kept{}
+	out := map[string]brig.KeptProcess{}
 	for _, k := range list {
 		t.Cleanup(func() { k.Close() })
 		out[k.ID] = k

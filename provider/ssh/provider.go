@@ -25,12 +25,12 @@ import (
 // Provider creates sandboxes on a host that it reaches by SSH. It implements
 // brig.Provider.
 type Provider struct {
-	config   Config
-	env      brig.ProviderEnv
-	dialer   *dialer
-	dir      string // on the remote host
-	programs map[string]string
-	uplinks  atomic.Bool // whether sandboxes can have a network link
+	config         Config
+	env            brig.ProviderEnv
+	dialer         *dialer
+	dir            string // on the remote host
+	programs       map[string]string
+	supportsUplink atomic.Bool // whether sandboxes can have a network link
 
 	copying guest.Attempts[string] // serializes the copying of the agent
 
@@ -130,7 +130,7 @@ func (p *Provider) copyAgentNow(ctx context.Context) (string, error) {
 		return "", brig.Errorf(brig.InvalidConfig, "%s is %s, and has to be Linux on %s as this server is", p.config.Host, brig.Clip(strings.Join(fields[:min(2, len(fields))], " on "), 60), architectures[runtime.GOARCH]).
 			WithHint("use a machine of the server's own kind")
 	}
-	p.uplinks.Store(fields[2] == "tun")
+	p.supportsUplink.Store(fields[2] == "tun")
 	at := path.Join(p.dir, name)
 	if fields[3] != sum {
 		upload := fmt.Sprintf(`set -e; umask 077; t=%[1]s.$$; trap 'rm -f "$t"' EXIT; cat > "$t"; chmod 700 "$t"; sha256sum < "$t"; mv "$t" %[1]s`, quote(at))
@@ -213,7 +213,7 @@ func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
 
 func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
 	o, err := guest.NewInstanceOptions(id, filepath.Join(p.env.Dir, "machines"), p.programs)
-	o.NoUplink = !p.uplinks.Load()
+	o.NoUplink = !p.supportsUplink.Load()
 	return o, err
 }
 
@@ -323,5 +323,5 @@ func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.uplinks.Load(), Enforces: p.enforces()}
+	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.supportsUplink.Load(), Enforces: p.enforces()}
 }

@@ -32,7 +32,7 @@ func (s *db) appendEvents(events []brig.Event) {
 }
 
 // Events implements brig.Store.
-func (s *directory) Events(ctx context.Context, n int) ([]brig.Event, error) {
+func (s *tenancy) Events(ctx context.Context, n int) ([]brig.Event, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *directory) Events(ctx context.Context, n int) ([]brig.Event, error) {
 }
 
 // Audit implements brig.Store.
-func (s *directory) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
+func (s *tenancy) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
 	limit, err := contract.AuditLimit(q)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func matches(q brig.AuditQuery, l brig.AuditLine) bool {
 }
 
 // AuditHeads implements brig.Store.
-func (s *directory) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
+func (s *tenancy) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *directory) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 }
 
 // PruneAudit implements brig.Store.
-func (s *directory) PruneAudit(ctx context.Context, t time.Time, maxLines int64) error {
+func (s *tenancy) PruneAudit(ctx context.Context, t time.Time, maxLines int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}

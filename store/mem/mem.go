@@ -19,7 +19,7 @@ import (
 type Store struct {
 	*db
 	executions
-	directory
+	tenancy
 	tooling
 	templates
 }
@@ -27,8 +27,8 @@ type Store struct {
 // executions stores sandboxes, their executions and their outcomes.
 type executions struct{ *db }
 
-// directory stores tenants, keys, sessions, settings and the audit log.
-type directory struct{ *db }
+// tenancy stores tenants, keys, sessions, settings and the audit log.
+type tenancy struct{ *db }
 
 // tooling stores secrets and the setups and variables of agents' tools.
 type tooling struct{ *db }
@@ -97,7 +97,7 @@ func New() *Store {
 		built:     map[name]*brig.BuiltTemplate{},
 		builds:    map[buildKey]*brig.TemplateBuild{},
 	}
-	return &Store{s, executions{s}, directory{s}, tooling{s}, templates{s}}
+	return &Store{s, executions{s}, tenancy{s}, tooling{s}, templates{s}}
 }
 
 // Soon implements brig.Store. It returns s, because all writes have the same

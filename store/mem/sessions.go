@@ -12,7 +12,7 @@ import (
 )
 
 // PutSession implements brig.Store.
-func (s *directory) PutSession(ctx context.Context, x brig.Session) error {
+func (s *tenancy) PutSession(ctx context.Context, x brig.Session) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (s *directory) PutSession(ctx context.Context, x brig.Session) error {
 }
 
 // FindSession implements brig.Store.
-func (s *directory) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
+func (s *tenancy) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *directory) FindSession(ctx context.Context, hash [32]byte) (*brig.Sessi
 }
 
 // Sessions implements brig.Store.
-func (s *directory) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+func (s *tenancy) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *directory) Sessions(ctx context.Context, tenant string) ([]*brig.Sessio
 }
 
 // DeleteSession implements brig.Store.
-func (s *directory) DeleteSession(ctx context.Context, tenant, id string) error {
+func (s *tenancy) DeleteSession(ctx context.Context, tenant, id string) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *directory) DeleteSession(ctx context.Context, tenant, id string) error 
 }
 
 // TouchSessions implements brig.Store.
-func (s *directory) TouchSessions(ctx context.Context, used map[string]time.Time) error {
+func (s *tenancy) TouchSessions(ctx context.Context, used map[string]time.Time) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *directory) TouchSessions(ctx context.Context, used map[string]time.Time
 }
 
 // PruneSessions implements brig.Store.
-func (s *directory) PruneSessions(ctx context.Context, now, idle time.Time) error {
+func (s *tenancy) PruneSessions(ctx context.Context, now, idle time.Time) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}

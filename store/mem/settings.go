@@ -10,7 +10,7 @@ import (
 )
 
 // PutSettings implements brig.Store.
-func (s *directory) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
+func (s *tenancy) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *directory) PutSettings(ctx context.Context, list []brig.Setting, events
 }
 
 // Settings implements brig.Store.
-func (s *directory) Settings(ctx context.Context) ([]brig.Setting, error) {
+func (s *tenancy) Settings(ctx context.Context) ([]brig.Setting, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 type usageKey struct{ tenant, day, label, value string }
 
 // PutKey implements brig.Store.
-func (s *directory) PutKey(ctx context.Context, k brig.Key) error {
+func (s *tenancy) PutKey(ctx context.Context, k brig.Key) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (s *directory) PutKey(ctx context.Context, k brig.Key) error {
 }
 
 // FindKey implements brig.Store.
-func (s *directory) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
+func (s *tenancy) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *directory) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, erro
 }
 
 // GetKey implements brig.Store.
-func (s *directory) GetKey(ctx context.Context, id string) (*brig.Key, error) {
+func (s *tenancy) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *directory) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 }
 
 // ListKeys implements brig.Store.
-func (s *directory) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+func (s *tenancy) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *directory) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, e
 }
 
 // DeleteKey implements brig.Store.
-func (s *directory) DeleteKey(ctx context.Context, id string) error {
+func (s *tenancy) DeleteKey(ctx context.Context, id string) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *directory) DeleteKey(ctx context.Context, id string) error {
 }
 
 // TouchKeys implements brig.Store.
-func (s *directory) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+func (s *tenancy) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *directory) TouchKeys(ctx context.Context, used map[string]time.Time) er
 }
 
 // PutTenant implements brig.Store.
-func (s *directory) PutTenant(ctx context.Context, t *brig.Tenant) error {
+func (s *tenancy) PutTenant(ctx context.Context, t *brig.Tenant) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *directory) PutTenant(ctx context.Context, t *brig.Tenant) error {
 }
 
 // GetTenant implements brig.Store.
-func (s *directory) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
+func (s *tenancy) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *directory) GetTenant(ctx context.Context, name string) (*brig.Tenant, e
 }
 
 // Tenants implements brig.Store.
-func (s *directory) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
+func (s *tenancy) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *directory) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 }
 
 // DeleteTenant implements brig.Store.
-func (s *directory) DeleteTenant(ctx context.Context, tenant string) error {
+func (s *tenancy) DeleteTenant(ctx context.Context, tenant string) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *directory) DeleteTenant(ctx context.Context, tenant string) error {
 }
 
 // AddUsage implements brig.Store.
-func (s *directory) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
+func (s *tenancy) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *directory) AddUsage(ctx context.Context, lines []brig.UsageLine) error 
 }
 
 // Usage implements brig.Store.
-func (s *directory) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
+func (s *tenancy) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *directory) Usage(ctx context.Context, tenant, from, to string) ([]brig.
 }
 
 // PruneUsage implements brig.Store.
-func (s *directory) PruneUsage(ctx context.Context, before string) error {
+func (s *tenancy) PruneUsage(ctx context.Context, before string) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}

@@ -92,9 +92,9 @@ func testUpdate(t *testing.T, s brig.Store) {
 		gone := put(t, s, "t", "gone")
 		mustSucceed(t, s.Delete(ctx, gone.ID))
 		kind(t, s.Put(ctx, gone), brig.FailedPrecondition)
-		never := record("t", "never")
-		never.Rev = 7
-		kind(t, s.Put(ctx, never), brig.FailedPrecondition)
+		absent := record("t", "never")
+		absent.Rev = 7
+		kind(t, s.Put(ctx, absent), brig.FailedPrecondition)
 		_, err := s.Get(ctx, "t", "never")
 		kind(t, err, brig.NotFound)
 	})
@@ -115,10 +115,10 @@ func testTenants(t *testing.T, s brig.Store) {
 		e := kind(t, err, brig.NotFound)
 		return strings.ReplaceAll(fmt.Sprint(e.Message, e.Field, e.Hint, e.Err), fmt.Sprintf("%q", name), "*")
 	}
-	never := text("never")
+	notFoundText := text("never")
 	for _, name := range []string{"b", string(theirs.ID)} {
-		if got := text(name); got != never {
-			t.Errorf("another tenant's %s is %q, one that never was %q", name, got, never)
+		if got := text(name); got != notFoundText {
+			t.Errorf("another tenant's %s is %q, one that never was %q", name, got, notFoundText)
 		}
 	}
 	_, err := s.Get(ctx, "", "a")

@@ -57,11 +57,11 @@ func TestUnpolledWatcherIsKept(t *testing.T) {
 			t.Errorf("after a day: %v", err)
 		}
 		ws.end(w, "box", id, errors.New("the directory was removed"))
-		time.Sleep(idle - time.Second)
+		time.Sleep(endedRetention - time.Second)
 		if _, err := ws.drain("box", "token", id); err == nil || !strings.Contains(err.Error(), "removed") {
 			t.Errorf("after the end: %v", err)
 		}
-		time.Sleep(idle + time.Second)
+		time.Sleep(endedRetention + time.Second)
 		synctest.Wait()
 		if len(ws.all) != 0 || stopped != 1 {
 			t.Error("it is still there")

@@ -24,10 +24,10 @@ const (
 	maxWatchers   = 64
 	maxEvents     = 10_000
 	maxEventBytes = 4 << 20 // bytes of the encoded events
-	// maxTenantBytes is maxEventBytes for all watchers of a tenant, which may have
-	// thousands that no client polls.
+	// maxTenantBytes limits the encoded events of all watchers of a tenant together,
+	// because a tenant may have thousands of watchers that no client polls.
 	maxTenantBytes = 64 << 20
-	idle           = 10 * time.Minute
+	endedRetention = 10 * time.Minute
 )
 
 // watchers are the polled watchers of all sandboxes. They are kept only in
@@ -141,7 +141,7 @@ func (ws *watchers) end(w *watcher, box, id string, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.all[box][id] == w {
-		w.err, w.timer = err, time.AfterFunc(idle, func() { ws.remove(box, id) })
+		w.err, w.timer = err, time.AfterFunc(endedRetention, func() { ws.remove(box, id) })
 	}
 }
 
@@ -192,7 +192,7 @@ func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, error) 
 		return nil, errNoWatcher(id)
 	}
 	if w.timer != nil {
-		w.timer.Reset(idle)
+		w.timer.Reset(endedRetention)
 	}
 	evs := ws.take(w)
 	if len(evs) == 0 && w.err != nil {

@@ -20,22 +20,22 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// Ground is the directory for all temporary files of one run of the test suite. Data folders of
+// RunDir is the directory for all temporary files of one run of the test suite. Data folders of
 // tests are in it, and their processes have it as TMPDIR. The suite identifies the leftovers of an
 // interrupted run by this directory.
-type Ground struct {
-	Dir   string
-	Alone bool // no other run had a ground when this one was locked
+type RunDir struct {
+	Path  string
+	Alone bool // no other run had a directory when this one was locked
 	lock  *os.File
 }
 
-// maxGrounds bounds the runs on one host at the same time.
-const maxGrounds = 8
+// maxRunDirs bounds the runs on one host at the same time.
+const maxRunDirs = 8
 
-// Occupy locks a ground below parent. It clears this ground and all others that are not
-// locked, and lists the removed resources, even with an error. The names are the same in
-// each run, because test results are cached by TMPDIR.
-func Occupy(parent string) (g *Ground, removed []string, err error) {
+// LockRunDir locks a run directory below parent. It clears this directory and all others that are
+// not locked, and lists the removed resources, even with an error. The names are the same in each
+// run, because test results are cached by TMPDIR.
+func LockRunDir(parent string) (r *RunDir, removed []string, err error) {
 	// The paths of mounts, programs and cgroups have no links.
 	if parent, err = filepath.Abs(parent); err == nil {
 		parent, err = filepath.EvalSymlinks(parent)
@@ -45,22 +45,22 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 	}
 	alone := true
 	var failed []error
-	for i := range maxGrounds {
+	for i := range maxRunDirs {
 		dir := filepath.Join(parent, fmt.Sprintf("brig.%d", i))
-		if _, err := os.Lstat(dir); g != nil && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(dir); r != nil && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		lock, err := lockGround(dir)
+		lock, err := openLock(dir)
 		if err != nil {
-			alone = false // the ground belongs to another run or another user
+			alone = false // the directory belongs to another run or another user
 			failed = append(failed, fmt.Errorf("%s: %w", dir, err))
 			continue
 		}
 		list, err := clear(dir)
 		removed = append(removed, list...)
-		if err == nil && g == nil {
-			if err = makeGround(dir); err == nil {
-				g = &Ground{Dir: dir, lock: lock}
+		if err == nil && r == nil {
+			if err = makeRunDir(dir); err == nil {
+				r = &RunDir{Path: dir, lock: lock}
 				continue
 			}
 		}
@@ -69,15 +69,15 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 			failed = append(failed, fmt.Errorf("clear %s after an interrupted run: %w", dir, err))
 		}
 	}
-	if g == nil {
+	if r == nil {
 		return nil, removed, fmt.Errorf("no folder for the files of this run: %w", errors.Join(failed...))
 	}
-	g.Alone = alone
-	return g, removed, nil
+	r.Alone = alone
+	return r, removed, nil
 }
 
-// lockGround locks a ground. The lock ends with the process that holds it.
-func lockGround(dir string) (*os.File, error) {
+// openLock opens and locks the lock file of a run directory. The lock ends with the process that holds it.
+func openLock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -89,30 +89,30 @@ func lockGround(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// makeGround makes the directory of a ground. Like /tmp, it is open to programs of other users,
-// which some tests run.
-func makeGround(dir string) error {
+// makeRunDir makes a run directory. Like /tmp, it is open to programs of other users, which some
+// tests run.
+func makeRunDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	return os.Chmod(dir, 0o777|os.ModeSticky)
 }
 
-// Leave clears the ground and unlocks it. It lists the removed resources. The list is
-// empty if each test removed its own processes, mounts and cgroups.
-func (g *Ground) Leave() ([]string, error) {
-	defer g.lock.Close() // the lock file stays, because its removal could remove the lock of the next run
-	return clear(g.Dir)
+// Release clears the directory and unlocks it. It lists the removed resources. The list is empty if
+// each test removed its own processes, mounts and cgroups.
+func (r *RunDir) Release() ([]string, error) {
+	defer r.lock.Close() // the lock file stays, because its removal could remove the lock of the next run
+	return clear(r.Path)
 }
 
-// EndProcesses ends all processes of the ground, so that a test that must run alone is not disturbed. It
-// lists these processes.
-func (g *Ground) EndProcesses() []string {
-	groups := groupsOf(g.Dir)
-	return endProcesses(g.Dir, groups, &groups)
+// EndProcesses ends all processes of the run, so that a test that must run alone is not disturbed.
+// It lists these processes.
+func (r *RunDir) EndProcesses() []string {
+	groups := groupsOf(r.Path)
+	return endProcesses(r.Path, groups, &groups)
 }
 
-// clear removes a ground with all processes, mounts and cgroups of its tests.
+// clear removes a run directory with all processes, mounts and cgroups of its tests.
 func clear(dir string) (removed []string, err error) {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -139,7 +139,8 @@ func clear(dir string) (removed []string, err error) {
 	return removed, os.RemoveAll(dir)
 }
 
-// groupsOf returns the parent cgroups of the sandboxes of all data folders in a ground.
+// groupsOf returns the parent cgroups of the sandboxes of all data folders in a run
+// directory.
 func groupsOf(dir string) (groups []string) {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -164,15 +165,15 @@ type leftover struct {
 func (l leftover) String() string { return fmt.Sprintf("process %d %.120s", l.PID, l.Cmdline) }
 
 // programs lists the programs that tests start and that may have no environment. A process of any
-// other program belongs to the suite only if it has the ground as TMPDIR, a cgroup of the ground,
-// or a parent in the ground. A directory of the ground in the arguments of a shell is not
+// other program belongs to the suite only if its TMPDIR is the run directory, or if its cgroup or
+// its parent belongs to the run. A path below the run directory in the arguments of a shell is not
 // sufficient.
 var programs = []string{
 	"brig", "brig-agent", "brig-engine", "brig-shim", "runsc", "runsc-sandbox", "runsc-gofer",
 	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",
 }
 
-// belongsTo reports whether a process belongs to a ground.
+// belongsTo reports whether a process belongs to the run with the directory dir.
 func (l leftover) belongsTo(dir string, groups []string) bool {
 	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
 		return true
@@ -199,8 +200,8 @@ func readLeftover(pid int) (leftover, bool) {
 	return leftover{p, string(env)}, true
 }
 
-// endProcesses kills the processes of a ground with their descendants, and waits until they have
-// ended. The argument own lists the parent cgroups of the ground's data folders. endProcesses adds
+// endProcesses kills the processes of a run with their descendants, and waits until they have
+// ended. The argument own lists the parent cgroups of the run's data folders. endProcesses adds
 // the parent cgroups of the killed processes to groups.
 func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 	for range 5 { // a process may start others before it ends
@@ -216,8 +217,8 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 		}
 		var list []leftover
 		for _, l := range all {
-			// A descendant of a process of the ground also belongs to the ground, for example the
-			// program in a container.
+			// A descendant of a process of the run also belongs to the run, for example the program
+			// in a container.
 			for p, seen := l, 0; seen < 100 && !kept[p.PID]; p, seen = all[p.Parent], seen+1 {
 				if p.belongsTo(dir, own) {
 					list = append(list, l)
@@ -322,14 +323,14 @@ func removeGroup(group string) (removed []string) {
 	return removed
 }
 
-// sharedFolders are the directories that tests make outside of their ground, because a sandbox
-// has a /tmp of its own.
+// sharedFolders are the directories that tests make outside of their run directory, because a
+// sandbox has a /tmp of its own.
 var sharedFolders = []string{"/var/tmp/brig-canary-*", "/var/tmp/brig-socket-*", "/var/tmp/brig-venv-*"}
 
-// ClearShared removes resources of interrupted runs outside of their grounds, unless they
-// may belong to another run.
-func (g *Ground) ClearShared() (removed []string) {
-	if !g.Alone {
+// ClearShared removes resources of interrupted runs outside of their run directories,
+// unless they may belong to another run.
+func (r *RunDir) ClearShared() (removed []string) {
+	if !r.Alone {
 		return nil
 	}
 	dead := func(name, prefix string) bool { // the name is the prefix and the ID of a process that has ended

@@ -20,14 +20,14 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), parent); err != nil {
 		t.Fatal(err)
 	}
-	first, removed, err := Occupy(parent)
+	first, removed, err := LockRunDir(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(removed) > 0 {
 		t.Errorf("an empty folder had %q", removed)
 	}
-	data := filepath.Join(first.Dir, "TestX1", "001")
+	data := filepath.Join(first.Path, "TestX1", "001")
 	mount := filepath.Join(data, "sandboxes", "box", "root")
 	if err := os.MkdirAll(mount, 0o700); err != nil {
 		t.Fatal(err)
@@ -53,25 +53,25 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		return cmd
 	}
-	ours := start("TMPDIR=" + first.Dir)
+	ours := start("TMPDIR=" + first.Path)
 	inGroup := start("X=1")
 	if err := os.WriteFile(group+"/box/cgroup.procs", []byte(strconv.Itoa(inGroup.Process.Pid)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	control := start("TMPDIR=" + first.Dir + "0")
+	control := start("TMPDIR=" + first.Path + "0")
 
 	// While the first run continues, another one takes the next directory and removes nothing.
-	second, removed, err := Occupy(parent)
-	if err != nil || second.Dir == first.Dir || len(removed) > 0 {
+	second, removed, err := LockRunDir(parent)
+	if err != nil || second.Path == first.Path || len(removed) > 0 {
 		t.Fatalf("beside the first run: %+v, removed %q, %v", second, removed, err)
 	}
-	if list, err := second.Leave(); err != nil || len(list) > 0 {
+	if list, err := second.Release(); err != nil || len(list) > 0 {
 		t.Errorf("the second run left %q, %v", list, err)
 	}
 
 	first.lock.Close() // as if the run had been killed
-	next, removed, err := Occupy(parent)
-	if err != nil || next.Dir != first.Dir {
+	next, removed, err := LockRunDir(parent)
+	if err != nil || next.Path != first.Path {
 		t.Fatalf("after the interrupted run: %+v, %v", next, err)
 	}
 	all := strings.Join(removed, "\n")
@@ -86,10 +86,10 @@ func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 	if err := control.Process.Signal(syscall.Signal(0)); err != nil || strings.Contains(all, strconv.Itoa(control.Process.Pid)) {
 		t.Errorf("it ended a process of somebody else: %v", err)
 	}
-	if entries, err := os.ReadDir(next.Dir); err != nil || len(entries) > 0 {
+	if entries, err := os.ReadDir(next.Path); err != nil || len(entries) > 0 {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
-	if list, err := next.Leave(); err != nil || len(list) > 0 {
+	if list, err := next.Release(); err != nil || len(list) > 0 {
 		t.Errorf("the last run left %q, %v", list, err)
 	}
 }
