@@ -93,8 +93,9 @@ type TemplateStore interface {
 	// PutTemplate writes a template and sets t.Rev. With Rev 0 it inserts the template, and
 	// returns AlreadyExists if the ID is taken. Otherwise it returns FailedPrecondition if the
 	// stored Rev differs. It returns AlreadyExists with the field "name" if another template of
-	// the tenant has the name.
-	PutTemplate(ctx context.Context, t *BuiltTemplate) error
+	// the tenant has the name. It writes builds of the template in the same transaction, as PutBuild
+	// does.
+	PutTemplate(ctx context.Context, t *BuiltTemplate, builds ...*TemplateBuild) error
 	// GetTemplate returns a tenant's template by ID or by name, or NotFound.
 	GetTemplate(ctx context.Context, tenant, ref string) (*BuiltTemplate, error)
 	// BuiltTemplates returns a tenant's templates by Created, then ID. An empty tenant means

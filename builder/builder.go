@@ -139,8 +139,8 @@ func (b *Builder) inBackground(f func()) {
 	}
 }
 
-// finishInterrupted records that the builds of an earlier process have failed, unless only the record of
-// their success is missing. The next start retries what fails.
+// finishInterrupted records that the builds of an earlier process have failed. The next start retries
+// what fails.
 func (b *Builder) finishInterrupted(ctx context.Context) {
 	list, err := b.options.Store.Builds(ctx, brig.BuildFilter{Unfinished: true})
 	if err != nil {
@@ -150,26 +150,16 @@ func (b *Builder) finishInterrupted(ctx context.Context) {
 		if x.Status != brig.BuildRunning {
 			continue
 		}
-		if err := b.finishBuild(ctx, x); err != nil {
+		full, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
+		if err == nil && b.removeSandboxes(ctx, full) {
+			full.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
+			full.Status, full.Finished = brig.BuildFailed, b.options.Now().UTC()
+			err = b.options.Store.PutBuild(ctx, full)
+		}
+		if err != nil {
 			b.options.Log.ErrorContext(ctx, "failed to finish an interrupted build", "build", x.ID, "err", err)
 		}
 	}
-}
-
-// finishBuild finishes a build of an earlier process.
-func (b *Builder) finishBuild(ctx context.Context, x *brig.TemplateBuild) error {
-	x, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
-	if err != nil {
-		return err
-	}
-	if !x.Finished.IsZero() {
-		return b.makeReady(ctx, x)
-	}
-	x.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
-	x.Status, x.Finished = brig.BuildFailed, b.options.Now().UTC()
-	b.removeSandboxes(ctx, x)
-	x.Files, x.Sandbox = "", ""
-	return b.options.Store.PutBuild(ctx, x)
 }
 
 // internal returns a context for calls of the builder itself, which depend neither on the rights of
@@ -272,7 +262,7 @@ func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
 func (b *Builder) dropOldLogs(ctx context.Context, of *brig.TemplateBuild) {
 	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: of.Tenant, Template: of.Template})
 	for _, x := range all[min(len(all), keptLogs):] {
-		if x.Status.Unfinished() {
+		if x.Status.Unfinished() || x.ID == of.ID { // its client has not read it yet
 			continue
 		}
 		full, gerr := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
@@ -287,21 +277,23 @@ func (b *Builder) dropOldLogs(ctx context.Context, of *brig.TemplateBuild) {
 	}
 }
 
-// removeSandboxes removes the sandboxes that a build has left. A sandbox that its tenant has
-// removed is no error.
-func (b *Builder) removeSandboxes(ctx context.Context, x *brig.TemplateBuild) {
-	ids := []brig.ID{x.Files}
-	if x.Sandbox != x.Files {
-		ids = append(ids, x.Sandbox)
+// removeSandboxes removes the sandboxes that a build has left, and their IDs in x. It reports whether it has
+// removed all. A sandbox that its tenant has removed is no error.
+func (b *Builder) removeSandboxes(ctx context.Context, x *brig.TemplateBuild) (all bool) {
+	if x.Sandbox == x.Files {
+		x.Sandbox = ""
 	}
-	for _, id := range ids {
-		if id == "" {
+	for _, id := range []*brig.ID{&x.Files, &x.Sandbox} {
+		if *id == "" {
 			continue
 		}
-		if err := b.removeSandbox(ctx, x.Tenant, id); err != nil {
-			b.options.Log.WarnContext(ctx, "failed to remove a sandbox of a template", "build", x.ID, "sandbox", id, "err", err)
+		if err := b.removeSandbox(ctx, x.Tenant, *id); err != nil {
+			b.options.Log.WarnContext(ctx, "failed to remove a sandbox of a template", "build", x.ID, "sandbox", *id, "err", err)
+			continue
 		}
+		*id = ""
 	}
+	return x.Files == "" && x.Sandbox == ""
 }
 
 func (b *Builder) removeSandbox(ctx context.Context, tenant string, id brig.ID) error {
@@ -316,21 +308,20 @@ func (b *Builder) removeSandbox(ctx context.Context, tenant string, id brig.ID) 
 // Build returns a build with its log, which includes the lines of a running build.
 func (b *Builder) Build(ctx context.Context, template, id string) (*brig.TemplateBuild, error) {
 	tenant := brig.ActorFrom(ctx).Tenant
+	x, err := b.options.Store.GetBuild(ctx, tenant, template, id)
+	if err != nil || x.Status != brig.BuildRunning {
+		return x, err
+	}
 	b.mu.Lock()
 	r := b.active[id]
 	b.mu.Unlock()
-	x, err := b.options.Store.GetBuild(ctx, tenant, template, id)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case x.Status == brig.BuildRunning && r == nil:
-		// The build has ended, or its result could not be recorded.
-		if x, err = b.options.Store.GetBuild(ctx, tenant, template, id); err == nil && x.Status == brig.BuildRunning {
-			x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: stepFinalize, Message: "the result of the build could not be recorded"}
-		}
-	case x.Status == brig.BuildRunning:
+	if r != nil {
 		x.Log = r.log.lines()
+		return x, nil
+	}
+	// It has just ended, or its result could not be recorded.
+	if x, err = b.options.Store.GetBuild(ctx, tenant, template, id); err == nil && x.Status == brig.BuildRunning {
+		x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: stepFinalize, Message: "the result of the build could not be recorded"}
 	}
 	return x, err
 }

@@ -14,51 +14,58 @@ import (
 // the same first steps, and no others. The longest such beginning is used. There are no layers: only the
 // results of whole builds are kept.
 
-// digests returns the digest of the base, and those after each step. It returns nil if the base has
-// no digest of its own.
-func (r *activeRun) digests(ctx context.Context) ([]string, error) {
-	base, err := r.baseDigest(ctx)
-	if err != nil || base == "" {
-		return nil, err
+// digests returns the digest of the base, and those after each step. It returns nil if the base is not
+// known.
+func (r *activeRun) digests(base string) []string {
+	if base == "" {
+		return nil
 	}
 	all := []string{base}
 	for _, s := range r.plan.Steps {
-		// The fields have no separators of their own, so they are encoded.
-		text, err := json.Marshal([]any{all[len(all)-1], s.Kind, s.Args, s.Files})
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(text)
-		all = append(all, hex.EncodeToString(sum[:]))
+		all = append(all, digestOf(all[len(all)-1], s.Kind, s.Args, s.Files))
 	}
-	return all, nil
+	return all
 }
 
-// baseDigest identifies the files with which the build begins without a cache.
+// digestOf returns a digest of values. They are encoded, because they have no separators of their own.
+func digestOf(values ...any) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // the values are texts and lists of texts
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// baseDigest identifies the files with which the build begins without a cache. It is empty if they are not
+// known.
 func (r *activeRun) baseDigest(ctx context.Context) (string, error) {
-	t, configured := r.configured()
+	if r.from != nil {
+		return "build " + r.from.ID, nil
+	}
+	images := []string{r.plan.Image}
+	if t, ok := r.configured(); ok {
+		images = []string{t.Fill().Image, t.StandIn}
+	}
+	for _, image := range images {
+		if digest, err := r.imageDigest(ctx, image); digest != "" || err != nil {
+			return r.describeBase(digest), err
+		}
+	}
+	return "", nil
+}
+
+// describeBase identifies an image, with the template of the configuration that uses it. It is empty if the
+// credentials for the image must be checked again.
+func (r *activeRun) describeBase(image string) string {
+	t, ok := r.configured()
 	switch {
-	case configured:
-		for _, image := range []string{t.Image, t.StandIn, t.Name} {
-			if digest, err := r.imageDigest(ctx, image); digest != "" || err != nil {
-				return "template " + t.Name + " " + digest, err
-			}
-		}
-		return "", nil
-	case r.plan.Template != "":
-		_, from, err := r.b.Find(ctx, r.plan.Template)
-		if err != nil || from == nil {
-			return "", nil //nolint:nilerr // the build itself reports the error
-		}
-		return "build " + from.ID, nil
-	case r.plan.Username != "" || r.plan.Password != "":
-		return "", nil // the credentials must be checked again
+	case ok:
+		return "template " + digestOf(t, image)
+	case image == "" || r.plan.Username != "" || r.plan.Password != "":
+		return ""
 	}
-	digest, err := r.imageDigest(ctx, r.plan.Image)
-	if digest == "" {
-		return "", err
-	}
-	return "image " + digest, nil
+	return "image " + image
 }
 
 // imageDigest returns the digest of an image, or an empty string if it is not on the server.
@@ -66,7 +73,7 @@ func (r *activeRun) imageDigest(ctx context.Context, image string) (string, erro
 	if image == "" {
 		return "", nil
 	}
-	img, err := r.b.options.Service.GetImage(ctx, image)
+	img, err := r.b.options.Service.GetImage(r.b.internal(ctx, r.build.Tenant), image)
 	switch {
 	case brig.KindOf(err) == brig.NotFound, brig.KindOf(err) == brig.InvalidArgument:
 		return "", nil
@@ -98,10 +105,11 @@ func (r *activeRun) restoreCached(ctx context.Context, digests []string) (made *
 				continue
 			}
 			made, err := r.copyFilesOf(ctx, x)
-			if brig.KindOf(err) == brig.NotFound {
-				continue // the tenant has removed it
-			}
-			if err != nil {
+			switch brig.KindOf(err) {
+			case "":
+			case brig.NotFound, brig.FailedPrecondition, brig.InvalidArgument, brig.Unavailable:
+				continue // the tenant has removed, stopped or resumed it
+			default:
 				return nil, 0, err
 			}
 			r.state = stateAfter(x)
@@ -123,7 +131,7 @@ func stateAfter(x *brig.TemplateBuild) state {
 // copyFilesOf creates the sandbox of the build with the files of another build.
 func (r *activeRun) copyFilesOf(ctx context.Context, x *brig.TemplateBuild) (*brig.Sandbox, error) {
 	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), brig.ForkSpec{
-		Labels: r.labels(), TTL: r.timeout(), Egress: &r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/", BuildRights: true, AtEnd: &brig.AtEnd{},
+		Labels: r.labels(), TTL: r.timeout(), Egress: &r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/", BuildRights: true, AtEnd: &brig.AtEnd{Pause: true, FilesOnly: true},
 	})
 	if err != nil {
 		return nil, err

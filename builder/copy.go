@@ -41,7 +41,7 @@ if [ ! -d "$dest" ]; then mkdir -p -- "$dest"; chown -- "$owner" "$dest"; fi
 if [ "$kind" = into ]; then
   cp -a -- "$src" "$dest/"
 else
-  find "$src" -mindepth 1 -maxdepth 1 -exec cp -a -- {} "$dest/" \;
+  find "$src" -mindepth 1 -maxdepth 1 -exec sh -c 'd=$1; shift; cp -a -- "$@" "$d/"' sh "$dest" {} +
 fi
 `
 

@@ -32,7 +32,7 @@ func (r *activeRun) finalize(ctx context.Context) error {
 	if x.Start == "" {
 		return nil
 	}
-	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout()}))
+	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout(), AtEnd: &brig.AtEnd{Pause: true}}))
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,8 @@ type activeRun struct {
 	b      *Builder
 	build  *brig.TemplateBuild
 	plan   Plan
-	bounds brig.LimitRange // of the tenant
+	from   *brig.TemplateBuild // the build of another template with which it begins; nil for images
+	bounds brig.LimitRange     // of the tenant
 	log    *buildLog
 	cancel context.CancelCauseFunc
 	state  state
@@ -98,16 +99,20 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 			return err
 		}
 		x.Status, x.Started, x.Start, x.Ready = brig.BuildRunning, b.options.Now().UTC(), p.Start, p.Ready
-		if err := b.options.Store.PutBuild(ctx, x); err != nil {
-			return err
-		}
 		runCtx, cancel := context.WithCancelCause(brig.WithActor(b.ctx, brig.ActorFrom(ctx)))
 		r := &activeRun{
 			b: b, build: x, plan: p, bounds: bounds, log: newBuildLog(b.options.Now), cancel: cancel, step: stepBase,
 		}
 		b.mu.Lock()
-		b.active[id] = r
+		b.active[id] = r // before a client can see that the build runs
 		b.mu.Unlock()
+		if err := b.options.Store.PutBuild(ctx, x); err != nil {
+			b.mu.Lock()
+			delete(b.active, id)
+			b.mu.Unlock()
+			cancel(nil)
+			return err
+		}
 		b.inBackground(func() {
 			defer cancel(nil)
 			r.run(b.options.Service.Uncounted(runCtx))
@@ -195,72 +200,70 @@ func (r *activeRun) record(ctx context.Context) error {
 
 // begin creates the sandbox of the build. It returns the number of steps that an earlier build has run.
 func (r *activeRun) begin(ctx context.Context) (done int, err error) {
-	if err := r.inheritStart(ctx); err != nil {
+	if err := r.findBase(ctx); err != nil {
 		return 0, err
 	}
-	digests, err := r.digests(ctx)
+	digest, err := r.baseDigest(ctx)
 	if err != nil {
 		return 0, err
 	}
-	made, done, err := r.restoreCached(ctx, digests)
+	made, done, err := r.restoreCached(ctx, r.digests(digest))
 	if err == nil && made == nil {
-		made, err = r.createBase(ctx)
+		if made, err = r.createBase(ctx); err == nil && r.from == nil && made.Digest != "" {
+			digest = r.describeBase(made.Digest) // the image may have changed since
+		}
 	}
 	if err != nil {
 		return 0, err
 	}
-	if len(digests) > 0 {
-		r.build.Digest = digests[len(digests)-1]
+	if all := r.digests(digest); len(all) > 0 {
+		r.build.Digest = all[len(all)-1]
 	}
 	r.build.Files, r.build.Sandbox = made.ID, made.ID
 	return done, r.record(ctx)
 }
 
-// createBase creates the sandbox of the build with the files of its base.
-func (r *activeRun) createBase(ctx context.Context) (*brig.Sandbox, error) {
-	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
-	if _, ok := r.configured(); r.plan.Template != "" && !ok {
-		return r.copyTemplate(ctx)
-	}
-	return r.createFromImage(ctx)
-}
-
-// inheritStart takes the start and the ready command of the template with which the build begins, if
-// the build has neither.
-func (r *activeRun) inheritStart(ctx context.Context) error {
-	if _, configured := r.configured(); configured || r.plan.Template == "" || r.build.Start != "" || r.build.Ready != "" {
+// findBase finds the build of another template with which the build begins, if it does. The build takes its
+// start and its ready command if it has neither.
+func (r *activeRun) findBase(ctx context.Context) error {
+	if _, ok := r.configured(); r.plan.Template == "" || ok {
 		return nil
 	}
-	_, from, err := r.b.Find(ctx, r.plan.Template)
-	if err == nil && from != nil {
+	t, from, err := r.b.Find(ctx, r.plan.Template)
+	if err != nil {
+		return err
+	}
+	if from == nil || from.Status != brig.BuildReady || from.Files == "" {
+		_, tag, _ := ParseName(r.plan.Template)
+		return errNoTag(t, tag)
+	}
+	r.from = from
+	if r.build.Start == "" && r.build.Ready == "" {
 		r.build.Start, r.build.Ready = from.Start, from.Ready
 	}
-	return err
+	return nil
+}
+
+// createBase creates the sandbox of the build with the files of its base.
+func (r *activeRun) createBase(ctx context.Context) (*brig.Sandbox, error) {
+	if r.from != nil {
+		r.log.add("info", stepBase, "FROM TEMPLATE "+brig.Clip(r.plan.Template, 200))
+		r.state = stateAfter(r.from)
+		return r.copyFilesOf(ctx, r.from)
+	}
+	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
+	return r.createFromImage(ctx)
 }
 
 // labels returns the labels of the build's sandboxes.
 func (r *activeRun) labels() map[string]string { return map[string]string{labelBuild: r.build.ID} }
-
-// copyTemplate creates the sandbox with the files of another template of the tenant.
-func (r *activeRun) copyTemplate(ctx context.Context) (*brig.Sandbox, error) {
-	t, from, err := r.b.Find(ctx, r.plan.Template)
-	if err != nil {
-		return nil, err
-	}
-	if from == nil || from.Status != brig.BuildReady || from.Files == "" {
-		_, tag, _ := ParseName(r.plan.Template)
-		return nil, errNoTag(t, tag)
-	}
-	r.log.add("info", stepBase, "FROM TEMPLATE "+t.Name)
-	r.state = stateAfter(from)
-	return r.copyFilesOf(ctx, from)
-}
 
 // createFromImage creates the sandbox from an image, or from a template of the configuration.
 func (r *activeRun) createFromImage(ctx context.Context) (*brig.Sandbox, error) {
 	spec := brig.Spec{
 		Labels: r.labels(), TTL: r.timeout(), Egress: r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/",
 		FixedLease: true, PausableIfSupported: true, BuildRights: true,
+		PauseAtEnd: true, PauseFilesOnly: true, // somebody may resume it later
 	}
 	if t, ok := r.configured(); ok {
 		spec.Template = t.Name
@@ -318,18 +321,12 @@ func (r *activeRun) finish(ctx context.Context, err error) {
 		delete(r.b.active, x.ID)
 		r.b.mu.Unlock()
 	}()
-	if err == nil {
-		err = r.checkTags(ctx)
-	}
 	x.Finished = r.b.options.Now().UTC()
+	defer r.b.dropOldLogs(ctx, x)
 	if err == nil {
 		r.log.add("info", stepFinalize, "Build finished")
 		x.Log = r.log.lines()
-		if err = r.record(ctx); err == nil {
-			err = r.b.makeReady(ctx, x)
-		}
-		if err == nil {
-			r.b.dropOldLogs(ctx, x)
+		if err = r.b.makeReady(ctx, x); err == nil {
 			return
 		}
 	}
@@ -337,22 +334,12 @@ func (r *activeRun) finish(ctx context.Context, err error) {
 	r.log.add("error", r.step, x.Failure.Message)
 	x.Log = r.log.lines()
 	r.b.removeSandboxes(ctx, x)
-	x.Files, x.Sandbox = "", ""
 	if brig.KindOf(err) == brig.Internal {
 		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
 	}
 	if err := r.record(ctx); err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
 		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", err)
 	}
-}
-
-// checkTags checks that the template can still have the tags of the build.
-func (r *activeRun) checkTags(ctx context.Context) error {
-	t, err := r.b.options.Store.GetTemplate(ctx, r.build.Tenant, r.build.Template)
-	if err != nil {
-		return err
-	}
-	return checkNumberOfTags(t, r.build.Tags)
 }
 
 // messageOf returns the message of a failure for the user.

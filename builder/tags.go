@@ -96,9 +96,7 @@ func (b *Builder) discard(tenant, template, id string) {
 	if err == nil {
 		x, err = b.options.Store.GetBuild(b.ctx, tenant, template, id)
 	}
-	if err == nil {
-		b.removeSandboxes(b.ctx, x)
-		x.Files, x.Sandbox = "", ""
+	if err == nil && b.removeSandboxes(b.ctx, x) {
 		err = b.options.Store.PutBuild(b.ctx, x)
 	}
 	if err != nil && b.ctx.Err() == nil && brig.KindOf(err) != brig.NotFound {
@@ -106,23 +104,21 @@ func (b *Builder) discard(tenant, template, id string) {
 	}
 }
 
-// makeReady makes the tags of a build that has succeeded refer to it, and then records that it is ready. If
-// the server ends in between, its next start repeats that.
+// makeReady records that a build is ready, and makes its tags refer to it.
 func (b *Builder) makeReady(ctx context.Context, x *brig.TemplateBuild) error {
 	t, err := b.options.Store.GetTemplate(ctx, x.Tenant, x.Template)
 	if err != nil {
 		return err
 	}
-	now := b.options.Now().UTC()
-	for _, tag := range x.Tags {
-		t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: now}
-	}
-	t.Updated = now
-	if err := b.options.Store.PutTemplate(ctx, t); err != nil {
+	if err := checkNumberOfTags(t, x.Tags); err != nil {
 		return err
 	}
+	for _, tag := range x.Tags {
+		t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: x.Finished}
+	}
+	t.Updated = x.Finished
 	x.Status = brig.BuildReady
-	if err := b.options.Store.PutBuild(ctx, x); err != nil {
+	if err := b.options.Store.PutTemplate(ctx, t, x); err != nil {
 		return err
 	}
 	b.discardUntagged(ctx, t)

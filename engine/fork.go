@@ -107,12 +107,10 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 	if o.Name != "" && !brig.ValidName(o.Name) {
 		return spec, 0, nameError("name", o.Name)
 	}
-	if o.Limits != (brig.Limits{}) && !isFilesOnly(v.rec) {
-		return spec, 0, brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", v.rec.Spec.Name).
-			WithHint("leave limits out, or pause the sandbox with files_only first")
-	}
-	if o.BuildRights && !isFilesOnly(v.rec) {
-		return spec, 0, brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
+	if !isFilesOnly(v.rec) {
+		if err := checkMemoryCopy(v.rec, specOfCopy(v.rec.Spec, o)); err != nil {
+			return spec, 0, err
+		}
 	}
 	if spec, err = checkCopy(v.limitRange, specOfCopy(v.rec.Spec, o), o); err != nil {
 		return spec, 0, err
@@ -181,7 +179,10 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 	if err != nil {
 		return nil, err
 	}
-	if err = f.reserveExecutions(v, o, copies); err == nil {
+	if err = checkOrigin(v, o, spec); err == nil {
+		err = f.reserveExecutions(v, o, copies)
+	}
+	if err == nil {
 		err = f.restoreAll(ctx, saver, o, copies)
 	}
 	o.release()

@@ -70,6 +70,26 @@ func checkCopy(bounds brig.LimitRange, spec brig.Spec, o brig.ForkSpec) (brig.Sp
 	return spec, checkDir("default_cwd", spec.Dir)
 }
 
+// checkMemoryCopy checks the spec of copies of a sandbox's memory.
+func checkMemoryCopy(rec *brig.Record, spec brig.Spec) error {
+	switch {
+	case spec.Limits != rec.Spec.Limits:
+		return brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
+			WithHint("leave limits out, or pause the sandbox with files_only first")
+	case spec.BuildRights:
+		return brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
+	}
+	return nil
+}
+
+// checkOrigin repeats checkMemoryCopy, because a resume may have ended a pause without memory since.
+func checkOrigin(v *call, o *forkOrigin, spec brig.Spec) error {
+	if o.save.FilesOnly {
+		return nil
+	}
+	return checkMemoryCopy(v.rec, spec)
+}
+
 // changesOf returns the names of the properties that o changes, for the audit log.
 func changesOf(o brig.ForkSpec) (changes []string) {
 	for name, changed := range map[string]bool{

@@ -14,7 +14,7 @@ import (
 type buildKey struct{ tenant, template, id string }
 
 // PutTemplate implements brig.Store.
-func (s *templates) PutTemplate(ctx context.Context, t *brig.BuiltTemplate) error {
+func (s *templates) PutTemplate(ctx context.Context, t *brig.BuiltTemplate, builds ...*brig.TemplateBuild) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -30,10 +30,18 @@ func (s *templates) PutTemplate(ctx context.Context, t *brig.BuiltTemplate) erro
 	if other := s.templateNamed(t.Tenant, t.Name); other != nil && other.ID != t.ID {
 		return contract.TemplateNameTaken(t.Name)
 	}
+	for _, b := range builds {
+		if err := s.checkBuild(b); err != nil {
+			return err
+		}
+	}
 	kept := cloneTemplate(t)
 	kept.Rev++
 	s.built[key] = kept
 	t.Rev = kept.Rev
+	for _, b := range builds {
+		s.setBuild(b)
+	}
 	return nil
 }
 
@@ -105,19 +113,31 @@ func (s *templates) PutBuild(ctx context.Context, b *brig.TemplateBuild) error {
 	if _, ok := s.built[name{b.Tenant, b.Template}]; !ok {
 		return contract.NoTemplate(b.Template)
 	}
-	key := buildKey{b.Tenant, b.Template, b.ID}
-	old, exists := s.builds[key]
+	if err := s.checkBuild(b); err != nil {
+		return err
+	}
+	s.setBuild(b)
+	return nil
+}
+
+// checkBuild checks that a build can be written. The caller must hold s.mu.
+func (s *templates) checkBuild(b *brig.TemplateBuild) error {
+	old, exists := s.builds[buildKey{b.Tenant, b.Template, b.ID}]
 	switch {
 	case b.Rev == 0 && exists:
 		return contract.BuildIDTaken(b.ID)
 	case b.Rev != 0 && (!exists || old.Rev != b.Rev):
 		return contract.BuildConflict(b)
 	}
+	return nil
+}
+
+// setBuild writes a build. The caller must hold s.mu.
+func (s *templates) setBuild(b *brig.TemplateBuild) {
 	kept := cloneBuild(b)
 	kept.Rev++
-	s.builds[key] = kept
+	s.builds[buildKey{b.Tenant, b.Template, b.ID}] = kept
 	b.Rev = kept.Rev
-	return nil
 }
 
 // GetBuild implements brig.Store.

@@ -36,7 +36,7 @@ const selectTemplate = `
 	order by id = $2 desc limit 1`
 
 // PutTemplate implements brig.Store.
-func (s *templates) PutTemplate(ctx context.Context, x *brig.BuiltTemplate) error {
+func (s *templates) PutTemplate(ctx context.Context, x *brig.BuiltTemplate, builds ...*brig.TemplateBuild) error {
 	kept := *x
 	kept.Rev++
 	doc, data, err := encode(&kept)
@@ -60,13 +60,23 @@ func (s *templates) PutTemplate(ctx context.Context, x *brig.BuiltTemplate) erro
 		if taken {
 			return contract.TemplateNameTaken(x.Name)
 		}
-		_, err = t.exec(putTemplate, x.Tenant, x.ID, x.Name, toNanos(x.Created), kept.Rev, doc, data)
-		return err
+		if _, err = t.exec(putTemplate, x.Tenant, x.ID, x.Name, toNanos(x.Created), kept.Rev, doc, data); err != nil {
+			return err
+		}
+		for _, b := range builds {
+			if err := t.putBuild(b); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return wrap(err, "put template %s", x.ID)
 	}
 	x.Rev = kept.Rev
+	for _, b := range builds {
+		b.Rev++
+	}
 	return nil
 }
 
@@ -109,6 +119,15 @@ func (s *templates) DeleteTemplate(ctx context.Context, tenant, id string) error
 
 // PutBuild implements brig.Store.
 func (s *templates) PutBuild(ctx context.Context, b *brig.TemplateBuild) error {
+	if err := s.write(ctx, nil, func(t *tx) error { return t.putBuild(b) }); err != nil {
+		return wrap(err, "put build %s", b.ID)
+	}
+	b.Rev++
+	return nil
+}
+
+// putBuild writes a build with its next revision.
+func (t *tx) putBuild(b *brig.TemplateBuild) error {
 	kept := *b
 	kept.Rev, kept.Log = b.Rev+1, nil // the log has its own column
 	doc, data, err := encode(&kept)
@@ -119,31 +138,24 @@ func (s *templates) PutBuild(ctx context.Context, b *brig.TemplateBuild) error {
 	if err != nil {
 		return wrap(err, "encode log of build %s", b.ID)
 	}
-	err = s.write(ctx, nil, func(t *tx) error {
-		template, err := t.rev(selectTemplateRev, b.Tenant, b.Template)
-		if err != nil {
-			return err
-		}
-		if template == 0 {
-			return contract.NoTemplate(b.Template)
-		}
-		rev, err := t.rev(selectBuildRev, b.Tenant, b.Template, b.ID)
-		switch {
-		case err != nil:
-			return err
-		case b.Rev == 0 && rev != 0:
-			return contract.BuildIDTaken(b.ID)
-		case b.Rev != rev:
-			return contract.BuildConflict(b)
-		}
-		_, err = t.exec(putBuild, b.Tenant, b.Template, b.ID, string(b.Status), toNanos(b.Created), kept.Rev, doc, data, log)
-		return err
-	})
+	template, err := t.rev(selectTemplateRev, b.Tenant, b.Template)
 	if err != nil {
-		return wrap(err, "put build %s", b.ID)
+		return err
 	}
-	b.Rev = kept.Rev
-	return nil
+	if template == 0 {
+		return contract.NoTemplate(b.Template)
+	}
+	rev, err := t.rev(selectBuildRev, b.Tenant, b.Template, b.ID)
+	switch {
+	case err != nil:
+		return err
+	case b.Rev == 0 && rev != 0:
+		return contract.BuildIDTaken(b.ID)
+	case b.Rev != rev:
+		return contract.BuildConflict(b)
+	}
+	_, err = t.exec(putBuild, b.Tenant, b.Template, b.ID, string(b.Status), toNanos(b.Created), kept.Rev, doc, data, log)
+	return err
 }
 
 // GetBuild implements brig.Store.

@@ -67,6 +67,7 @@ func Run(t *testing.T, newStore func(t *testing.T) brig.Store) {
 		{"ToolVariables", testToolVariables},
 		{"ToolsOfTenants", testToolsOfTenants},
 		{"Templates", testTemplates},
+		{"TemplatesWithBuilds", testTemplatesWithBuilds},
 		{"TemplateLists", testTemplateLists},
 		{"Builds", testBuilds},
 		{"BuildLists", testBuildLists},

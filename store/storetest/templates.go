@@ -54,6 +54,33 @@ func buildRefs(t *testing.T, s brig.Store, f brig.BuildFilter) (out []string) {
 	return out
 }
 
+// testTemplatesWithBuilds verifies that a template and its builds are written together or not at all.
+func testTemplatesWithBuilds(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	putTemplates(t, s, "t", "t1")
+	x, err := s.GetTemplate(ctx, "t", "t1")
+	mustSucceed(t, err)
+	first, stale := templateBuild("t", "t1", "b1"), templateBuild("t", "t1", "b2")
+	stale.Rev = 7
+	x.Uses = 1
+	kind(t, s.PutTemplate(ctx, x, first, stale), brig.FailedPrecondition)
+	checkEqual(t, "the refused Revs", []int64{x.Rev, first.Rev, stale.Rev}, []int64{1, 0, 7})
+	got, err := s.GetTemplate(ctx, "t", "t1")
+	mustSucceed(t, err)
+	checkEqual(t, "the uses after the refused write", got.Uses, int64(0))
+	_, err = s.GetBuild(ctx, "t", "t1", "b1")
+	kind(t, err, brig.NotFound)
+
+	stale.Rev = 0
+	mustSucceed(t, s.PutTemplate(ctx, x, first, stale))
+	checkEqual(t, "the Revs", []int64{x.Rev, first.Rev, stale.Rev}, []int64{2, 1, 1})
+	for _, want := range []*brig.TemplateBuild{first, stale} {
+		b, err := s.GetBuild(ctx, "t", "t1", want.ID)
+		mustSucceed(t, err)
+		checkEqual(t, "the Rev of "+want.ID, b.Rev, int64(1))
+	}
+}
+
 // testTemplates verifies the revisions and the names of templates.
 func testTemplates(t *testing.T, s brig.Store) {
 	ctx := t.Context()
