@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"github.com/brig-run/brig"
@@ -27,13 +28,10 @@ func (r *activeRun) digests(base string) []string {
 	return all
 }
 
-// digestOf returns a digest of values. They are encoded, because they have no separators of their own.
+// digestOf returns a digest of texts and lists of texts. They are quoted, so that different values never have
+// the same text.
 func digestOf(values ...any) string {
-	text, err := json.Marshal(values)
-	if err != nil {
-		panic(err) // the values are texts and lists of texts
-	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", values))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -61,7 +59,11 @@ func (r *activeRun) describeBase(image string) string {
 	t, ok := r.configured()
 	switch {
 	case ok:
-		return "template " + digestOf(t, image)
+		all, err := json.Marshal(t) // also its start command, which runs at the boot
+		if err != nil {
+			return ""
+		}
+		return "template " + digestOf(string(all), image)
 	case image == "" || r.plan.Username != "" || r.plan.Password != "":
 		return ""
 	}
