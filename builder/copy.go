@@ -14,11 +14,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// copyScript copies the files of an unpacked archive. Its arguments are the directory of the step,
-// the source and the destination, both clean, the owner, the mode, and what the source is: "tree" if
-// its contents go into the destination, "into" if it goes there itself, and "file" otherwise. Only the
-// copied files change their owner and mode, and never the targets of links or a destination that
-// exists.
+// copyScript unpacks an archive and copies files from it. Its arguments are the directory of the step,
+// the cleaned paths of the source and the destination, the owner, the mode, and the kind of copy: "tree"
+// copies the contents of a directory into the destination, "into" copies the source itself into the
+// destination, and "file" copies the source to the destination. The script sets the owner and the mode
+// of the copied files only, and not of link targets or of a destination that exists.
 const copyScript = `set -e
 dir=$1 src=$2 dest=$3 owner=$4 mode=$5 kind=$6
 mkdir "$dir/x"
@@ -141,7 +141,7 @@ func source(src string) (clean, kind string) {
 }
 
 // decompress returns the content of an archive that may be compressed with gzip. The disk limit of
-// the sandbox bounds what the content can occupy.
+// the sandbox bounds the size of the content.
 func decompress(archive io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(archive)
 	magic, _ := buffered.Peek(2) // the next read returns its error

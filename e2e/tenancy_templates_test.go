@@ -83,8 +83,9 @@ func (x *e2bMatrix) attempts(route, body string) (out []attempt) {
 // newIDs matches the IDs in the description of a new build.
 var newIDs = regexp.MustCompile(`"(templateID|buildID)":"[0-9a-z-]+"`)
 
-// checkCreated verifies that the name of acme's template is free for another tenant like one that
-// never existed, and that the new template is another one. It removes what was created.
+// checkCreated verifies that another tenant can create a template with the name of acme's template, that
+// the response is the same as for an unused name, and that the new template has an ID of its own. It
+// removes the new templates.
 func (x *e2bMatrix) checkCreated(t *testing.T, errorf func(string, ...any), who string, a attempt, got, none response) {
 	for _, r := range []*response{&got, &none} {
 		var made struct{ TemplateID string }
@@ -226,7 +227,7 @@ func (x *e2bMatrix) checkTemplates(t *testing.T) {
 // checkUploads sends files to acme's upload URLs with the tokens of others.
 func (x *e2bMatrix) checkUploads(t *testing.T) {
 	own, rivals := x.template["acme"], x.template["rival"]
-	hash := strings.Repeat("ef", 32) // nobody has uploaded it
+	hash := strings.Repeat("ef", 32) // no tenant has uploaded it
 	path := func(template string) string { return "/templates/" + template + "/files/" + hash }
 	mine := x.uploadLink(t, "other member", path(rivals.id))
 	with := func(q url.Values, name, value string) url.Values {

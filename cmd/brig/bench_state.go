@@ -160,8 +160,8 @@ type pauseCase struct {
 	saved              int64 // the disk space of the last save
 }
 
-// measurePauses measures how long a sandbox stands still while it is saved, how long a pause takes,
-// and how long the first command of a paused sandbox takes.
+// measurePauses measures how long a save suspends a sandbox, how long a pause takes, and how long the
+// first command of a paused sandbox takes.
 func (b *stateBench) measurePauses() error {
 	list := []*pauseCase{{name: "idle"}}
 	for _, mb := range b.dirty {
