@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -39,18 +36,7 @@ func TestE2BSnapshots(t *testing.T) {
 //
 //suite:part clients full
 func TestE2BPausePython(t *testing.T) {
-	s := startE2B(t)
-	packages := cached(t, "pip", strings.Join(pythonClients, " "), func(dir string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, pythonClients...)...)
-	})
-	script, err := filepath.Abs("e2b/pause.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "python3", "-B", script)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages}, s.env...)
-	report(t, cmd, 4)
+	startE2B(t).pythonChecks(t, 4, "pause.py")
 }
 
 // status sends a request to E2B's control plane, and returns the status and the body of the

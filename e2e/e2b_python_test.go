@@ -50,16 +50,5 @@ func pillowWheel(t *testing.T) string {
 //
 //suite:part clients full
 func TestE2BPython(t *testing.T) {
-	s := startE2B(t)
-	packages := cached(t, "pip", strings.Join(pythonClients, " "), func(dir string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, pythonClients...)...)
-	})
-	script, err := filepath.Abs("e2b/sandbox.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "python3", "-B", script)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages, "PILLOW=" + pillowWheel(t)}, s.env...)
-	report(t, cmd, 16)
+	startE2B(t).pythonChecks(t, 16, "sandbox.py", "PILLOW="+pillowWheel(t))
 }

@@ -1,10 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -12,18 +8,7 @@ import (
 //
 //suite:part clients full
 func TestE2BTemplatesPython(t *testing.T) {
-	s := startE2B(t)
-	packages := cached(t, "pip", strings.Join(pythonClients, " "), func(dir string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, pythonClients...)...)
-	})
-	script, err := filepath.Abs("e2b/template.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "python3", "-B", script, t.TempDir())
-	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages}, s.env...)
-	report(t, cmd, 7)
+	startE2B(t).pythonChecks(t, 7, "template.py", "CONTEXT="+t.TempDir())
 }
 
 // TestE2BTemplates builds templates with the newest and an older version of E2B's JavaScript SDK.

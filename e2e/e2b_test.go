@@ -111,6 +111,22 @@ func (s *e2bServer) checks(t *testing.T, minChecks int, script string, env ...st
 	report(t, cmd, minChecks)
 }
 
+// pythonChecks runs one of the scripts in e2b with E2B's Python clients.
+func (s *e2bServer) pythonChecks(t *testing.T, minChecks int, script string, env ...string) {
+	t.Helper()
+	packages := cached(t, "pip", strings.Join(pythonClients, " "), func(dir string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "python3", append([]string{"-m", "pip", "install", "-q", "--target", dir}, pythonClients...)...)
+	})
+	path, err := filepath.Abs(filepath.Join("e2b", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", "-B", path)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages}, append(s.env, env...)...)
+	report(t, cmd, minChecks)
+}
+
 // report runs a script and reports each of its checks as a subtest. The test fails if there are
 // fewer checks than minChecks.
 func report(t *testing.T, cmd *exec.Cmd, minChecks int) {

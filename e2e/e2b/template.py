@@ -1,4 +1,4 @@
-"""Builds of templates with E2B's Python SDK. Says how each check went, a line each, for
+"""Builds of templates with E2B's Python SDK. Prints the result of each check on a line, for
 e2b_template_test.go."""
 import asyncio
 import os
@@ -39,9 +39,9 @@ def raises(kind, call, *args, **options):
     raise AssertionError("no %s" % kind)
 
 
-# The directory of this script is the context of COPY.
-os.chdir(pathlib.Path(sys.argv[1]))
-context = pathlib.Path(sys.argv[1])
+# The context of COPY.
+context = pathlib.Path(os.environ["CONTEXT"])
+os.chdir(context)
 (context / "folder").mkdir()
 (context / "folder" / "a.txt").write_text("a\n")
 (context / "folder" / "b c.txt").write_text("b\n")
