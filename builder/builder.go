@@ -1,16 +1,20 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/keylock"
 )
 
 // Bounds of what a tenant can store, and of one build.
@@ -89,7 +93,7 @@ type Builder struct {
 	uploads    *uploads
 	ctx        context.Context // ends with Close
 	stop       context.CancelCauseFunc
-	changes    tenantLocks // held while a template is read, changed and written
+	changes    keylock.Mutex // by tenant, held while a template is read, changed and written
 
 	mu         sync.Mutex            // guards the fields below
 	active     map[string]*activeRun // by the ID of a build
@@ -203,7 +207,11 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 		if err != nil {
 			return err
 		}
-		defer b.changes.lock(of.Name)()
+		unlock, err := b.changes.Lock(ctx, of.Name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		if t, err = b.findOrCreate(ctx, of.Name, name); err != nil {
 			return err
 		}
@@ -214,7 +222,7 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 			return err
 		}
 		x = &brig.TemplateBuild{
-			ID: newBuildID(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.options.Now().UTC(),
+			ID: uuid.NewString(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.options.Now().UTC(),
 			Actor: brig.ActorFrom(ctx).Name, Tags: tags,
 		}
 		return b.options.Store.PutBuild(ctx, x)
@@ -305,6 +313,20 @@ func (b *Builder) removeSandbox(ctx context.Context, tenant string, id brig.ID) 
 	return nil
 }
 
+// activeBuild returns a build that runs, or nil.
+func (b *Builder) activeBuild(id string) *activeRun {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.active[id]
+}
+
+// forget removes a build from those that run.
+func (b *Builder) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.active, id)
+}
+
 // Build returns a build with its log, which includes the lines of a running build.
 func (b *Builder) Build(ctx context.Context, template, id string) (*brig.TemplateBuild, error) {
 	tenant := brig.ActorFrom(ctx).Tenant
@@ -312,10 +334,7 @@ func (b *Builder) Build(ctx context.Context, template, id string) (*brig.Templat
 	if err != nil || x.Status != brig.BuildRunning {
 		return x, err
 	}
-	b.mu.Lock()
-	r := b.active[id]
-	b.mu.Unlock()
-	if r != nil {
+	if r := b.activeBuild(id); r != nil {
 		x.Log = r.log.lines()
 		return x, nil
 	}
@@ -336,20 +355,27 @@ func (b *Builder) Builds(ctx context.Context, t *brig.BuiltTemplate) ([]*brig.Te
 	return b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
 }
 
-// Find returns a template of the tenant by its ID or name, and the build of the tag in ref, or of
-// DefaultTag. The build is nil if the tag does not exist.
-func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *brig.TemplateBuild, error) {
-	name, tag, err := ParseName(ref)
+// Template returns the template of the tenant with the ID or the name in ref.
+func (b *Builder) Template(ctx context.Context, ref string) (*brig.BuiltTemplate, error) {
+	name, _, err := ParseName(ref)
 	if err != nil {
-		return nil, nil, errNoTemplate(ref)
+		return nil, errNoTemplate(ref)
 	}
 	t, err := b.options.Store.GetTemplate(ctx, brig.ActorFrom(ctx).Tenant, name)
 	if brig.KindOf(err) == brig.NotFound {
-		return nil, nil, errNoTemplate(ref)
+		return nil, errNoTemplate(ref)
 	}
+	return t, err
+}
+
+// Find is like Template, and also returns the build of the tag in ref, or of DefaultTag. The build is nil
+// if the tag does not exist.
+func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *brig.TemplateBuild, error) {
+	t, err := b.Template(ctx, ref)
 	if err != nil {
 		return nil, nil, err
 	}
+	_, tag, _ := ParseName(ref)
 	to, ok := t.Tags[orDefault(tag)]
 	if !ok {
 		return t, nil, nil
@@ -389,26 +415,20 @@ func (b *Builder) Create(ctx context.Context, ref string, o brig.ForkSpec) (*bri
 // withDefaults adds the defaults of a build to o.
 func withDefaults(x *brig.TemplateBuild, o brig.ForkSpec) brig.ForkSpec {
 	env := map[string]string{}
-	for k, v := range x.Env {
-		env[k] = v
-	}
-	for k, v := range o.Env {
-		env[k] = v
-	}
-	o.Env = env
-	if o.User == "" {
-		o.User = x.User
-	}
-	if o.Dir == "" {
-		o.Dir = x.Dir
-	}
+	maps.Copy(env, x.Env)
+	maps.Copy(env, o.Env)
+	o.Env, o.User, o.Dir = env, cmp.Or(o.User, x.User), cmp.Or(o.Dir, x.Dir)
 	return o
 }
 
 // countUse counts a sandbox of a template, and keeps the files of which its start command's sandbox is
 // a copy, because other builds can begin with them.
 func (b *Builder) countUse(x *brig.TemplateBuild) {
-	defer b.changes.lock(x.Tenant)()
+	unlock, err := b.changes.Lock(b.ctx, x.Tenant)
+	if err != nil {
+		return // the server stops
+	}
+	defer unlock()
 	t, err := b.options.Store.GetTemplate(b.ctx, x.Tenant, x.Template)
 	if err == nil {
 		t.Uses++
@@ -433,11 +453,12 @@ func (b *Builder) Remove(ctx context.Context, ref string) error {
 		return brig.InvalidField("template", "%q names one tag of a template", brig.Clip(ref, 200)).WithHint("give the name of the template, or remove the tag")
 	}
 	return b.options.Service.Authorize(ctx, brig.OpRemoveTemplate, name, func(of brig.Tenant) error {
-		defer b.changes.lock(of.Name)()
-		t, err := b.options.Store.GetTemplate(ctx, of.Name, name)
-		if brig.KindOf(err) == brig.NotFound {
-			return errNoTemplate(ref)
+		unlock, err := b.changes.Lock(ctx, of.Name)
+		if err != nil {
+			return err
 		}
+		defer unlock()
+		t, err := b.Template(ctx, ref)
 		if err != nil {
 			return err
 		}
@@ -449,51 +470,13 @@ func (b *Builder) Remove(ctx context.Context, ref string) error {
 			return err
 		}
 		for _, x := range all {
-			b.mu.Lock()
-			r := b.active[x.ID]
-			b.mu.Unlock()
-			if r != nil {
+			if r := b.activeBuild(x.ID); r != nil {
 				r.cancel(brig.Errorf(brig.FailedPrecondition, "the template was removed during the build"))
 			}
 			b.removeSandboxes(ctx, x)
 		}
 		return nil
 	})
-}
-
-// tenantLocks holds a lock for each tenant, so that the calls of one do not wait for those of another.
-type tenantLocks struct {
-	mu sync.Mutex // guards the field below
-	by map[string]*tenantLock
-}
-
-type tenantLock struct {
-	sync.Mutex
-	users int
-}
-
-// lock locks a tenant's lock, and returns the function that unlocks it.
-func (l *tenantLocks) lock(tenant string) (unlock func()) {
-	l.mu.Lock()
-	if l.by == nil {
-		l.by = map[string]*tenantLock{}
-	}
-	k := l.by[tenant]
-	if k == nil {
-		k = &tenantLock{}
-		l.by[tenant] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	k.Lock()
-	return func() {
-		k.Unlock()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(l.by, tenant)
-		}
-	}
 }
 
 func errNoTemplate(ref string) *brig.Error {
@@ -503,12 +486,4 @@ func errNoTemplate(ref string) *brig.Error {
 // newTemplateID returns a random ID of 20 characters of a to z and 2 to 7.
 func newTemplateID() string {
 	return strings.ToLower(rand.Text())[:20]
-}
-
-// newBuildID returns a random UUID.
-func newBuildID() string {
-	var u [16]byte
-	_, _ = rand.Read(u[:]) // never fails
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }

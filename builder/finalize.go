@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,9 +14,6 @@ const (
 	readyTimeout  = 10 * time.Minute
 	defaultReady  = "sleep 20" // of a template with a start command
 )
-
-// startTag is the tag of the process of the start command.
-const startTag = brig.StartTag
 
 // finalize saves the files of the build, and then the start command's processes if there is one.
 func (r *activeRun) finalize(ctx context.Context) error {
@@ -50,7 +48,7 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 	r.log.add("info", r.step, "START "+brig.Clip(x.Start, 1000))
 	processes := r.b.options.Service.Processes(box)
 	p, err := processes.Start(ctx, brig.ProcessSpec{
-		Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: startTag,
+		Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: brig.StartTag,
 	})
 	if err != nil {
 		return err
@@ -62,11 +60,7 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 			stopWatching(err)
 		}
 	}()
-	ready := x.Ready
-	if ready == "" {
-		ready = defaultReady
-	}
-	if err := r.awaitReady(watched, box, ready); err != nil {
+	if err := r.awaitReady(watched, box, cmp.Or(x.Ready, defaultReady)); err != nil {
 		return err
 	}
 	stopWatching(nil) // the pause would end the attached call

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/brig-run/brig"
 )
 
@@ -33,7 +35,7 @@ func ParseName(ref string) (name, tag string, err error) {
 }
 
 func checkTag(tag string) error {
-	if len(tag) == 0 || len(tag) > maxTag || strings.Trim(tag, tagLetters) != "" || isUUID(tag) {
+	if len(tag) == 0 || len(tag) > maxTag || strings.Trim(tag, tagLetters) != "" || len(tag) == 36 && uuid.Validate(tag) == nil {
 		return brig.InvalidField("tags", "%q is not a tag", brig.Clip(tag, 80)).
 			WithHint("use 1 to %d of a-z, A-Z, 0-9, -, _ and ., and not the ID of a build", maxTag)
 	}
@@ -68,21 +70,4 @@ func orDefault(tag string) string {
 		return DefaultTag
 	}
 	return tag
-}
-
-// isUUID reports whether s has the format of a build's ID.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i, c := range s {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if c != '-' {
-				return false
-			}
-		} else if !strings.ContainsRune("0123456789abcdefABCDEF", c) {
-			return false
-		}
-	}
-	return true
 }

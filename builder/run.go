@@ -87,7 +87,11 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 		if err != nil {
 			return err
 		}
-		defer b.changes.lock(of.Name)()
+		unlock, err := b.changes.Lock(ctx, of.Name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		x, err := b.options.Store.GetBuild(ctx, of.Name, template, id)
 		if err != nil {
 			return err
@@ -107,9 +111,7 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 		b.active[id] = r // before a client can see that the build runs
 		b.mu.Unlock()
 		if err := b.options.Store.PutBuild(ctx, x); err != nil {
-			b.mu.Lock()
-			delete(b.active, id)
-			b.mu.Unlock()
+			b.forget(id)
 			cancel(nil)
 			return err
 		}
@@ -263,7 +265,7 @@ func (r *activeRun) createFromImage(ctx context.Context) (*brig.Sandbox, error) 
 	spec := brig.Spec{
 		Labels: r.labels(), TTL: r.timeout(), Egress: r.b.options.Egress, Limits: r.build.Limits, User: "root", Dir: "/",
 		FixedLease: true, PausableIfSupported: true, BuildRights: true,
-		PauseAtEnd: true, PauseFilesOnly: true, // somebody may resume it later
+		PauseAtEnd: true, PauseFilesOnly: true, // if a caller resumes the finished sandbox
 	}
 	if t, ok := r.configured(); ok {
 		spec.Template = t.Name
@@ -315,12 +317,12 @@ func (r *activeRun) pull(ctx context.Context) error {
 // finish records the result of the build.
 func (r *activeRun) finish(ctx context.Context, err error) {
 	x := r.build
-	defer r.b.changes.lock(x.Tenant)()
-	defer func() {
-		r.b.mu.Lock()
-		delete(r.b.active, x.ID)
-		r.b.mu.Unlock()
-	}()
+	unlock, lockErr := r.b.changes.Lock(ctx, x.Tenant)
+	if lockErr != nil {
+		return // ctx does not end
+	}
+	defer unlock()
+	defer r.b.forget(x.ID)
 	x.Finished = r.b.options.Now().UTC()
 	defer r.b.dropOldLogs(ctx, x)
 	if err == nil {

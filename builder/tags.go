@@ -41,7 +41,11 @@ func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (x *brig.T
 		return nil, err
 	}
 	err = b.options.Service.Authorize(ctx, brig.OpTagTemplate, brig.Clip(ref, 200), func(of brig.Tenant) error {
-		defer b.changes.lock(of.Name)()
+		unlock, err := b.changes.Lock(ctx, of.Name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		var t *brig.BuiltTemplate
 		if t, x, err = b.Find(ctx, ref); err != nil {
 			return err
@@ -87,7 +91,11 @@ func (b *Builder) discardUntagged(ctx context.Context, t *brig.BuiltTemplate) {
 
 // discard removes the sandboxes of a build that no tag refers to. Its record remains.
 func (b *Builder) discard(tenant, template, id string) {
-	defer b.changes.lock(tenant)()
+	unlock, err := b.changes.Lock(b.ctx, tenant)
+	if err != nil {
+		return // the server stops
+	}
+	defer unlock()
 	t, err := b.options.Store.GetTemplate(b.ctx, tenant, template)
 	if err == nil && len(tagsOf(t, id)) > 0 {
 		return // it was tagged again
@@ -138,11 +146,12 @@ func (b *Builder) Untag(ctx context.Context, ref string, tags []string) error {
 		return brig.InvalidField("name", "%q names a tag", brig.Clip(ref, 200)).WithHint("give the name of the template, and its tags in tags")
 	}
 	return b.options.Service.Authorize(ctx, brig.OpUntagTemplate, name, func(of brig.Tenant) error {
-		defer b.changes.lock(of.Name)()
-		t, err := b.options.Store.GetTemplate(ctx, of.Name, name)
-		if brig.KindOf(err) == brig.NotFound {
-			return errNoTemplate(ref)
+		unlock, err := b.changes.Lock(ctx, of.Name)
+		if err != nil {
+			return err
 		}
+		defer unlock()
+		t, err := b.Template(ctx, ref)
 		if err != nil {
 			return err
 		}

@@ -263,7 +263,7 @@ func (b BuildService) KeepPaused(ctx context.Context, tenant string, id brig.ID)
 	if err != nil {
 		return err
 	}
-	b.forks.postponeEnd(ctx, &call{rec: rec, limitRange: limitRange})
+	b.forks.postponeEnd(ctx, rec, limitRange.MaxPause)
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec, c
 			f.machines.fillEnforcement(&c.rec.Sandbox)
 			out = append(out, &c.rec.Sandbox)
 		}
-		f.postponeEnd(ctx, v)
+		f.postponeEnd(ctx, v.rec, v.limitRange.MaxPause)
 		return out, nil
 	})
 }

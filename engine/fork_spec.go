@@ -18,12 +18,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 	}
 	spec.TTL = cmp.Or(o.TTL, spec.TTL)
 	if len(o.Env) > 0 {
-		env := maps.Clone(o.Env)
-		for k, v := range spec.Env {
-			if _, ok := env[k]; !ok {
-				env[k] = v
-			}
-		}
+		env := map[string]string{}
+		maps.Copy(env, spec.Env)
+		maps.Copy(env, o.Env)
 		spec.Env = env
 	}
 	if o.Egress != nil {
@@ -129,19 +126,19 @@ func postponeAfter(maxPause time.Duration) time.Duration { return min(time.Hour,
 
 // postponeEnd postpones the end of a paused sandbox that was copied, as its use would: the tenant
 // may keep a paused sandbox for a time after its last use.
-func (f *forks) postponeEnd(ctx context.Context, v *call) {
-	end := f.Now().UTC().Add(v.limitRange.MaxPause)
-	if v.rec.State != brig.Paused || end.Sub(v.rec.Expires) < postponeAfter(v.limitRange.MaxPause) {
+func (f *forks) postponeEnd(ctx context.Context, rec *brig.Record, maxPause time.Duration) {
+	end := f.Now().UTC().Add(maxPause)
+	if rec.State != brig.Paused || end.Sub(rec.Expires) < postponeAfter(maxPause) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	_, err := f.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
+	_, err := f.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		if r.State == brig.Paused && r.Expires.Before(end) {
 			r.Expires = end
 		}
 		return nil
 	})
 	if err != nil {
-		f.Log.WarnContext(ctx, "failed to postpone the end of a paused sandbox", "sandbox", v.rec.ID, "err", err)
+		f.Log.WarnContext(ctx, "failed to postpone the end of a paused sandbox", "sandbox", rec.ID, "err", err)
 	}
 }

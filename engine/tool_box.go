@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/keylock"
 )
 
 // boxIdleTimeout is the default time after which an unused box ends.
@@ -43,42 +44,8 @@ type boxes struct {
 	idle []*box
 	busy []*box
 
-	layers        keyedMutex    // locks the layers that are being built, by digest
+	layers        keylock.Mutex // locks the layers that are being built, by digest
 	negativeCache negativeCache // the layers that could not be built, by digest
-}
-
-// keyedMutex serializes work by name.
-type keyedMutex struct {
-	mu   sync.Mutex // guards held
-	held map[string]chan struct{}
-}
-
-// lock locks name. The returned function unlocks it.
-func (t *keyedMutex) lock(ctx context.Context, name string) (release func(), err error) {
-	for {
-		t.mu.Lock()
-		before := t.held[name]
-		if before == nil {
-			done := make(chan struct{})
-			if t.held == nil {
-				t.held = map[string]chan struct{}{}
-			}
-			t.held[name] = done
-			t.mu.Unlock()
-			return func() {
-				t.mu.Lock()
-				defer t.mu.Unlock()
-				delete(t.held, name)
-				close(done)
-			}, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // acquire takes a box for a call, or returns nil if there is no suitable box. It also returns idle

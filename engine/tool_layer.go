@@ -102,7 +102,7 @@ func (ts *tools) getLayer(ctx context.Context, v *call, l tool.Layer, in builder
 	if layers == nil {
 		return nil, "packages are not installed here (the operator allows that with tools.packages)", nil
 	}
-	release, err := ts.boxes.layers.lock(ctx, digest)
+	release, err := ts.boxes.layers.Lock(ctx, digest)
 	if err != nil {
 		return nil, "", err
 	}

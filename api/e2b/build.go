@@ -27,15 +27,20 @@ func (b *builds) handle(f func(w http.ResponseWriter, r *http.Request) error) fu
 	}
 }
 
-// reads returns a handler for a route that reads with the right to op. The builder itself checks the
-// rights to changes.
+// reads is like handle, for a route that reads with the right to op. The builder itself checks the rights
+// to changes.
 func (b *builds) reads(op brig.Op, f func(w http.ResponseWriter, r *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return b.handle(func(w http.ResponseWriter, r *http.Request) error {
-		if err := httpapi.CheckCall(r.Context(), b.Service, "", op); err != nil {
+	return b.handle(b.checked(op, f))
+}
+
+// checked returns a handler that calls f if the caller may call op, which concerns no sandbox.
+func (e *env) checked(op brig.Op, f func(w http.ResponseWriter, r *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := httpapi.CheckCall(r.Context(), e.Service, "", op); err != nil {
 			return err
 		}
 		return f(w, r)
-	})
+	}
 }
 
 // requestedBuild is the response to a request for a build.
@@ -136,7 +141,7 @@ type buildLogEntry struct {
 	Step      string    `json:"step,omitempty"`
 }
 
-// buildReason tells why a build failed.
+// buildReason is the reason of a failed build.
 type buildReason struct {
 	Message    string          `json:"message"`
 	Step       string          `json:"step,omitempty"`

@@ -14,15 +14,15 @@ import (
 // uploadLifetime is the time for which an upload URL can be used, as long as clients try an upload.
 const uploadLifetime = time.Hour
 
-// fileLink tells whether the files with a hash were uploaded, and where to upload them. Clients send
-// no key to that URL, so it contains a token.
+// fileLink reports whether the tenant has uploaded the files with a hash, and returns a URL for their
+// upload. Clients send no key to that URL, so it contains a token.
 func (b *builds) fileLink(w http.ResponseWriter, r *http.Request) error {
 	template, hash := param(r, "template"), param(r, "hash")
 	present, err := b.Builder.HasFiles(r.Context(), hash)
 	if err != nil {
 		return err
 	}
-	if _, _, err := b.Builder.Find(r.Context(), template); err != nil {
+	if _, err := b.Builder.Template(r.Context(), template); err != nil {
 		return err
 	}
 	source, ok := b.tokens.source(brig.ActorFrom(r.Context()))

@@ -50,10 +50,10 @@ func (c *controlPlane) routes() []route {
 		{get, "/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV1)},
 		{get, "/v2/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV2)},
 
-		{get, "/templates", httpapi.InTurn(c.templates.list)},
-		{get, "/v2/templates", httpapi.InTurn(c.templates.list)},
-		{get, "/templates/aliases/{alias}", c.templates.getAlias},
-		{get, "/templates/{template}", httpapi.InTurn(c.templates.get)},
+		{get, "/templates", httpapi.InTurn(c.checked(brig.OpTemplates, c.templates.list))},
+		{get, "/v2/templates", httpapi.InTurn(c.checked(brig.OpTemplates, c.templates.list))},
+		{get, "/templates/aliases/{alias}", c.checked(brig.OpTemplates, c.templates.getAlias)},
+		{get, "/templates/{template}", httpapi.InTurn(c.checked(brig.OpTemplates, c.templates.get))},
 		{get, "/teams", c.teams},
 
 		{post, "/sandboxes/{id}/pause", c.leases.pause},

@@ -52,7 +52,7 @@ type templateTag struct {
 
 // listTags lists the tags of a template, the newest first.
 func (b *builds) listTags(w http.ResponseWriter, r *http.Request) error {
-	t, _, err := b.Builder.Find(r.Context(), param(r, "template"))
+	t, err := b.Builder.Template(r.Context(), param(r, "template"))
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (ts *templates) findID(ctx context.Context, ref string) (string, error) {
 	if _, ok := ts.recipes[name]; ok || ts.Builder == nil {
 		return name, nil
 	}
-	built, _, err := ts.Builder.Find(ctx, name)
+	built, err := ts.Builder.Template(ctx, name)
 	if brig.KindOf(err) == brig.NotFound {
 		return name, nil
 	}
@@ -85,7 +85,7 @@ func (ts *templates) find(ctx context.Context, ref string) (template, error) {
 		return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
 	}
 	if ts.Builder != nil {
-		built, _, err := ts.Builder.Find(ctx, ref)
+		built, err := ts.Builder.Template(ctx, ref)
 		if err == nil {
 			return template{id: built.ID, name: built.Name, created: built.Created, built: built}, nil
 		}
@@ -189,9 +189,6 @@ func buildID(t template) string {
 }
 
 func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
-	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
-		return err
-	}
 	out := []listedTemplate{}
 	for _, name := range slices.Sorted(maps.Keys(ts.recipes)) {
 		t, err := ts.find(r.Context(), name)
@@ -222,9 +219,6 @@ func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
 
 // getAlias reports whether a template exists.
 func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
-	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
-		return err
-	}
 	t, err := ts.find(r.Context(), param(r, "alias"))
 	if err != nil {
 		return err
@@ -237,9 +231,6 @@ func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
-	if err := httpapi.CheckCall(r.Context(), ts.Service, "", brig.OpTemplates); err != nil {
-		return err
-	}
 	t, err := ts.find(r.Context(), param(r, "template"))
 	if err != nil {
 		return err
