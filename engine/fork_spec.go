@@ -31,6 +31,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 		spec.PauseAtEnd = o.AtEnd.Pause
 		spec.PauseFilesOnly = o.AtEnd.FilesOnly || !o.AtEnd.Pause && spec.PauseAfter != 0 && spec.PauseFilesOnly
 	}
+	if o.Volumes != nil {
+		spec.Volumes = o.Volumes
+	}
 	spec.Limits, spec.BuildRights = o.Limits.Or(spec.Limits), o.BuildRights
 	return spec
 }
@@ -73,10 +76,35 @@ func checkMemoryCopy(rec *brig.Record, spec brig.Spec) error {
 	case spec.Limits != rec.Spec.Limits:
 		return brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
 			WithHint("leave limits out, or pause the sandbox with files_only first")
+	case !sameMounts(spec.Volumes, rec.Spec.Volumes):
+		return brig.InvalidField("volumes", "the memory of sandbox %q has the mounts of the original", rec.Spec.Name).
+			WithHint("leave volumes out, or pause the sandbox with files_only first")
 	case spec.BuildRights:
 		return brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
 	}
 	return nil
+}
+
+// sameMounts reports whether two sandboxes mount the same volumes. A request has no IDs yet.
+func sameMounts(a, b []brig.VolumeMount) bool {
+	return slices.EqualFunc(a, b, func(x, y brig.VolumeMount) bool {
+		return x.Name == y.Name && x.Path == y.Path && x.ReadOnly == y.ReadOnly && (x.ID == "" || x.ID == y.ID)
+	})
+}
+
+// admitCopyMounts checks the mounts of copies. The mounts of the original need no volume that still exists
+// for the tenant, but the caller must have the rights to use them.
+func (f *forks) admitCopyMounts(ctx context.Context, v *call, spec *brig.Spec, o brig.ForkSpec) (done func(), err error) {
+	if o.Volumes != nil && isFilesOnly(v.rec) {
+		return f.volumes.admitMounts(ctx, v, spec)
+	}
+	spec.Volumes = v.rec.Spec.Volumes
+	for _, m := range spec.Volumes {
+		if err := v.authorizeMount(m); err != nil {
+			return nil, err
+		}
+	}
+	return f.volumes.hold(spec.Volumes), nil
 }
 
 // checkOrigin repeats checkMemoryCopy, because a resume may have ended a pause without memory since.
@@ -91,7 +119,7 @@ func checkOrigin(v *call, o *forkOrigin, spec brig.Spec) error {
 func changesOf(o brig.ForkSpec) (changes []string) {
 	for name, changed := range map[string]bool{
 		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil,
-		"limits": o.Limits != (brig.Limits{}), "build_rights": o.BuildRights,
+		"limits": o.Limits != (brig.Limits{}), "volumes": o.Volumes != nil, "build_rights": o.BuildRights,
 	} {
 		if changed {
 			changes = append(changes, name)
