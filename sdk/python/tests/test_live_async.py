@@ -194,6 +194,8 @@ async def test_files(where: str) -> None:
         assert await files.read("/workspace/empty") == b""
         assert (await files.mkdir("/workspace/d/e")).type == "directory"
         assert (await files.move("/workspace/empty", "/workspace/d/moved")).name == "moved"
+        assert (await files.mkdir("/srv/a", user="root")).owner == "root"
+        assert (await files.move("/srv/a", "/srv/b", user="root")).path == "/srv/b"
         assert sorted(f.path for f in await files.list("/workspace", depth=2)) == [
             "/workspace/a b",
             "/workspace/a b/ü.txt",

@@ -195,6 +195,8 @@ def test_files(where: str) -> None:
         assert files.read("/workspace/empty") == b""
         assert (files.mkdir("/workspace/d/e")).type == "directory"
         assert (files.move("/workspace/empty", "/workspace/d/moved")).name == "moved"
+        assert (files.mkdir("/srv/a", user="root")).owner == "root"
+        assert (files.move("/srv/a", "/srv/b", user="root")).path == "/srv/b"
         assert sorted(f.path for f in files.list("/workspace", depth=2)) == [
             "/workspace/a b",
             "/workspace/a b/ü.txt",

@@ -352,13 +352,13 @@ class Rest(Backend):
     def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
         body: d.MakeDirRequest = {"path": path}
         if user:
-            body["user"] = wire.user(user)
+            body["user"] = user
         return wire.entry(self._call("POST", "sandboxes", name, "files", "mkdir", body=body))
 
     def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
         body: d.MoveRequest = {"from": source, "to": target}
         if user:
-            body["user"] = wire.user(user)
+            body["user"] = user
         return wire.entry(self._call("POST", "sandboxes", name, "files", "move", body=body))
 
     def remove_file(self, name: str, path: str, user: str) -> None:
