@@ -121,6 +121,45 @@ async def test_fork(where: str) -> None:
             assert (await base.info()).state == "paused"
 
 
+async def test_fork_with_changes(where: str) -> None:
+    async with SandboxClient(where) as client, await client.create(spec(env={"A": "1", "B": "1"})) as sandbox:
+        rules = ("api.example.com:443",)
+        (copied,) = await sandbox.fork(
+            env={"B": "2"},
+            egress=rules,
+            bandwidth=1 << 20,
+            user="root",
+            cwd="/etc",
+            pause_at_end=True,
+            pause_files_only=True,
+        )
+        async with copied:
+            assert (await copied.shell('echo "$A $B"; id -un; pwd')).stdout == "1 2\nroot\n/etc\n"
+            raw = (await copied.info()).raw
+            assert raw["egress"] == {"bandwidth": 1 << 20, "rules": [{"host": "api.example.com", "ports": [443]}]}
+            assert raw["pause_at_end"] and raw["pause_files_only"]
+        assert (await sandbox.shell('echo "$A $B"; id -un; pwd')).stdout == "1 1\nuser\n/workspace\n"
+        wrong: list[tuple[str, brig.ForkOptions]] = [
+            ("env", {"env": {"A=B": ""}}),
+            ("user", {"user": "no such user"}),
+            ("cwd", {"cwd": "relative"}),
+            ("egress[0]", {"egress": (brig.EgressRule("a.example", cidr="192.0.2.0/24"),)}),
+            ("bandwidth", {"egress": (), "bandwidth": -1}),
+            ("pause_files_only", {"pause_files_only": True}),
+            ("ttl", {"ttl": 10**9}),
+            ("memory_mib", {"memory_mib": 256}),
+            ("output_kib", {"output_kib": 8}),
+        ]
+        for field, options in wrong:
+            with pytest.raises(brig.InvalidArgumentError) as e:
+                await sandbox.fork(**options)
+            assert e.value.field == field
+        await sandbox.pause(files_only=True)
+        (copied,) = await sandbox.fork(memory_mib=256)
+        async with copied:
+            assert (await copied.info()).memory_mib == 256
+
+
 async def test_pause(where: str) -> None:
     async with SandboxClient(where) as client, await client.create(spec()) as sandbox:
         await sandbox.shell("echo kept > /workspace/a; echo lost > /tmp/b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import struct
@@ -11,7 +12,9 @@ import pytest
 
 import brig
 from brig import EgressRule, SandboxSpec, WorkspaceUse
+from brig import _documents as d
 from brig import _e2b as e2b
+from brig import _nouns as n
 from brig import _wire as wire
 from brig._errors import to_error
 
@@ -62,17 +65,24 @@ def test_spec_sends_all_fields() -> None:
         user="root",
         provider="docker",
         disk_mib=64,
+        pause_at_end=True,
+        cwd="/srv",
+        open_files=99,
+        output_kib=8,
+        bandwidth=1000,
     )
     assert wire.spec(spec) == {
         "name": "one",
         "image": "python:3.11-slim",
-        "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB"},
+        "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB", "open_files": 99, "output": "8KiB"},
         "labels": {"agent": "a"},
         "ttl_ms": 1500,
         "pause_after_ms": 1000,
+        "pause_at_end": True,
         "default_user": "root",
+        "default_cwd": "/srv",
         "placement": {"provider": "docker", "only": True},
-        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}]},
+        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}], "bandwidth": 1000},
         "secrets": [{"name": "api-token"}, {"name": "other", "env": "OTHER"}],
         "workspace": {"name": "data", "mode": "direct"},
     }
@@ -82,19 +92,72 @@ def test_spec_sends_all_fields() -> None:
     }
 
 
+def test_fork_sends_all_fields() -> None:
+    assert wire.fork(n.Fork()) == {"count": 1, "paused": False}
+    assert wire.fork(n.Fork(labels={}, egress=(), pause_at_end=False)) == {
+        "count": 1,
+        "paused": False,
+        "labels": {},
+        "egress": {"rules": []},
+        "pause_at_end": False,
+    }
+    full = n.Fork(
+        name="base",
+        paused=True,
+        labels={"try": "a"},
+        ttl=1.5,
+        env={"A": "1"},
+        egress=("api.example.com:443",),
+        bandwidth=1000,
+        user="root",
+        cwd="/srv",
+        pause_at_end=True,
+        pause_files_only=True,
+        memory_mib=256,
+        cpus=0.5,
+        disk_mib=64,
+        processes=9,
+        open_files=99,
+        output_kib=8,
+    )
+    assert wire.fork(full) == {
+        "count": 1,
+        "name": "base",
+        "paused": True,
+        "labels": {"try": "a"},
+        "ttl_ms": 1500,
+        "env": {"A": "1"},
+        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}], "bandwidth": 1000},
+        "default_user": "root",
+        "default_cwd": "/srv",
+        "pause_at_end": True,
+        "pause_files_only": True,
+        "limits": {"memory": "256MiB", "cpus": 0.5, "disk": "64MiB", "processes": 9, "open_files": 99, "output": "8KiB"},
+    }
+    # The options, the request and the generated type have the same fields.
+    assert set(n.ForkOptions.__annotations__) | {"count"} == {f.name for f in dataclasses.fields(n.Fork)}
+    assert set(d.ForkRequest.__annotations__) == set(wire.fork(full))
+
+
+def test_fork_rejects_bandwidth_without_rules() -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        wire.fork(n.Fork(bandwidth=1000))
+    assert e.value.field == "bandwidth" and "egress" in e.value.hint
+
+
 def test_empty_stdin_is_sent() -> None:
-    assert wire.command(brig._nouns.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
-    assert wire.command(brig._nouns.Command(script="")) == {"shell": ""}
-    assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
+    assert wire.command(n.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
+    assert wire.command(n.Command(script="")) == {"shell": ""}
+    assert wire.command(n.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
 
 
 def test_fields_of_other_calls_are_rejected() -> None:
     for spec in (SandboxSpec("", template="t"), SandboxSpec("", ttl=9), SandboxSpec("", pause_after=9)):
         with pytest.raises(brig.InvalidArgumentError, match="a run has no"):
-            wire.program(brig._nouns.Program(spec, "print(1)", "python"))
+            wire.program(n.Program(spec, "print(1)", "python"))
     with pytest.raises(brig.InvalidArgumentError, match="no stdin"):
-        wire.process(brig._nouns.Command(("cat",), stdin="a"), "")
-    assert wire.process(brig._nouns.Command(("cat",)), "one") == {"command": ["cat"], "tag": "one"}
+        wire.process(n.Command(("cat",), stdin="a"), "")
+    assert wire.process(n.Command(("cat",)), "one") == {"command": ["cat"], "tag": "one"}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
@@ -130,7 +193,12 @@ def test_envelopes_in_chunks() -> None:
     [
         ("timeout_ms", "timeout"),
         ("limits.memory", "memory_mib"),
-        ("limits.open_files", "limits.open_files"),
+        ("limits.open_files", "open_files"),
+        ("limits.output", "output_kib"),
+        ("egress.bandwidth", "bandwidth"),
+        ("default_user", "user"),
+        ("default_cwd", "cwd"),
+        ("limits.tomorrow", "limits.tomorrow"),
         ("egress.rules[2].ports", "egress[2].ports"),
         ("command[1]", "cmd[1]"),
         ("placement.provider", "provider"),

@@ -18,6 +18,7 @@ __all__ = [
     "EgressRule",
     "ExecResult",
     "FileInfo",
+    "ForkOptions",
     "InputOptions",
     "ProgramError",
     "Rich",
@@ -160,6 +161,9 @@ class SpecOptions(TypedDict, total=False):
     processes: int | None
     require: Mapping[str, str]
     provider: str
+    open_files: int | None
+    output_kib: int | None
+    bandwidth: int | None
 
 
 #: The default limits.
@@ -199,8 +203,75 @@ class SandboxSpec:
     provider: str = ""
     #: Seconds without use after which the sandbox is paused until its next use; less than ``ttl``.
     pause_after: float | None = None
-    #: Those pauses keep only the files: its next use boots it again.
+    #: Pauses at the end of the lease or without use keep only the files: its next use boots it again.
     pause_files_only: bool = False
+    #: The sandbox is paused at the end of its lease instead of ended.
+    pause_at_end: bool = False
+    #: The working directory of commands. Default: the template's or image's, or ``/workspace``.
+    cwd: str = ""
+    #: Open files of each process.
+    open_files: int | None = None
+    #: KiB of each output stream of a command that are kept.
+    output_kib: int | None = None
+    #: Bytes per second in each direction. Default: unlimited.
+    bandwidth: int | None = None
+
+
+class ForkOptions(TypedDict, total=False):
+    """Options of the copies of a sandbox. Without an option, it is as for the original."""
+
+    #: The name of the copy, if there is one. Default: a generated name.
+    name: str
+    #: Create one paused copy. It uses only disk space, and can be forked any number of times.
+    paused: bool
+    labels: Mapping[str, str] | None
+    #: Seconds without use after which each copy ends.
+    ttl: float | None
+    #: Variables in addition to the original's. Programs that are copied keep theirs.
+    env: Mapping[str, str]
+    #: Rules instead of the original's. An empty sequence blocks all egress.
+    egress: Sequence[str | EgressRule] | None
+    #: Bytes per second in each direction, with ``egress``. Default: unlimited.
+    bandwidth: int | None
+    #: The user of commands: ``user``, ``root``, or IDs such as ``1001:1001``.
+    user: str
+    #: The working directory of commands.
+    cwd: str
+    #: Each copy is paused at the end of its lease instead of ended.
+    pause_at_end: bool | None
+    #: With ``pause_at_end``: pauses at the end of the lease or without use keep only the files.
+    pause_files_only: bool
+    #: Limits are possible if the original is paused with ``files_only``.
+    memory_mib: int | None
+    cpus: float | None
+    disk_mib: int | None
+    processes: int | None
+    open_files: int | None
+    output_kib: int | None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Copies of a sandbox. See :class:`ForkOptions`."""
+
+    count: int = 1
+    name: str = ""
+    paused: bool = False
+    labels: Mapping[str, str] | None = None
+    ttl: float | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    egress: Sequence[str | EgressRule] | None = None
+    bandwidth: int | None = None
+    user: str = ""
+    cwd: str = ""
+    pause_at_end: bool | None = None
+    pause_files_only: bool = False
+    memory_mib: int | None = None
+    cpus: float | None = None
+    disk_mib: int | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    output_kib: int | None = None
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def millis(seconds: float, field: str = "timeout") -> int:
     return max(1, round(seconds * 1000))
 
 
-def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
-    """Encode egress rules."""
+def egress(rules: Sequence[str | n.EgressRule], bandwidth: int | None = None) -> d.EgressRequest:
+    """Encode egress rules and the bandwidth."""
     out: list[d.EgressRule] = []
     for rule in rules:
         r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
@@ -59,10 +59,10 @@ def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
             "deny": r.deny,
         }
         out.append(_some(encoded))
-    return {"rules": out}
+    return {"rules": out} if bandwidth is None else {"rules": out, "bandwidth": bandwidth}
 
 
-def _limits(s: n.SandboxSpec) -> d.LimitsRequest:
+def _limits(s: n.SandboxSpec | n.Fork) -> d.LimitsRequest:
     limits: d.LimitsRequest = {}
     if s.memory_mib is not None:
         limits["memory"] = f"{s.memory_mib}MiB"
@@ -72,6 +72,10 @@ def _limits(s: n.SandboxSpec) -> d.LimitsRequest:
         limits["disk"] = f"{s.disk_mib}MiB"
     if s.processes is not None:
         limits["processes"] = s.processes
+    if s.open_files is not None:
+        limits["open_files"] = s.open_files
+    if s.output_kib is not None:
+        limits["output"] = f"{s.output_kib}KiB"
     return limits
 
 
@@ -105,8 +109,10 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         "limits": _limits(s),
         "labels": dict(s.labels),
         "env": dict(s.env),
+        "pause_at_end": s.pause_at_end,
         "pause_files_only": s.pause_files_only,
         "default_user": s.user,
+        "default_cwd": s.cwd,
         "require": dict(s.require),
         "secrets": _secrets(s),
     }
@@ -118,11 +124,39 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         body["pause_after_ms"] = millis(s.pause_after, "pause_after")
     if s.provider:
         body["placement"] = {"provider": s.provider, "only": True}
-    if s.egress:
-        body["egress"] = egress(s.egress)
+    if s.egress or s.bandwidth is not None:
+        body["egress"] = egress(s.egress, s.bandwidth)
     if s.workspace is not None:
         body["workspace"] = _workspace(s.workspace)
     return _some(body)
+
+
+def fork(f: n.Fork) -> d.ForkRequest:
+    """Encode a request for copies."""
+    if f.bandwidth is not None and f.egress is None:
+        # The server replaces the rules and the bandwidth together, so it would remove all rules.
+        raise InvalidArgumentError(
+            "a fork replaces the bandwidth only with the rules", field="bandwidth", hint="give egress, too"
+        )
+    fields: d.ForkRequest = {
+        "name": f.name,
+        "env": dict(f.env),
+        "limits": _limits(f),
+        "pause_files_only": f.pause_files_only,
+        "default_user": f.user,
+        "default_cwd": f.cwd,
+    }
+    body = _some(fields)
+    body["count"], body["paused"] = f.count, f.paused
+    if f.labels is not None:
+        body["labels"] = dict(f.labels)
+    if f.ttl is not None:
+        body["ttl_ms"] = millis(f.ttl, "ttl")
+    if f.egress is not None:
+        body["egress"] = egress(f.egress, f.bandwidth)
+    if f.pause_at_end is not None:
+        body["pause_at_end"] = f.pause_at_end
+    return body
 
 
 def _stdin(body: d.ExecRequest | d.RunRequest, stdin: str | bytes | None) -> None:
@@ -178,6 +212,8 @@ def program(p: n.Program) -> d.RunRequest:
         ttl=s.ttl,
         pause_after=s.pause_after,
         pause_files_only=s.pause_files_only,
+        pause_at_end=s.pause_at_end,
+        cwd=s.cwd,
     )
     fields: d.RunRequest = {
         "name": s.name,
@@ -194,8 +230,8 @@ def program(p: n.Program) -> d.RunRequest:
         body["image"] = s.image
     if s.provider:
         body["placement"] = {"provider": s.provider, "only": True}
-    if s.egress:
-        body["egress"] = egress(s.egress)
+    if s.egress or s.bandwidth is not None:
+        body["egress"] = egress(s.egress, s.bandwidth)
     if s.workspace is not None:
         body["workspace"] = _workspace(s.workspace)
     if p.code is not None:

@@ -34,9 +34,7 @@ class Backend:
     def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
         raise self.lacks("sandboxes that stay")
 
-    def fork(
-        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
-    ) -> list[n.SandboxInfo]:
+    def fork(self, name: str, fork: n.Fork) -> list[n.SandboxInfo]:
         raise self.lacks("forks")
 
     def pause(self, name: str, files_only: bool) -> n.SandboxInfo:

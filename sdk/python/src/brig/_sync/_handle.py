@@ -90,22 +90,14 @@ class SandboxHandle:
         """Connect to a TCP port on which a program in the sandbox listens."""
         return self._backend.connect(self.name, port)
 
-    def fork(
-        self,
-        count: int = 1,
-        *,
-        name: str = "",
-        paused: bool = False,
-        labels: Mapping[str, str] | None = None,
-        ttl: float | None = None,
-    ) -> list[SandboxHandle]:
+    def fork(self, count: int = 1, **options: Unpack[n.ForkOptions]) -> list[SandboxHandle]:
         """Create copies of the sandbox, with its memory, programs and files. The sandbox runs on.
 
-        The copies have its labels and lease unless you set others. If one copy fails, none is
-        created. A single copy can have a name and be paused: it then uses only disk space,
-        and can be forked any number of times.
+        The copies have its environment, egress rules, user, directory, labels and lease unless
+        you set others. If one copy fails, none is created. A single copy can have a name and be
+        paused: it then uses only disk space, and can be forked any number of times.
         """
-        infos = self._backend.fork(self.name, count, name, paused, labels, ttl)
+        infos = self._backend.fork(self.name, n.Fork(count, **options))
         return [SandboxHandle(self._backend, info.name) for info in infos]
 
     def pause(self, *, files_only: bool = False) -> n.SandboxInfo:

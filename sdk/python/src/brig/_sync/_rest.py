@@ -197,17 +197,8 @@ class Rest(Backend):
                 return out
             query["cursor"] = page["next_cursor"]
 
-    def fork(
-        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
-    ) -> list[n.SandboxInfo]:
-        body: d.ForkRequest = {"count": count, "paused": paused}
-        if copy:
-            body["name"] = copy
-        if labels is not None:
-            body["labels"] = dict(labels)
-        if ttl is not None:
-            body["ttl_ms"] = wire.millis(ttl, "ttl")
-        answer: d.Copies = self._call("POST", "sandboxes", name, "fork", body=body)
+    def fork(self, name: str, fork: n.Fork) -> list[n.SandboxInfo]:
+        answer: d.Copies = self._call("POST", "sandboxes", name, "fork", body=wire.fork(fork))
         return [wire.sandbox(b) for b in answer["sandboxes"]]
 
     def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
