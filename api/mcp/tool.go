@@ -124,7 +124,7 @@ func newResult(out any) (*mcp.CallToolResult, error) {
 
 // errorResult returns the result of a failed tool.
 func errorResult(err error) *mcp.CallToolResult {
-	e := brig.AsError(err)
+	e := nameArguments(brig.AsError(err))
 	return &mcp.CallToolResult{
 		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: describe(e)}},
 		Meta: mcp.Meta{errorKey: toAPIError(e)},
