@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 import brig
-from brig.sync import SandboxClient, SandboxSpec, WorkspaceUse
+from brig.sync import MainProgram, SandboxClient, SandboxSpec, Terminal, WorkspaceUse
 
 SERVER = """
 import socketserver
@@ -102,6 +102,50 @@ def test_life(where: str) -> None:
             client.get(s.name)
 
 
+def test_main_program(where: str) -> None:
+    with SandboxClient(where) as client:
+        main = MainProgram(script="echo main $ONE; id -un; pwd; exec sleep 1.5", env={"ONE": "1"}, user="root", cwd="/tmp")
+        s = spec(main=main, env={"ALL": "a"}, cwd="/srv", fixed_lease=True, pausable=True, ttl=60, open_files=99, output_kib=8)
+        with client.create(s) as sandbox:
+            text = ""
+            for piece in sandbox.follow_logs():  # until the program ends, and the sandbox with it
+                text += piece
+                if text.endswith("/tmp\n"):
+                    assert (sandbox.shell("pwd; echo $ALL$ONE >&2")).stderr == "a\n"
+            assert text == "main 1\nroot\n/tmp\n/srv\na\n"
+            assert (sandbox.logs(tail=1, times=True)).startswith("20")
+            info = sandbox.info()
+            assert (info.state, info.exit_code, info.exit_reason) == ("stopped", 0, "exited")
+            assert info.raw["fixed_lease"] and info.raw["pausable"]
+            assert (info.raw["limits"]["open_files"], info.raw["limits"]["output"]) == (99, 8192)
+        main = MainProgram(("sleep", "60"), timeout=1)
+        with client.create(spec(main=main)) as sandbox:
+            for _ in sandbox.follow_logs():
+                pass
+            assert (sandbox.info()).exit_code == 124
+        for field, wrong in [
+            ("main.user", {"main": MainProgram(("true",), user="no such user")}),
+            ("main.cwd", {"main": MainProgram(("true",), cwd="relative")}),
+            ("main.timeout", {"main": MainProgram(("true",), timeout=10**9)}),
+            ("main.env", {"main": MainProgram(("true",), env={"A=B": ""})}),
+            ("user", {"user": "no such user"}),
+            ("cwd", {"cwd": "relative"}),
+            ("freeze_after", {"freeze_after": 10**9}),
+            ("prefer", {"prefer": "region"}),
+        ]:
+            with pytest.raises(brig.InvalidArgumentError) as e:
+                client.create(spec(**wrong))  # type: ignore[arg-type]
+            assert e.value.field == field, e.value
+
+
+def test_measurements(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        usage = sandbox.usage()
+        assert usage.memory > 0 and usage.cpu > 0 and usage.at
+        verified = sandbox.attest()
+        assert verified.name == sandbox.name and verified.enforcement["memory"]["at"]
+
+
 def test_fork(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec(labels={"suite": uuid.uuid4().hex})) as sandbox:
         sandbox.shell("echo kept > /workspace/a")
@@ -110,7 +154,8 @@ def test_fork(where: str) -> None:
         for copied in copies:
             with copied:
                 assert (copied.shell("cat /workspace/a; hostname")).stdout == f"kept\n{copied.name}\n"
-                assert (copied.info()).labels == {"try": "a"}
+                info = copied.info()
+                assert (info.labels, info.origin) == ({"try": "a"}, (sandbox.info()).id)
         assert (sandbox.shell("cat /workspace/a")).stdout == "kept\n"
         name = sandbox.name[:40] + "-base"
         (base,) = sandbox.fork(name=name, paused=True)
@@ -199,6 +244,35 @@ def test_one_shots(where: str) -> None:
         assert sorted(client.list()) == sorted(before)
 
 
+def test_streams_of_one_shots(where: str) -> None:
+    with SandboxClient(where) as client:
+        code = "import time\ndef main(n):\n print('a', flush=True); time.sleep(0.5); print('b'); return n * 7"
+        with client.stream(code, arguments={"n": 6}) as output:
+            got = [chunk.text for chunk in output]
+        assert got[0] == "a\n" and "".join(got) == "a\nb\n"
+        assert (output.result.value, output.result.stdout) == (42, "a\nb\n")
+        with client.stream_command("cat", ["in"], files={"in": b"given"}, user="root") as output:
+            assert [chunk.text for chunk in output] == ["given"]
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            with client.stream("1", image="no-such-image:1") as output:
+                for _ in output:
+                    pass
+        assert wrong.value.field == "image"
+
+
+def test_runs(where: str) -> None:
+    with SandboxClient(where) as client:
+        name = f"r-{uuid.uuid4().hex[:8]}"
+        code = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('ends', flush=True))\ntime.sleep(60)"
+        r = client.run(code, name=name, timeout=1, grace=0.5)
+        assert r.timed_out and "ends" in r.stdout
+        kept = client.get_run(name)
+        assert (kept.stdout, kept.timed_out, kept.sandbox) == (r.stdout, True, name)
+        (run,) = [s for s in client.runs(status="timeout") if s.sandbox == name]
+        assert (run.status, run.exit_code, run.error and run.error.code) == ("timeout", 124, "SB005")
+        assert name not in [s.sandbox for s in client.runs(status="success")]
+
+
 def test_contexts(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec()) as sandbox:
         assert (sandbox.run_code("import math; r = 2")).text == ""
@@ -224,12 +298,35 @@ def test_contexts(where: str) -> None:
         assert (shown.data["text/plain"], shown.display_id, shown.metadata) == ("'two'", "d", {})
 
 
+def test_lists_and_streams_of_contexts(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        with sandbox.stream_code("print('p'); display('shown'); 6 * 7") as output:
+            got = [item.text if isinstance(item, brig.Chunk) else item.data["text/plain"] for item in output]
+        assert (got, output.result.text) == (["p\n", "'shown'", "42"], "42")
+        context = sandbox.create_context(cwd="/tmp")
+        (info,) = [c for c in sandbox.contexts() if c.id == context.id]
+        assert (info.language, info.cwd, info.state, info.execution_count) == ("python", "/tmp", "idle", 0)
+        context.run("x = 1")
+        with sandbox.context(context.id).stream("print(x)") as output:
+            assert [item.text for item in output if isinstance(item, brig.Chunk)] == ["1\n"]
+
+
 def test_files(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec()) as sandbox:
         files = sandbox.files
         wrote = files.write("/workspace/a b/ü.txt", "hällo", mode=0o600)
         assert (wrote.path, wrote.size, wrote.mode, wrote.type) == ("/workspace/a b/ü.txt", 6, 0o600, "file")
         assert files.read_text("/workspace/a b/ü.txt") == "hällo"
+        assert files.read("a b/ü.txt", offset=3, length=2) == b"ll"
+        with files.watch("/workspace", recursive=True) as changes:
+            files.write("/workspace/part", "ö")
+            for change in changes:
+                if change.name == "part" and "write" in change.kinds:
+                    break
+        files.write("/workspace/rest", "\n")
+        assert (files.compose(["part", "rest"], "joined")).size == 3
+        assert (files.stat("joined")).modified.startswith("20")
+        files.remove("joined")
         files.write("/workspace/empty", b"")
         assert files.read("/workspace/empty") == b""
         assert (files.mkdir("/workspace/d/e")).type == "directory"
@@ -258,6 +355,25 @@ def test_processes_and_ports(where: str) -> None:
         assert ended.exit_code == 6
         with process.output() as output:
             assert b"".join([chunk.data for chunk in output]) == b"got hello\n"
+        with sandbox.process(process.pid).output(offset=4) as output:
+            assert [chunk.text for chunk in output] == ["hello\n"]
+        script = "trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.1; done"
+        process = sandbox.start_shell(script, tag="screen", terminal=Terminal(80, 24))
+        with process.output() as output:
+            text = ""
+            for chunk in output:
+                if "up" not in text and "up" in text + chunk.text:
+                    process.resize(100, 40)
+                text += chunk.text
+        assert "40 100" in text
+        ended = (sandbox.start("cat", no_input=True)).wait()
+        assert ended.exit_code == 0
+        tags = {p.pid: (p.tag, p.running, p.result is not None) for p in sandbox.processes()}
+        assert tags[process.pid] == ("screen", False, True)
+        r = sandbox.exec("echo", ["hi"], survive=True)
+        kept = sandbox.get_exec(r.id)
+        assert (kept.stdout, kept.command, kept.done) == ("hi\n", ("echo", "hi"), True)
+        assert r.id in [e.id for e in sandbox.execs()]
         process = sandbox.start("python3", ["-c", SERVER])
         sandbox.shell("for i in $(seq 200); do grep -q :1FBB /proc/net/tcp && exit; sleep 0.05; done")
         with sandbox.connect(8123) as connection:
@@ -306,8 +422,9 @@ def test_egress_rules(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec(egress=("api.example.com:443",))) as sandbox:
         rules = (sandbox.info()).raw["egress"]["rules"]
         assert rules == [{"host": "api.example.com", "ports": [443]}]
+        sandbox.set_egress(("api.example.com",), bandwidth=1 << 20)
         sandbox.set_egress(())
-        assert (sandbox.info()).raw.get("egress", {}).get("rules", []) == []
+        assert (sandbox.info()).raw["egress"] == {"rules": [], "bandwidth": 1 << 20}
 
 
 def test_errors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,49 @@ def test_spec_sends_all_fields() -> None:
     }
 
 
+def test_main_program_and_placement() -> None:
+    main = brig.MainProgram(("serve",), entrypoint=True, env={"A": "1"}, cwd="/srv", user="root", timeout=1.5)
+    bare = {"image": None, "memory_mib": None, "cpus": None}
+    assert wire.spec(SandboxSpec("", main=main, **bare)) == {  # type: ignore[arg-type]
+        "command": ["serve"],
+        "entrypoint": True,
+        "command_env": {"A": "1"},
+        "cwd": "/srv",
+        "user": "root",
+        "timeout_ms": 1500,
+    }
+    assert wire.spec(SandboxSpec("", main=brig.MainProgram(script="a"), **bare)) == {"shell": "a"}  # type: ignore[arg-type]
+    near = SandboxSpec("", prefer="region", regions=("eu",), pausable=True, fixed_lease=True, freeze_after=2, **bare)  # type: ignore[arg-type]
+    assert wire.spec(near) == {
+        "placement": {"prefer": "region", "regions": ["eu"]},
+        "pausable": True,
+        "fixed_lease": True,
+        "freeze_after_ms": 2000,
+    }
+    e = to_error({"kind": "invalid_argument", "message": "m", "field": "command[0]"}, names=wire.MAIN)
+    assert e.field == "main.command[0]"
+
+
+def test_requests_have_all_fields_of_rest() -> None:
+    main = brig.MainProgram(("a",), "a", True, {"A": "1"}, "/", "root", 1)
+    fields: dict[str, Any] = {
+        **{f.name: "a" for f in dataclasses.fields(SandboxSpec)},
+        **dict.fromkeys(("memory_mib", "cpus", "disk_mib", "processes", "open_files", "output_kib", "bandwidth"), 1),
+        **{"labels": {"a": "1"}, "env": {"A": "1"}, "require": {"memory": "boundary"}},
+        **dict.fromkeys(("pausable", "pause_at_end", "pause_files_only", "fixed_lease"), True),
+        **dict.fromkeys(("ttl", "pause_after", "freeze_after"), 1.0),
+        "main": main,
+    }
+    sent = set(wire.spec(SandboxSpec(**fields))) | set(wire.spec(SandboxSpec(**{**fields, "template": ""})))
+    assert sent == set(d.Spec.__annotations__)
+    command = n.Command(("a",), "a", 1, {"A": "1"}, "/", "root", "in", True, "tag", brig.Terminal(), True)
+    assert set(wire.command(command)) == set(d.ExecRequest.__annotations__) - {"stdin_b64"}
+    assert set(wire.process(dataclasses.replace(command, stdin=None))) == set(d.ProcessRequest.__annotations__)
+    once = {k: v for k, v in fields.items() if k in n.SpecOptions.__annotations__}
+    code = n.Program(SandboxSpec(image="a", **once), "1", "python", (), {"n": 1}, {"a": b""}, 1, "in", 1)
+    assert set(wire.program(code)) == set(d.RunRequest.__annotations__) - {"command", "stdin_b64", "step"}
+
+
 def test_fork_sends_all_fields() -> None:
     assert wire.fork(n.Fork()) == {"count": 1, "paused": False}
     assert wire.fork(n.Fork(labels={}, egress=(), pause_at_end=False)) == {
@@ -156,8 +200,8 @@ def test_fields_of_other_calls_are_rejected() -> None:
         with pytest.raises(brig.InvalidArgumentError, match="a run has no"):
             wire.program(n.Program(spec, "print(1)", "python"))
     with pytest.raises(brig.InvalidArgumentError, match="no stdin"):
-        wire.process(n.Command(("cat",), stdin="a"), "")
-    assert wire.process(n.Command(("cat",)), "one") == {"command": ["cat"], "tag": "one"}
+        wire.process(n.Command(("cat",), stdin="a"))
+    assert wire.process(n.Command(("cat",), tag="one")) == {"command": ["cat"], "tag": "one"}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
@@ -202,6 +246,10 @@ def test_envelopes_in_chunks() -> None:
         ("egress.rules[2].ports", "egress[2].ports"),
         ("command[1]", "cmd[1]"),
         ("placement.provider", "provider"),
+        ("placement.regions[0]", "regions[0]"),
+        ("placement.prefer", "prefer"),
+        ("freeze_after_ms", "freeze_after"),
+        ("source_paths[1]", "sources[1]"),
         ("name", "name"),
         ("capacity", "capacity"),
         ("", ""),
@@ -241,6 +289,10 @@ def test_errors_keep_all_fields() -> None:
         (SandboxSpec("x", egress=("a.example:443",)), "egress"),
         (SandboxSpec("x", require={"memory": "boundary"}), "require"),
         (SandboxSpec("x", processes=3), "processes"),
+        (SandboxSpec("x", main=brig.MainProgram(("true",))), "main"),
+        (SandboxSpec("x", cwd="/srv"), "cwd"),
+        (SandboxSpec("x", prefer="cheapest"), "prefer"),
+        (SandboxSpec("x", bandwidth=1), "bandwidth"),
     ],
 )
 def test_e2b_rejects_unsupported_fields(spec: SandboxSpec, field: str) -> None:

@@ -15,19 +15,28 @@ __all__ = [
     "Chunk",
     "CodeResult",
     "CommandOptions",
+    "ContextInfo",
     "EgressRule",
     "ExecResult",
+    "Execution",
+    "FileChange",
     "FileInfo",
     "ForkOptions",
     "InputOptions",
+    "MainProgram",
+    "ProcessInfo",
+    "ProcessOptions",
     "ProgramError",
     "Rich",
     "RunResult",
+    "RunSummary",
     "SandboxInfo",
     "SandboxSpec",
+    "SandboxUsage",
     "SecretInfo",
     "SecretUse",
     "SpecOptions",
+    "Terminal",
     "WorkspaceCommit",
     "WorkspaceFile",
     "WorkspaceInfo",
@@ -39,6 +48,8 @@ DEFAULT_IMAGE = "python:3.11-slim"
 
 State = Literal["creating", "running", "paused", "stopping", "stopped"]
 WorkspaceMode = Literal["read_only", "overlay", "direct"]
+RunStatus = Literal["success", "error", "timeout", "out_of_memory"]
+Preference = Literal["", "cheapest", "region"]
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,34 @@ class WorkspaceUse:
     version: int = 0
 
 
+@dataclass(frozen=True)
+class MainProgram:
+    """The main program of a sandbox. The sandbox ends with it, and the logs have its output."""
+
+    #: The program and its arguments, or the arguments of the entrypoint.
+    command: Sequence[str] = ()
+    #: Instead of a command: a script for the image's shell.
+    script: str = ""
+    #: Run the image's entrypoint, with ``command`` or the image's own command as its arguments.
+    entrypoint: bool = False
+    #: Variables in addition to the sandbox's environment.
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: The working directory. Default: ``/workspace``.
+    cwd: str = ""
+    #: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
+    user: str = ""
+    #: Seconds after which it is killed.
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The size of a process's terminal."""
+
+    columns: int = 80
+    rows: int = 24
+
+
 class CommandOptions(TypedDict, total=False):
     """Options of a command."""
 
@@ -134,7 +173,7 @@ class CommandOptions(TypedDict, total=False):
     env: Mapping[str, str]
     #: The working directory. Default: ``/workspace``.
     cwd: str
-    #: ``user`` (the default) or ``root``.
+    #: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
     user: str
 
 
@@ -143,6 +182,19 @@ class InputOptions(CommandOptions, total=False):
 
     #: The complete standard input. Default: none.
     stdin: str | bytes | None
+    #: The command continues if the client disconnects. ``get_exec`` has its result.
+    survive: bool
+
+
+class ProcessOptions(CommandOptions, total=False):
+    """Options of a process in the background."""
+
+    #: A name of your choice.
+    tag: str
+    #: The process has a terminal of this size, instead of pipes.
+    terminal: Terminal | None
+    #: The standard input is empty. Otherwise it stays open for :meth:`Process.write`.
+    no_input: bool
 
 
 class SpecOptions(TypedDict, total=False):
@@ -164,6 +216,8 @@ class SpecOptions(TypedDict, total=False):
     open_files: int | None
     output_kib: int | None
     bandwidth: int | None
+    regions: Sequence[str]
+    prefer: Preference
 
 
 #: The default limits.
@@ -191,7 +245,7 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Seconds without use after which the sandbox ends.
     ttl: float | None = None
-    #: ``user`` (the default) or ``root``.
+    #: The user of commands: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
     user: str = ""
     #: The name of a template, instead of an image.
     template: str = ""
@@ -215,6 +269,18 @@ class SandboxSpec:
     output_kib: int | None = None
     #: Bytes per second in each direction. Default: unlimited.
     bandwidth: int | None = None
+    #: The main program. Without one, the sandbox waits for commands.
+    main: MainProgram | None = None
+    #: The sandbox can be paused and forked while processes run in it, and not only contexts.
+    pausable: bool = False
+    #: Use does not renew the lease.
+    fixed_lease: bool = False
+    #: Seconds without use after which the sandbox is frozen until its next use.
+    freeze_after: float | None = None
+    #: Regions of providers, the best one first, with ``prefer="region"``.
+    regions: Sequence[str] = ()
+    #: How to select the provider: ``cheapest`` or ``region``. Default: the tenant's routing.
+    prefer: Preference = ""
 
 
 class ForkOptions(TypedDict, total=False):
@@ -285,6 +351,10 @@ class Command:
     cwd: str = ""
     user: str = ""
     stdin: str | bytes | None = None
+    survive: bool = False
+    tag: str = ""
+    terminal: Terminal | None = None
+    no_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -299,6 +369,7 @@ class Program:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     timeout: float | None = None
     stdin: str | bytes | None = None
+    grace: float | None = None
 
 
 @dataclass(frozen=True)
@@ -345,6 +416,35 @@ class ExecResult:
 
 
 @dataclass(frozen=True)
+class Execution(ExecResult):
+    """A command of a sandbox, with its result so far."""
+
+    command: tuple[str, ...] = ()
+    script: str = ""
+    cwd: str = ""
+    user: str = ""
+    #: Whether the command has ended.
+    done: bool = False
+    #: The time of the start in RFC 3339.
+    started: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A process in the background."""
+
+    pid: int
+    running: bool
+    command: tuple[str, ...] = ()
+    script: str = ""
+    tag: str = ""
+    #: The time of the start in RFC 3339.
+    started: str = ""
+    #: How the process ended, without its output; None while it runs.
+    result: ExecResult | None = None
+
+
+@dataclass(frozen=True)
 class ProgramError:
     """The error of a program: its exception, or the reason why Brig ended it, with a code."""
 
@@ -378,6 +478,25 @@ class RunResult(ExecResult):
     #: The name of the removed sandbox.
     sandbox: str = ""
     provider: str = ""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A finished one-shot run, without its output, value and artifacts."""
+
+    #: The name of the removed sandbox, with which ``get_run`` returns the whole result.
+    sandbox: str
+    status: RunStatus
+    exit_code: int = 0
+    #: The time of the start in RFC 3339.
+    started: str = ""
+    #: The duration in seconds.
+    duration: float = 0.0
+    signal: str = ""
+    image: str = ""
+    provider: str = ""
+    #: Without its traceback.
+    error: ProgramError | None = None
 
 
 @dataclass(frozen=True)
@@ -436,6 +555,37 @@ class CodeResult:
 
 
 @dataclass(frozen=True)
+class ContextInfo:
+    """A context: an interpreter that keeps its variables."""
+
+    id: str
+    language: str
+    #: ``idle``, ``busy``, or ``dead`` until the next run starts another interpreter.
+    state: str = ""
+    cwd: str = ""
+    #: The version of the interpreter.
+    version: str = ""
+    execution_count: int = 0
+
+
+@dataclass(frozen=True)
+class SandboxUsage:
+    """What a sandbox uses. Sizes are bytes."""
+
+    #: The time of the measurement in RFC 3339.
+    at: str
+    #: Seconds of processor time since the start.
+    cpu: float
+    memory: int
+    #: The part of the memory that the host can reclaim.
+    cache: int
+    sent: int
+    received: int
+    #: The size of the files that it wrote; None if the provider does not measure it.
+    disk: int | None = None
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """The state of a sandbox."""
 
@@ -449,6 +599,14 @@ class SandboxInfo:
     cpus: float = 0
     #: The end of the lease in RFC 3339; empty if the sandbox has ended.
     expires: str = ""
+    #: The ID of the sandbox of which it is a copy.
+    origin: str = ""
+    #: The exit code of the main program of a sandbox that has ended.
+    exit_code: int | None = None
+    #: Why the sandbox has ended.
+    exit_reason: str = ""
+    #: How each limit is enforced, by area. ``attest`` verifies it in this very sandbox.
+    enforcement: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     #: The complete response of the service.
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -465,6 +623,21 @@ class FileInfo:
     mode: int = 0
     owner: str = ""
     target: str = ""
+    group: str = ""
+    #: The time of the last change in RFC 3339.
+    modified: str = ""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change in a watched directory."""
+
+    #: The path relative to the directory.
+    name: str
+    #: ``create``, ``rename``, ``chmod``, ``write``, ``remove``.
+    kinds: tuple[str, ...]
+    #: The file after the change, if it exists.
+    file: FileInfo | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ._backend import Backend
 from ._e2b import E2B
 from ._handle import SandboxHandle
 from ._rest import Rest
+from ._stream import RunStream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -143,6 +144,7 @@ class SandboxClient:
         image: str | None = None,
         timeout: float | None = None,
         stdin: str | bytes | None = None,
+        grace: float | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
         """Run a program in a new sandbox.
@@ -150,10 +152,28 @@ class SandboxClient:
         The program's function ``main`` is called with ``arguments``, and its return
         value is the result's ``value``. ``files`` are written below ``/workspace``
         before the start. Files that the program writes to ``artifacts/`` are in the
-        result. ``language`` is python, javascript, typescript or bash.
+        result. ``language`` is python, javascript, typescript or bash. At its timeout, the
+        program gets SIGTERM ``grace`` seconds before it is killed.
         """
-        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin)
+        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin, grace)
         return await self._backend.run(program)
+
+    def stream(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        arguments: Mapping[str, Any] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        image: str | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        grace: float | None = None,
+        **options: Unpack[n.SpecOptions],
+    ) -> RunStream:
+        """Run a program in a new sandbox like :meth:`run`, and stream its output."""
+        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin, grace)
+        return RunStream(self._backend.stream_run(program))
 
     async def run_command(
         self,
@@ -170,6 +190,30 @@ class SandboxClient:
         argv = (cmd, *(args or ()))
         program = n.Program(_spec(image, options), argv=argv, files=files or {}, timeout=timeout, stdin=stdin)
         return await self._backend.run(program)
+
+    def stream_command(
+        self,
+        cmd: str,
+        args: Sequence[str] | None = None,
+        *,
+        files: Mapping[str, str | bytes] | None = None,
+        image: str | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        **options: Unpack[n.SpecOptions],
+    ) -> RunStream:
+        """Run a command in a new sandbox, and stream its output."""
+        argv = (cmd, *(args or ()))
+        program = n.Program(_spec(image, options), argv=argv, files=files or {}, timeout=timeout, stdin=stdin)
+        return RunStream(self._backend.stream_run(program))
+
+    async def runs(self, *, status: n.RunStatus | None = None) -> builtins.list[n.RunSummary]:
+        """List the one-shot runs whose results the server keeps, the last one to end first."""
+        return await self._backend.runs(status or "")
+
+    async def get_run(self, name: str) -> n.RunResult:
+        """Return the result of a one-shot run by the name of its sandbox, for a limited time after its end."""
+        return await self._backend.run_result(name)
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         """Create an empty workspace, a directory that outlives sandboxes."""
