@@ -228,6 +228,7 @@ check('processes, commands and contexts of a sandbox', async () => {
   await brig.writeInput('ts-inside', pid, 'hello\n')
   await brig.closeInput('ts-inside', pid)
   let out = ''
+  assert.equal((await brig.attachProcess('ts-inside', pid)).exit_code, 6)
   const ended = await brig.attachProcess('ts-inside', pid, { offset: 4, onStdout: (text) => (out += text) })
   assert.deepEqual([ended.exit_code, out], [6, 'hello\n'])
   const tty = await brig.startProcess('ts-inside', ['sh', '-c', 'trap "stty size; exit" WINCH; echo up; while :; do sleep 0.1; done'], { terminal: { rows: 24, columns: 80 } })

@@ -103,7 +103,8 @@ async def test_life(where: str) -> None:
 
 async def test_main_program(where: str) -> None:
     async with SandboxClient(where) as client:
-        main = MainProgram(script="echo main $ONE; id -un; pwd; exec sleep 1.5", env={"ONE": "1"}, user="root", cwd="/tmp")
+        script = "echo main $ONE; id -un; pwd; until [ -e end ]; do sleep 0.5; done"
+        main = MainProgram(script=script, env={"ONE": "1"}, user="root", cwd="/tmp")
         s = spec(main=main, env={"ALL": "a"}, cwd="/srv", fixed_lease=True, pausable=True, ttl=60, open_files=99, output_kib=8)
         async with await client.create(s) as sandbox:
             text = ""
@@ -111,6 +112,7 @@ async def test_main_program(where: str) -> None:
                 text += piece
                 if text.endswith("/tmp\n"):
                     assert (await sandbox.shell("pwd; echo $ALL$ONE >&2")).stderr == "a\n"
+                    await sandbox.files.write("/tmp/end", "")
             assert text == "main 1\nroot\n/tmp\n/srv\na\n"
             assert (await sandbox.logs(tail=1, times=True)).startswith("20")
             info = await sandbox.info()

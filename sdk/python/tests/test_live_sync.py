@@ -104,7 +104,8 @@ def test_life(where: str) -> None:
 
 def test_main_program(where: str) -> None:
     with SandboxClient(where) as client:
-        main = MainProgram(script="echo main $ONE; id -un; pwd; exec sleep 1.5", env={"ONE": "1"}, user="root", cwd="/tmp")
+        script = "echo main $ONE; id -un; pwd; until [ -e end ]; do sleep 0.5; done"
+        main = MainProgram(script=script, env={"ONE": "1"}, user="root", cwd="/tmp")
         s = spec(main=main, env={"ALL": "a"}, cwd="/srv", fixed_lease=True, pausable=True, ttl=60, open_files=99, output_kib=8)
         with client.create(s) as sandbox:
             text = ""
@@ -112,6 +113,7 @@ def test_main_program(where: str) -> None:
                 text += piece
                 if text.endswith("/tmp\n"):
                     assert (sandbox.shell("pwd; echo $ALL$ONE >&2")).stderr == "a\n"
+                    sandbox.files.write("/tmp/end", "")
             assert text == "main 1\nroot\n/tmp\n/srv\na\n"
             assert (sandbox.logs(tail=1, times=True)).startswith("20")
             info = sandbox.info()
