@@ -19,7 +19,7 @@ class Process:
         return f"Process({self.pid})"
 
     def output(self, *, offset: int = 0) -> OutputStream:
-        """Stream the output from the beginning, or without its first ``offset`` bytes.
+        """Stream the output from the beginning, or without its first ``offset`` bytes; -1 skips the present output.
 
         Closing the stream does not end the program.
         """
