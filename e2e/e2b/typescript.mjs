@@ -130,8 +130,18 @@ check('a sandbox with all that it may have', async () => {
   await brig.remove('ts-box')
   const again = await brig.run('print(open("f").read())', { workspace: 'ts-data' })
   assert.equal(again.stdout, 'kept\n\n')
+  assert.ok((await brig.listWorkspaces()).some((w) => w.name === 'ts-data'))
+  assert.deepEqual((await brig.listWorkspaceVersions('ts-data')).map((v) => v.number), [1])
+  assert.deepEqual((await brig.listWorkspaceFiles('ts-data', { version: 1 })).map((f) => f.path), ['/workspace/f'])
+  assert.deepEqual(await brig.listWorkspaceFiles('ts-data', { path: '/none' }), [])
+  assert.deepEqual((await brig.diffWorkspace('ts-data', 0, 1)).map((c) => [c.path, c.kind]), [['f', 'added']])
+  assert.equal((await brig.restoreWorkspace('ts-data', 1)).files, 1)
   await brig.removeWorkspace('ts-data')
+  assert.ok((await brig.listSecrets()).some((s) => s.name === 'ts-token'))
   await brig.removeSecret('ts-token')
+  assert.ok((await brig.listImages()).some((i) => i.names.includes('host')))
+  assert.ok(Array.isArray(await brig.listTemplates()))
+  assert.equal((await rejects(brig.pullImage('a/b:1', { platform: 'no such platform' }), BrigError)).field, 'platform')
 })
 
 check('copies with changes', async () => {

@@ -305,6 +305,10 @@ def test_lists_and_streams_of_contexts(where: str) -> None:
         with sandbox.stream_code("print('p'); display('shown'); 6 * 7") as output:
             got = [item.text if isinstance(item, brig.Chunk) else item.data["text/plain"] for item in output]
         assert (got, output.result.text) == (["p\n", "'shown'", "42"], "42")
+        with sandbox.stream_code("kept = 1; print('begun', flush=True); import time; time.sleep(60)") as output:
+            for _ in output:
+                break
+        assert (sandbox.run_code("kept", timeout=30)).text == "1"
         context = sandbox.create_context(cwd="/tmp")
         (info,) = [c for c in sandbox.contexts() if c.id == context.id]
         assert (info.language, info.cwd, info.state, info.execution_count) == ("python", "/tmp", "idle", 0)
@@ -404,6 +408,17 @@ def test_workspaces_and_secrets(where: str) -> None:
         r = client.run_shell("cat kept.txt; echo two > kept.txt; echo out > ~/side", image=None, workspace=use)
         assert r.stdout == "one\n" and [(f.path, f.size) for f in r.files] == [("/home/user/side", 4)]
         assert client.read_workspace_file(name, "/workspace/kept.txt") == b"two\n"
+        assert [v.number for v in client.workspace_versions(name)] in ([1, 2], [2, 1])
+        assert [(f.path, f.size) for f in client.workspace_files(name, version=1)] == [("/workspace/kept.txt", 4)]
+        assert client.workspace_files(name, "/none") == []
+        (change,) = client.diff_workspace(name, 1, 2)
+        assert (change.path, change.kind) == ("kept.txt", "changed")
+        with pytest.raises(brig.BrigError) as wrong:
+            client.diff_workspace(name, 1, -2)
+        assert wrong.value.field == "new"
+        restored = client.restore_workspace(name, 1)
+        assert (restored.number, restored.restored) == (3, 1)
+        assert client.read_workspace_file(name, "/workspace/kept.txt") == b"one\n"
         client.remove_workspace(name)
         with pytest.raises(brig.BrigError) as gone:
             client.create(spec(workspace=name))
@@ -418,6 +433,15 @@ def test_workspaces_and_secrets(where: str) -> None:
             assert (sandbox.shell('printf %s "$TOKEN" | wc -c')).stdout.strip() == "12"
         client.remove_secret(secret)
         assert secret not in [s.name for s in client.secrets()]
+
+
+def test_images_and_templates(where: str) -> None:
+    with SandboxClient(where) as client:
+        assert "host" in [name for image in client.images() for name in image.names]
+        assert [t.name for t in client.templates()] == [t.raw["name"] for t in client.templates()]
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            client.pull_image("a/b:1", platform="no such platform")
+        assert wrong.value.field == "platform"
 
 
 def test_egress_rules(where: str) -> None:

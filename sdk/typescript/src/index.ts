@@ -341,7 +341,7 @@ export class Brig {
     })()
   }
 
-  // Workspaces and secrets.
+  // Workspaces, secrets, images and templates.
 
   /** Saves the current files of a sandbox as a new version of its workspace. */
   commit(name: string): Promise<wire.WorkspaceCommit> {
@@ -358,6 +358,32 @@ export class Brig {
     return (await this.#answer({ method: 'GET', path: ['workspaces', name, 'versions', version, 'files', 'content'], query: { path } })).bytes
   }
 
+  /** Lists the workspaces with their newest versions. */
+  async listWorkspaces(): Promise<wire.Workspace[]> {
+    return (await this.#call<wire.Workspaces>('GET', ['workspaces'])).workspaces
+  }
+
+  /** Lists the versions of a workspace with their sizes and creators. */
+  async listWorkspaceVersions(name: string): Promise<wire.WorkspaceVersion[]> {
+    return (await this.#call<wire.WorkspaceVersions>('GET', ['workspaces', name, 'versions'])).versions
+  }
+
+  /** Lists the files of a version, or those at and below a path. Version 0 is the newest. */
+  async listWorkspaceFiles(name: string, options: { path?: string; version?: number } = {}): Promise<wire.WorkspaceFile[]> {
+    const { path, version = 0 } = options
+    return (await this.#call<wire.WorkspaceFiles>('GET', ['workspaces', name, 'versions', version, 'files'], undefined, { path })).files
+  }
+
+  /** Lists the paths that differ between two versions. Version 0 is the empty workspace. */
+  async diffWorkspace(name: string, from: number, to: number): Promise<wire.WorkspaceChange[]> {
+    return (await this.#call<wire.WorkspaceDiff>('GET', ['workspaces', name, 'diff'], undefined, { from, to })).changes
+  }
+
+  /** Creates a new version with the content of an old one. No version is lost. */
+  restoreWorkspace(name: string, version: number): Promise<wire.WorkspaceVersion> {
+    return this.#call('POST', ['workspaces', name, 'restore'], { version })
+  }
+
   /** Removes a workspace with all its versions. */
   removeWorkspace(name: string): Promise<void> {
     return this.#call('DELETE', ['workspaces', name])
@@ -371,9 +397,29 @@ export class Brig {
     return this.#call('PUT', ['secrets', name], { value, hosts })
   }
 
+  /** Lists secrets, without their values. */
+  async listSecrets(): Promise<wire.Secret[]> {
+    return (await this.#call<wire.Secrets>('GET', ['secrets'])).secrets
+  }
+
   /** Removes a secret. */
   removeSecret(name: string): Promise<void> {
     return this.#call('DELETE', ['secrets', name])
+  }
+
+  /** Lists the images from which sandboxes can be created. */
+  async listImages(): Promise<wire.Image[]> {
+    return (await this.#call<wire.Images>('GET', ['images'])).images
+  }
+
+  /** Pulls an image from a registry. The server does not store the password. */
+  pullImage(ref: string, options: Omit<wire.PullRequest, 'ref'> = {}): Promise<wire.Image> {
+    return this.#lastOf({ method: 'POST', path: ['images', 'pull', 'stream'], content: { ref, ...options } }, {})
+  }
+
+  /** Lists the templates from which sandboxes can be created. */
+  async listTemplates(): Promise<wire.Template[]> {
+    return (await this.#call<wire.Templates>('GET', ['templates'])).templates
   }
 
   async #call<T>(method: string, path: Call['path'], content?: object, query: Call['query'] = {}): Promise<T> {

@@ -22,6 +22,7 @@ __all__ = [
     "FileChange",
     "FileInfo",
     "ForkOptions",
+    "ImageInfo",
     "InputOptions",
     "MainProgram",
     "ProcessInfo",
@@ -36,11 +37,14 @@ __all__ = [
     "SecretInfo",
     "SecretUse",
     "SpecOptions",
+    "TemplateInfo",
     "Terminal",
+    "WorkspaceChange",
     "WorkspaceCommit",
     "WorkspaceFile",
     "WorkspaceInfo",
     "WorkspaceUse",
+    "WorkspaceVersion",
 ]
 
 #: The default image.
@@ -657,6 +661,57 @@ class WorkspaceCommit:
 
     version: int
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkspaceVersion:
+    """A version of a workspace."""
+
+    number: int
+    #: The version from which it was made; 0 if there is none.
+    base: int = 0
+    files: int = 0
+    #: The size of all files in bytes.
+    size: int = 0
+    #: The time of its creation in RFC 3339.
+    created: str = ""
+    #: Who created it.
+    actor: str = ""
+    #: The version that it restored, or 0.
+    restored: int = 0
+
+
+@dataclass(frozen=True)
+class WorkspaceChange:
+    """A path that differs between two versions of a workspace."""
+
+    #: The path relative to ``/workspace``.
+    path: str
+    #: ``added``, ``changed`` or ``removed``.
+    kind: str
+    type: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """An image of the server."""
+
+    digest: str
+    names: tuple[str, ...]
+    #: The unpacked size in bytes.
+    size: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class TemplateInfo:
+    """A template of the server."""
+
+    name: str
+    image: str
+    #: The complete response of the service.
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -311,11 +311,13 @@ def program(p: n.Program) -> d.RunRequest:
     return body
 
 
+def workspace_file(f: d.WorkspaceFile) -> n.WorkspaceFile:
+    """Decode a file or link in a version of a workspace."""
+    return n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
+
+
 def _captured(commit: d.WorkspaceCommit | None) -> tuple[n.WorkspaceFile, ...]:
-    return tuple(
-        n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
-        for f in (commit.get("captured") if commit else None) or ()
-    )
+    return tuple(map(workspace_file, (commit.get("captured") if commit else None) or ()))
 
 
 def _ended(b: d.Result | d.Execution) -> Body:
@@ -493,9 +495,41 @@ def commit(b: d.WorkspaceCommit) -> n.WorkspaceCommit:
     return n.WorkspaceCommit(version["number"] if version else 0, tuple(c["path"] for c in b["changes"]))
 
 
+def workspace_version(b: d.WorkspaceVersion) -> n.WorkspaceVersion:
+    """Decode a version of a workspace."""
+    return n.WorkspaceVersion(b["number"], b["base"], b["files"], b["size"], b["created"], b["actor"], b.get("restored", 0))
+
+
+def workspace_change(b: d.WorkspaceChange) -> n.WorkspaceChange:
+    """Decode a path that differs between two versions."""
+    return n.WorkspaceChange(b["path"], b["kind"], b["type"], b["size"])
+
+
+def image(b: d.Image) -> n.ImageInfo:
+    """Decode an image."""
+    return n.ImageInfo(b["digest"], tuple(b["names"]), b["size"], b["source"])
+
+
+def template(b: d.Template) -> n.TemplateInfo:
+    """Decode a template."""
+    return n.TemplateInfo(b["name"], b["image"], b)
+
+
 def secret(b: d.Secret) -> n.SecretInfo:
     """Decode a secret, which has no value."""
     return n.SecretInfo(b["name"], b["version"], tuple(b["hosts"]))
+
+
+def pull(ref: str, username: str, password: str, platform: str, insecure: bool) -> d.PullRequest:
+    """Encode a pull of an image."""
+    fields: d.PullRequest = {
+        "ref": ref,
+        "username": username,
+        "password": password,
+        "platform": platform,
+        "insecure": insecure,
+    }
+    return _some(fields)
 
 
 def secret_value(value: str | bytes, hosts: Sequence[str]) -> d.SecretRequest:

@@ -190,6 +190,18 @@ class Backend:
     async def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
         raise self.lacks("workspaces", "workspace")
 
+    async def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        raise self.lacks("workspaces", "workspace")
+
     async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         raise self.lacks("secrets", "secrets")
 
@@ -199,5 +211,11 @@ class Backend:
     async def remove_secret(self, name: str) -> None:
         raise self.lacks("secrets", "secrets")
 
-    async def pull_image(self, ref: str) -> None:
+    async def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
         raise self.lacks("way to pull images", "image")
+
+    async def images(self) -> list[n.ImageInfo]:
+        raise self.lacks("list of images", "image")
+
+    async def templates(self) -> list[n.TemplateInfo]:
+        raise self.lacks("list of templates", "template")

@@ -227,6 +227,22 @@ class SandboxClient:
         """Return a file of a workspace by its path in the sandbox. ``version`` 0 is the newest version."""
         return await self._backend.read_workspace_file(workspace, path, version)
 
+    async def workspace_versions(self, workspace: str) -> builtins.list[n.WorkspaceVersion]:
+        """List the versions of a workspace with their sizes and creators."""
+        return await self._backend.workspace_versions(workspace)
+
+    async def workspace_files(self, workspace: str, path: str = "", *, version: int = 0) -> builtins.list[n.WorkspaceFile]:
+        """List the files of a version, or those at and below a path. ``version`` 0 is the newest version."""
+        return await self._backend.workspace_files(workspace, path, version)
+
+    async def diff_workspace(self, workspace: str, old: int, new: int) -> builtins.list[n.WorkspaceChange]:
+        """List the paths that differ between two versions. Version 0 is the empty workspace."""
+        return await self._backend.diff_workspace(workspace, old, new)
+
+    async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        """Create a new version with the content of an old one. No version is lost."""
+        return await self._backend.restore_workspace(workspace, version)
+
     async def remove_workspace(self, name: str) -> None:
         """Remove a workspace with all its versions."""
         await self._backend.remove_workspace(name)
@@ -247,9 +263,22 @@ class SandboxClient:
         """Remove a secret."""
         await self._backend.remove_secret(name)
 
-    async def pull_image(self, ref: str) -> None:
-        """Pull an image from a registry."""
-        await self._backend.pull_image(ref)
+    async def pull_image(
+        self, ref: str, *, username: str = "", password: str = "", platform: str = "", insecure: bool = False
+    ) -> n.ImageInfo:
+        """Pull an image from a registry. The server does not store the password.
+
+        ``platform`` is for example ``linux/arm64``. ``insecure`` allows plain HTTP.
+        """
+        return await self._backend.pull_image(ref, username, password, platform, insecure)
+
+    async def images(self) -> builtins.list[n.ImageInfo]:
+        """List the images from which sandboxes can be created."""
+        return await self._backend.images()
+
+    async def templates(self) -> builtins.list[n.TemplateInfo]:
+        """List the templates from which sandboxes can be created."""
+        return await self._backend.templates()
 
 
 def _spec(image: str | None, options: n.SpecOptions) -> n.SandboxSpec:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # only type checkers need the documents
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
 _CONNECT_TIME = 10.0
+#: The parameters of a comparison of versions, whose names in REST are those of other parameters in other calls.
+_VERSIONS = {"from": "old", "to": "new"}
 
 
 class Rest(Backend):
@@ -194,7 +196,7 @@ class Rest(Backend):
         """Pull the image that a request needs, like docker run, if this client's own server rejects it."""
         if self._engine is None or not image or e.field != "image":
             raise e
-        await self.pull_image(image)
+        await self.pull_image(image, "", "", "", False)
 
     # Sandboxes.
 
@@ -482,6 +484,24 @@ class Rest(Backend):
         where = wire.path("workspaces", workspace, "versions", version, "files", "content")
         return (await self._send("GET", where, params={"path": path})).content
 
+    async def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        answer: d.WorkspaceVersions = await self._call("GET", "workspaces", workspace, "versions")
+        return [wire.workspace_version(b) for b in answer["versions"]]
+
+    async def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        query = {"path": path} if path else {}
+        answer: d.WorkspaceFiles = await self._call("GET", "workspaces", workspace, "versions", version, "files", query=query)
+        return [wire.workspace_file(b) for b in answer["files"]]
+
+    async def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        query = {"from": old, "to": new}
+        answer: d.WorkspaceDiff = await self._call("GET", "workspaces", workspace, "diff", query=query, names=_VERSIONS)
+        return [wire.workspace_change(b) for b in answer["changes"]]
+
+    async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        body: d.RestoreRequest = {"version": version}
+        return wire.workspace_version(await self._call("POST", "workspaces", workspace, "restore", body=body))
+
     async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         return wire.secret(await self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
 
@@ -492,9 +512,16 @@ class Rest(Backend):
     async def remove_secret(self, name: str) -> None:
         await self._call("DELETE", "secrets", name)
 
-    async def pull_image(self, ref: str) -> None:
-        body: d.PullRequest = {"ref": ref}
-        await self._call("POST", "images", "pull", body=body)
+    async def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
+        return wire.image(await self._call("POST", "images", "pull", body=wire.pull(ref, username, password, platform, insecure)))
+
+    async def images(self) -> list[n.ImageInfo]:
+        answer: d.Images = await self._call("GET", "images")
+        return [wire.image(b) for b in answer["images"]]
+
+    async def templates(self) -> list[n.TemplateInfo]:
+        answer: d.Templates = await self._call("GET", "templates")
+        return [wire.template(b) for b in answer["templates"]]
 
 
 def _query(**values: int | bool | None) -> dict[str, str]:

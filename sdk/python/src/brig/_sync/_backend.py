@@ -191,6 +191,18 @@ class Backend:
     def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
         raise self.lacks("workspaces", "workspace")
 
+    def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        raise self.lacks("workspaces", "workspace")
+
+    def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        raise self.lacks("workspaces", "workspace")
+
+    def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        raise self.lacks("workspaces", "workspace")
+
+    def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        raise self.lacks("workspaces", "workspace")
+
     def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         raise self.lacks("secrets", "secrets")
 
@@ -200,5 +212,11 @@ class Backend:
     def remove_secret(self, name: str) -> None:
         raise self.lacks("secrets", "secrets")
 
-    def pull_image(self, ref: str) -> None:
+    def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
         raise self.lacks("way to pull images", "image")
+
+    def images(self) -> list[n.ImageInfo]:
+        raise self.lacks("list of images", "image")
+
+    def templates(self) -> list[n.TemplateInfo]:
+        raise self.lacks("list of templates", "template")

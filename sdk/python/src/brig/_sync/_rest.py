@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # only type checkers need the documents
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
 _CONNECT_TIME = 10.0
+#: The parameters of a comparison of versions, whose names in REST are those of other parameters in other calls.
+_VERSIONS = {"from": "old", "to": "new"}
 
 
 class Rest(Backend):
@@ -195,7 +197,7 @@ class Rest(Backend):
         """Pull the image that a request needs, like docker run, if this client's own server rejects it."""
         if self._engine is None or not image or e.field != "image":
             raise e
-        self.pull_image(image)
+        self.pull_image(image, "", "", "", False)
 
     # Sandboxes.
 
@@ -483,6 +485,24 @@ class Rest(Backend):
         where = wire.path("workspaces", workspace, "versions", version, "files", "content")
         return (self._send("GET", where, params={"path": path})).content
 
+    def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        answer: d.WorkspaceVersions = self._call("GET", "workspaces", workspace, "versions")
+        return [wire.workspace_version(b) for b in answer["versions"]]
+
+    def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        query = {"path": path} if path else {}
+        answer: d.WorkspaceFiles = self._call("GET", "workspaces", workspace, "versions", version, "files", query=query)
+        return [wire.workspace_file(b) for b in answer["files"]]
+
+    def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        query = {"from": old, "to": new}
+        answer: d.WorkspaceDiff = self._call("GET", "workspaces", workspace, "diff", query=query, names=_VERSIONS)
+        return [wire.workspace_change(b) for b in answer["changes"]]
+
+    def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        body: d.RestoreRequest = {"version": version}
+        return wire.workspace_version(self._call("POST", "workspaces", workspace, "restore", body=body))
+
     def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         return wire.secret(self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
 
@@ -493,9 +513,16 @@ class Rest(Backend):
     def remove_secret(self, name: str) -> None:
         self._call("DELETE", "secrets", name)
 
-    def pull_image(self, ref: str) -> None:
-        body: d.PullRequest = {"ref": ref}
-        self._call("POST", "images", "pull", body=body)
+    def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
+        return wire.image(self._call("POST", "images", "pull", body=wire.pull(ref, username, password, platform, insecure)))
+
+    def images(self) -> list[n.ImageInfo]:
+        answer: d.Images = self._call("GET", "images")
+        return [wire.image(b) for b in answer["images"]]
+
+    def templates(self) -> list[n.TemplateInfo]:
+        answer: d.Templates = self._call("GET", "templates")
+        return [wire.template(b) for b in answer["templates"]]
 
 
 def _query(**values: int | bool | None) -> dict[str, str]:
