@@ -668,7 +668,7 @@ class WorkspaceVersion:
     """A version of a workspace."""
 
     number: int
-    #: The version from which it was made; 0 if there is none.
+    #: The version from which it was made; 0 for the first one.
     base: int = 0
     files: int = 0
     #: The size of all files in bytes.
