@@ -72,14 +72,15 @@ func checkCopy(bounds brig.LimitRange, spec brig.Spec, o brig.ForkSpec) (brig.Sp
 
 // checkMemoryCopy checks the spec of copies of a sandbox's memory.
 func checkMemoryCopy(rec *brig.Record, spec brig.Spec) error {
-	switch {
-	case spec.Limits != rec.Spec.Limits:
-		return brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
-			WithHint("leave limits out, or pause the sandbox with files_only first")
-	case !sameMounts(spec.Volumes, rec.Spec.Volumes):
+	if limit := firstDifference(spec.Limits, rec.Spec.Limits); limit != "" {
+		return brig.InvalidField("limits."+limit, "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
+			WithHint("leave it out, or pause the sandbox with files_only first")
+	}
+	if !sameMounts(spec.Volumes, rec.Spec.Volumes) {
 		return brig.InvalidField("volumes", "the memory of sandbox %q has the mounts of the original", rec.Spec.Name).
-			WithHint("leave volumes out, or pause the sandbox with files_only first")
-	case spec.BuildRights:
+			WithHint("leave it out, or pause the sandbox with files_only first")
+	}
+	if spec.BuildRights {
 		return brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
 	}
 	return nil
@@ -105,6 +106,22 @@ func (f *forks) admitCopyMounts(ctx context.Context, v *call, spec *brig.Spec, o
 		}
 	}
 	return f.volumes.hold(spec.Volumes), nil
+}
+
+// firstDifference returns the name of the first limit that differs, or "".
+func firstDifference(a, b brig.Limits) string {
+	for _, l := range []struct {
+		name    string
+		differs bool
+	}{
+		{"memory", a.Memory != b.Memory}, {"cpus", a.CPUs != b.CPUs}, {"processes", a.Processes != b.Processes},
+		{"open_files", a.OpenFiles != b.OpenFiles}, {"disk", a.Disk != b.Disk}, {"output", a.Output != b.Output},
+	} {
+		if l.differs {
+			return l.name
+		}
+	}
+	return ""
 }
 
 // checkOrigin repeats checkMemoryCopy, because a resume may have ended a pause without memory since.
