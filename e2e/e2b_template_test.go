@@ -24,6 +24,7 @@ func TestE2BTemplates(t *testing.T) {
 //
 //suite:part clients full
 func TestE2BVolumes(t *testing.T) {
+	needVolumes(t)
 	for _, module := range []string{"e2b", "e2b-older"} {
 		t.Run(module, func(t *testing.T) { startE2B(t).checks(t, 5, "volume.mjs", "E2B_MODULE="+module) })
 	}
