@@ -159,6 +159,8 @@ type ForkSpec struct {
 	// AtEnd is what happens at the end of the lease of each copy. Default (nil): as for the
 	// original.
 	AtEnd *AtEnd
+	// FixedLease replaces Spec.FixedLease. Default (nil): that of the original.
+	FixedLease *bool
 	// Limits replaces the limits that are not zero. Only copies of a sandbox that is paused without
 	// its memory can have other limits, because they boot.
 	Limits Limits

@@ -31,6 +31,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 		spec.PauseAtEnd = o.AtEnd.Pause
 		spec.PauseFilesOnly = o.AtEnd.FilesOnly || !o.AtEnd.Pause && spec.PauseAfter != 0 && spec.PauseFilesOnly
 	}
+	if o.FixedLease != nil {
+		spec.FixedLease = *o.FixedLease
+	}
 	spec.Limits, spec.BuildRights = o.Limits.Or(spec.Limits), o.BuildRights
 	return spec
 }
@@ -90,7 +93,7 @@ func checkOrigin(v *call, o *forkOrigin, spec brig.Spec) error {
 // changesOf returns the names of the properties that o changes, for the audit log.
 func changesOf(o brig.ForkSpec) (changes []string) {
 	for name, changed := range map[string]bool{
-		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil,
+		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil, "lease": o.FixedLease != nil,
 		"limits": o.Limits != (brig.Limits{}), "build_rights": o.BuildRights,
 	} {
 		if changed {
