@@ -1,0 +1,279 @@
+package builder
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+var _ brig.TemplateService = (*Builder)(nil)
+
+// followInterval is the interval at which FollowTemplateBuild looks for new lines.
+const followInterval = 200 * time.Millisecond
+
+// BuildTemplate implements brig.TemplateService.
+func (b *Builder) BuildTemplate(ctx context.Context, s brig.BuildSpec) (*brig.TemplateBuild, error) {
+	p, err := planOf(s)
+	if err != nil {
+		return nil, err
+	}
+	t, x, err := b.Request(ctx, Request{Name: s.Name, Tags: s.Tags, CPUs: s.CPUs, Memory: s.Memory})
+	if err != nil {
+		return nil, err
+	}
+	if err = b.checkFiles(ctx, s.Steps); err == nil {
+		err = b.Start(ctx, t.ID, x.ID, p)
+	}
+	if err != nil {
+		b.discardWaiting(ctx, t, x)
+		return nil, err
+	}
+	return b.Build(ctx, t.ID, x.ID)
+}
+
+// checkFiles checks that the tenant has uploaded the files of the copy steps.
+func (b *Builder) checkFiles(ctx context.Context, steps []brig.BuildStep) error {
+	for i, s := range steps {
+		if s.Kind != brig.BuildCopy {
+			continue
+		}
+		switch has, err := b.HasFiles(ctx, s.Digest); {
+		case err != nil:
+			return err
+		case !has:
+			return brig.InvalidField(fmt.Sprintf("steps[%d].digest", i), "the files with this digest were not uploaded").
+				WithHint("upload them, and start the build again")
+		}
+	}
+	return nil
+}
+
+// discardWaiting removes a build that could not be started, and its template if it has no other build.
+func (b *Builder) discardWaiting(ctx context.Context, t *brig.BuiltTemplate, x *brig.TemplateBuild) {
+	ctx = context.WithoutCancel(ctx)
+	unlock, err := b.changes.Lock(ctx, t.Tenant)
+	if err != nil {
+		return // ctx does not end
+	}
+	defer unlock()
+	var left []*brig.TemplateBuild
+	if err = b.options.Store.DeleteBuild(ctx, x.Tenant, x.Template, x.ID); err == nil {
+		left, err = b.Builds(ctx, t)
+	}
+	if err == nil && len(left) == 0 {
+		err = b.options.Store.DeleteTemplate(ctx, t.Tenant, t.ID)
+	}
+	if err != nil && brig.KindOf(err) != brig.NotFound { // the template makes room for another build later
+		b.options.Log.WarnContext(ctx, "failed to remove a build that was not started", "build", x.ID, "err", err)
+	}
+}
+
+// planOf converts the description of a build. The fields in its errors are those of brig.BuildSpec in
+// requests.
+func planOf(s brig.BuildSpec) (Plan, error) {
+	p := Plan{Image: s.Image, Template: s.Template, Username: s.Username, Password: s.Password, Force: s.NoCache, Start: s.Start, Ready: s.Ready}
+	if (s.Image == "") == (s.Template == "") {
+		return p, brig.InvalidField("image", "give either image or template")
+	}
+	for i, step := range s.Steps {
+		at := fmt.Sprintf("steps[%d].", i)
+		out, err := stepOf(step)
+		if err != nil {
+			return p, inField(err, at)
+		}
+		if err := out.check(); err != nil {
+			return p, inField(renamed(err, map[string]string{".type": "type", ".filesHash": "digest", ".args": argsField(step, err)}), at)
+		}
+		p.Steps = append(p.Steps, out)
+	}
+	return p, renamed(p.check(), map[string]string{"startCmd": "start", "readyCmd": "ready"})
+}
+
+// stepOf converts a step.
+func stepOf(s brig.BuildStep) (Step, error) {
+	out := Step{Files: s.Digest, Force: s.NoCache}
+	required := map[string]string{}
+	switch s.Kind {
+	case brig.BuildRun:
+		out.Kind, out.Args, required["command"] = Run, []string{s.Command}, s.Command
+		if s.User != "" {
+			out.Args = append(out.Args, s.User)
+		}
+	case brig.BuildCopy:
+		out.Kind, out.Args = Copy, []string{s.Source, s.Destination, s.Owner, s.Mode}
+		required["source"], required["destination"] = s.Source, s.Destination
+	case brig.BuildWorkdir:
+		out.Kind, out.Args, required["cwd"] = Workdir, []string{s.Dir}, s.Dir
+	case brig.BuildUser:
+		out.Kind, out.Args, required["user"] = User, []string{s.User}, s.User
+	case brig.BuildEnv:
+		out.Kind = Env
+		if len(s.Env) == 0 || len(s.Env) > maxEnv {
+			return out, brig.InvalidField("env", "a step sets 1 to %d variables", maxEnv)
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+			out.Args = append(out.Args, name, s.Env[name])
+		}
+		if err := brig.CheckEnv("env", s.Env); err != nil {
+			return out, err
+		}
+	default:
+		return out, brig.InvalidField("type", "there is no step %q", brig.Clip(string(s.Kind), 40)).WithHint("use run, copy, env, workdir or user")
+	}
+	for _, field := range slices.Sorted(maps.Keys(required)) {
+		if required[field] == "" {
+			return out, brig.InvalidField(field, "a step of the type %s needs it", s.Kind)
+		}
+	}
+	return out, nil
+}
+
+// argsField returns the field of a step whose value Step.check rejected.
+func argsField(s brig.BuildStep, err error) string {
+	switch message := brig.AsError(err).Message; {
+	case s.Kind == brig.BuildCopy && strings.HasSuffix(message, "is not a mode"):
+		return "mode"
+	case s.Kind == brig.BuildCopy && strings.HasSuffix(message, "is not an owner"):
+		return "owner"
+	}
+	return map[brig.BuildStepKind]string{
+		brig.BuildRun: "command", brig.BuildCopy: "source", brig.BuildEnv: "env", brig.BuildWorkdir: "cwd", brig.BuildUser: "user",
+	}[s.Kind]
+}
+
+// renamed returns an error with another name of its field.
+func renamed(err error, names map[string]string) error {
+	if err == nil {
+		return nil
+	}
+	e := *brig.AsError(err)
+	e.Field = cmp.Or(names[e.Field], e.Field)
+	return &e
+}
+
+// inField adds a prefix to the field of an error.
+func inField(err error, prefix string) error {
+	e := *brig.AsError(err)
+	e.Field = prefix + e.Field
+	return &e
+}
+
+// GetTemplateBuild implements brig.TemplateService.
+func (b *Builder) GetTemplateBuild(ctx context.Context, template, id string) (x *brig.TemplateBuild, err error) {
+	err = b.options.Service.Authorize(ctx, brig.OpGetBuild, brig.Clip(id, 200), func(brig.Tenant) error {
+		x, err = b.buildOf(ctx, template, id)
+		return err
+	})
+	return x, err
+}
+
+// buildOf returns a build of the template with the name or the ID in ref.
+func (b *Builder) buildOf(ctx context.Context, ref, id string) (*brig.TemplateBuild, error) {
+	t, err := b.Template(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	x, err := b.Build(ctx, t.ID, id)
+	if brig.KindOf(err) == brig.NotFound {
+		err = brig.Errorf(brig.NotFound, "template %q has no build %q", t.Name, brig.Clip(id, 80))
+	}
+	return x, err
+}
+
+// FollowTemplateBuild implements brig.TemplateService.
+func (b *Builder) FollowTemplateBuild(ctx context.Context, template, id string, skip int, on func(brig.BuildLine) error) (*brig.TemplateBuild, error) {
+	x, err := b.GetTemplateBuild(ctx, template, id)
+	for err == nil {
+		for ; skip < len(x.Log); skip++ {
+			if err := on(x.Log[skip]); err != nil {
+				return nil, err
+			}
+		}
+		if !x.Status.Unfinished() {
+			return x, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, brig.AsError(ctx.Err())
+		case <-time.After(followInterval):
+		}
+		x, err = b.Build(ctx, x.Template, x.ID)
+	}
+	return nil, err
+}
+
+// CancelTemplateBuild implements brig.TemplateService.
+func (b *Builder) CancelTemplateBuild(ctx context.Context, template, id string) error {
+	return b.options.Service.Authorize(ctx, brig.OpCancelBuild, brig.Clip(id, 200), func(brig.Tenant) error {
+		x, err := b.buildOf(ctx, template, id)
+		if err != nil {
+			return err
+		}
+		r := b.activeBuild(x.ID)
+		if r == nil {
+			return brig.Errorf(brig.FailedPrecondition, "the build is not running").WithHint("its status is %s", x.Status)
+		}
+		r.cancel(brig.Errorf(brig.Canceled, "the build was canceled"))
+		return nil
+	})
+}
+
+// HasTemplateFiles implements brig.TemplateService.
+func (b *Builder) HasTemplateFiles(ctx context.Context, digest string) (has bool, err error) {
+	err = b.options.Service.Authorize(ctx, brig.OpGetBuild, brig.Clip(digest, 200), func(brig.Tenant) error {
+		has, err = b.HasFiles(ctx, digest)
+		return renamed(err, map[string]string{"hash": "digest"})
+	})
+	return has, err
+}
+
+// PutTemplateFiles implements brig.TemplateService.
+func (b *Builder) PutTemplateFiles(ctx context.Context, digest string, size int64, r io.Reader) error {
+	return renamed(b.PutFiles(ctx, digest, size, r), map[string]string{"hash": "digest"})
+}
+
+// GetTemplate implements brig.TemplateService.
+func (b *Builder) GetTemplate(ctx context.Context, template string) (t *brig.BuiltTemplate, builds []*brig.TemplateBuild, err error) {
+	err = b.options.Service.Authorize(ctx, brig.OpGetTemplate, brig.Clip(template, 200), func(brig.Tenant) error {
+		if t, err = b.Template(ctx, template); err != nil {
+			return err
+		}
+		builds, err = b.Builds(ctx, t)
+		return err
+	})
+	return t, builds, err
+}
+
+// TagTemplate implements brig.TemplateService.
+func (b *Builder) TagTemplate(ctx context.Context, template, from, tag string) error {
+	if err := noTag(template); err != nil {
+		return err
+	}
+	_, err := b.Tag(ctx, template+":"+orDefault(from), []string{tag})
+	return renamed(err, map[string]string{"tags": "tag"})
+}
+
+// noTag returns an error if a reference to a template names a tag.
+func noTag(ref string) error {
+	if _, tag, err := ParseName(ref); err != nil || tag != "" {
+		return errNoTemplate(ref)
+	}
+	return nil
+}
+
+// UntagTemplate implements brig.TemplateService.
+func (b *Builder) UntagTemplate(ctx context.Context, template, tag string) error {
+	return b.Untag(ctx, template, []string{tag})
+}
+
+// RemoveTemplate implements brig.TemplateService.
+func (b *Builder) RemoveTemplate(ctx context.Context, template string) error {
+	return renamed(b.Remove(ctx, template), map[string]string{"template": "name"})
+}
