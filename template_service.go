@@ -36,13 +36,19 @@ type TemplateBuildService interface {
 // BuiltTemplateService manages the templates that the tenant has built. Service.Templates lists them.
 type BuiltTemplateService interface {
 	// GetTemplate returns a template by name or ID, with its builds without their logs, newest first.
-	GetTemplate(ctx context.Context, template string) (*BuiltTemplate, []*TemplateBuild, error)
+	GetTemplate(ctx context.Context, template string) (*TemplateDetails, error)
 	// TagTemplate makes a tag refer to the build to which another tag of the template refers.
 	TagTemplate(ctx context.Context, template, from, tag string) error
 	// UntagTemplate removes a tag. A build without tags loses its files.
 	UntagTemplate(ctx context.Context, template, tag string) error
 	// RemoveTemplate removes a template with its builds. Sandboxes that were created from it remain.
 	RemoveTemplate(ctx context.Context, template string) error
+}
+
+// TemplateDetails is a template with its builds.
+type TemplateDetails struct {
+	BuiltTemplate
+	Builds []*TemplateBuild
 }
 
 // BuildSpec describes a build of a template.

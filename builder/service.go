@@ -236,19 +236,24 @@ func (b *Builder) HasTemplateFiles(ctx context.Context, digest string) (has bool
 
 // PutTemplateFiles implements brig.TemplateService.
 func (b *Builder) PutTemplateFiles(ctx context.Context, digest string, size int64, r io.Reader) error {
+	if size < 0 {
+		return brig.Errorf(brig.InvalidArgument, "the size of the archive is not known").WithHint("send the header Content-Length")
+	}
 	return renamed(b.PutFiles(ctx, digest, size, r), map[string]string{"hash": "digest"})
 }
 
 // GetTemplate implements brig.TemplateService.
-func (b *Builder) GetTemplate(ctx context.Context, template string) (t *brig.BuiltTemplate, builds []*brig.TemplateBuild, err error) {
+func (b *Builder) GetTemplate(ctx context.Context, template string) (d *brig.TemplateDetails, err error) {
 	err = b.options.Service.Authorize(ctx, brig.OpGetTemplate, brig.Clip(template, 200), func(brig.Tenant) error {
-		if t, err = b.Template(ctx, template); err != nil {
+		t, err := b.Template(ctx, template)
+		if err != nil {
 			return err
 		}
-		builds, err = b.Builds(ctx, t)
+		d = &brig.TemplateDetails{BuiltTemplate: *t}
+		d.Builds, err = b.Builds(ctx, t)
 		return err
 	})
-	return t, builds, err
+	return d, err
 }
 
 // TagTemplate implements brig.TemplateService.

@@ -42,6 +42,10 @@ func JSON(v any) any {
 		return v1.FromProcesses(v)
 	case []brig.Template:
 		return fromTemplates(v)
+	case *brig.TemplateDetails:
+		return v1.FromTemplateDetails(v)
+	case *brig.TemplateBuild:
+		return v1.FromTemplateBuild(v)
 	case []brig.PoolClass:
 		return v1.FromPool(v)
 	case *brig.NewKey:

@@ -88,8 +88,8 @@ var putCases = map[string]putCase{
 }
 
 // putWithoutCase lists the other routes with PUT. The body of write-file is the new content of
-// a file, whose mode does not change.
-var putWithoutCase = []string{"write-file"}
+// a file, whose mode does not change. The body of put-template-files is an archive.
+var putWithoutCase = []string{"write-file", "put-template-files"}
 
 // putServer serves the API on top of an engine.
 type putServer struct {
