@@ -38,6 +38,7 @@ var tiers = []struct {
 	{"egress", 2, "network access of sandboxes"},
 	{"screen", 2, "checks of code before it runs"},
 	{"builder", 2, "builds of templates, in sandboxes of a brig.Service"},
+	{"dockerfile", 2, "Dockerfiles as steps of builds"},
 	{"tool", 2, "the rules of agents' tools"},
 	{"workspace", 2, "directories that outlive sandboxes"},
 	{"remote", 2, "calls of other services"},
