@@ -191,6 +191,20 @@ func (b TemplateBuild) Domain() *brig.TemplateBuild {
 	return out
 }
 
+// TemplateBuilds is a list of builds.
+type TemplateBuilds struct {
+	Builds []TemplateBuild `json:"builds" nullable:"false"`
+}
+
+// FromTemplateBuilds converts a list to its wire type.
+func FromTemplateBuilds(list []*brig.TemplateBuild) TemplateBuilds {
+	out := TemplateBuilds{Builds: []TemplateBuild{}}
+	for _, b := range list {
+		out.Builds = append(out.Builds, FromTemplateBuild(b))
+	}
+	return out
+}
+
 // FromBuildLine converts l to its wire type.
 func FromBuildLine(l brig.BuildLine) TemplateBuildLine { return TemplateBuildLine(l) }
 

@@ -19,7 +19,7 @@ var flagOfField = map[string]string{
 	"egress": "allow", "egress.rules": "allow", "egress.bandwidth": "bandwidth", "rules": "allow",
 	"workspace": "workspace", "workspace.name": "workspace", "workspace.version": "workspace", "workspace.mode": "workspace",
 	"workspace.prefixes": "writable", "workspace.capture": "capture",
-	"placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
+	"tags": "tag", "placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
 	"routing.split": "split", "split": "split", "regions": "region",
 	"scopes": "scope", "sandboxes": "sandbox", "hosts": "host", "places": "place", "context_id": "context",
 	"quota.execution_ms_per_day": "execution-time-per-day", "quota.cpu_ms_per_day": "cpu-time-per-day",
