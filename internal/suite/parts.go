@@ -141,7 +141,8 @@ func Areas() []Area {
 
 		{"egress", []string{"egress", "race"}},
 		{"remote", []string{"egress", "providers"}},
-		{"builder", []string{"clients", "race"}},
+		{"builder", []string{"core", "clients", "race"}},
+		{"dockerfile", []string{"core"}},
 		{"workspace", []string{"workspaces", "race"}},
 		{"image", []string{"core", "hostile"}},
 		{"interpreter", []string{"core", "clients"}},
