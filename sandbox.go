@@ -152,6 +152,8 @@ type ForkSpec struct {
 	// Env is added to the original's environment and overrides it. Programs that are copied keep
 	// the environment with which they started.
 	Env map[string]string
+	// Secrets are added to those of the original. Programs that are copied do not get them.
+	Secrets []SecretUse
 	// Egress replaces the egress rules and the bandwidth. Default (nil): those of the original.
 	Egress *Egress
 	// User and Dir are the defaults of commands. Default: those of the original.
