@@ -202,7 +202,7 @@ func TestCompose(t *testing.T) {
 		engine.created = nil
 	}
 	for field, spec := range map[string]brig.Spec{
-		"command": {Command: &brig.Command{Shell: "x"}}, "secrets": {Secrets: []brig.SecretUse{{Name: "s"}}}, "workspace": {Workspace: brig.WorkspaceUse{Name: "w"}},
+		"command": {Command: &brig.Command{Shell: "x"}}, "workspace": {Workspace: brig.WorkspaceUse{Name: "w"}},
 		"placement": {Placement: brig.Placement{Provider: "p"}}, "require": {Require: brig.Requirement{"memory": "boundary"}}, "image": {Image: "base"}, "ttl": {TTL: 1 << 60},
 	} {
 		spec.Template = "web"

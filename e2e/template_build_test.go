@@ -219,14 +219,17 @@ func TestTemplateStartCommand(t *testing.T) {
 		t.Fatalf("%d %s", code, errs)
 	}
 	c := f.client()
-	box, err := c.Create(t.Context(), brig.Spec{Name: "copy", Template: "served", TTL: 2 * time.Minute, Env: map[string]string{"A": "1"}, Labels: map[string]string{"a": "b"}})
+	if _, err := c.PutSecret(t.Context(), brig.SecretChange{Name: "token", Value: []byte("s3cret")}); err != nil {
+		t.Fatal(err)
+	}
+	box, err := c.Create(t.Context(), brig.Spec{Name: "copy", Template: "served", Secrets: []brig.SecretUse{{Name: "token"}}, TTL: 2 * time.Minute, Env: map[string]string{"A": "1"}, Labels: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s := box.Spec; s.Limits.Memory != 384*brig.MiB || s.Limits.CPUs != 0.5 || s.TTL != 2*time.Minute || s.FixedLease || len(s.Labels) != 1 || len(s.Egress.Rules) > 0 {
 		t.Errorf("the sandbox is %+v", s)
 	}
-	if out := f.exec("copy", fetch+"; echo $A"); out != "page\n1\n" {
+	if out := f.exec("copy", fetch+"; echo $A $TOKEN"); out != "page\n1 s3cret\n" {
 		t.Errorf("the copy serves %q", out)
 	}
 	_, err = c.Create(t.Context(), brig.Spec{Template: "served", Workspace: brig.WorkspaceUse{Name: "w"}})
