@@ -15,8 +15,12 @@ import (
 
 var _ brig.TemplateService = (*Builder)(nil)
 
-// followInterval is the interval at which FollowTemplateBuild looks for new lines.
-const followInterval = 200 * time.Millisecond
+// Intervals at which FollowTemplateBuild looks for new lines of a build that runs, and for the start of one
+// that waits for it.
+const (
+	followInterval  = 200 * time.Millisecond
+	waitingInterval = 2 * time.Second
+)
 
 // BuildTemplate implements brig.TemplateService.
 func (b *Builder) BuildTemplate(ctx context.Context, s brig.BuildSpec) (*brig.TemplateBuild, error) {
@@ -187,7 +191,8 @@ func (b *Builder) buildOf(ctx context.Context, ref, id string) (*brig.TemplateBu
 	return x, err
 }
 
-// FollowTemplateBuild implements brig.TemplateService.
+// FollowTemplateBuild implements brig.TemplateService. It reads the log of a running build from memory, so
+// that any number of followers does not load the store.
 func (b *Builder) FollowTemplateBuild(ctx context.Context, template, id string, skip int, on func(brig.BuildLine) error) (*brig.TemplateBuild, error) {
 	x, err := b.GetTemplateBuild(ctx, template, id)
 	for err == nil {
@@ -199,10 +204,18 @@ func (b *Builder) FollowTemplateBuild(ctx context.Context, template, id string, 
 		if !x.Status.Unfinished() {
 			return x, nil
 		}
+		interval := followInterval
+		if x.Status == brig.BuildWaiting {
+			interval = waitingInterval
+		}
 		select {
 		case <-ctx.Done():
 			return nil, brig.AsError(ctx.Err())
-		case <-time.After(followInterval):
+		case <-time.After(interval):
+		}
+		if r := b.activeBuild(x.ID); r != nil {
+			x.Status, x.Log = brig.BuildRunning, r.log.lines()
+			continue
 		}
 		x, err = b.Build(ctx, x.Template, x.ID)
 	}

@@ -80,6 +80,9 @@ func (f *templateBuild) run(cmd *cobra.Command, folder string) error {
 		fmt.Fprintln(f.stderr, colorize(f.stderr, yellow, "warning:"), sanitizeText(w))
 	}
 	return f.useTemplates(cmd, func(ctx context.Context, svc brig.TemplateService) error {
+		if _, local := svc.(localService); local && f.background {
+			return brig.InvalidField("--detach", "without a server, the build would end with this command").WithHint("start brig serve, or leave --detach out")
+		}
 		if err := f.upload(ctx, svc, b); err != nil {
 			return err
 		}
