@@ -237,3 +237,36 @@ func TestTemplateStartCommand(t *testing.T) {
 		t.Errorf("a sandbox with a workspace: %v", err)
 	}
 }
+
+// TestTemplateBuildWithoutServer builds templates in a data folder without a server, one on top of the
+// other.
+//
+//suite:part core
+func TestTemplateBuildWithoutServer(t *testing.T) {
+	needRoot(t)
+	dir, folder := dataDir(t), t.TempDir()
+	run := func(args ...string) string {
+		t.Helper()
+		return brigCommand(t, dir, args...)
+	}
+	build := func(text string, args ...string) string {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return run(append([]string{"template", "build", folder}, args...)...)
+	}
+	build("FROM host\nARG V=1\nRUN echo first $V > /first\n", "--name", "below", "--build-arg", "V=2")
+	if out := build("FROM host\nRUN echo second > /second\n", "--name", "above", "--from-template", "below"); !strings.Contains(out, "FROM TEMPLATE below") {
+		t.Errorf("the build prints %s", out)
+	}
+	run("sandbox", "create", "one", "--template", "above")
+	if out := run("sandbox", "exec", "one", "cat", "/first", "/second"); out != "first 2\nsecond\n" {
+		t.Errorf("the sandbox has %q", out)
+	}
+	if out := run("template", "ls", "--quiet"); !strings.Contains(out, "below\nabove\n") {
+		t.Errorf("the templates are %q", out)
+	}
+	run("template", "rm", "below", "above", "--yes")
+	run("sandbox", "rm", "one")
+}
