@@ -24,7 +24,7 @@ const (
 
 // BuildTemplate implements brig.TemplateService.
 func (b *Builder) BuildTemplate(ctx context.Context, s brig.BuildSpec) (*brig.TemplateBuild, error) {
-	p, err := planOf(s)
+	p, err := b.planOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +79,23 @@ func (b *Builder) discardWaiting(ctx context.Context, t *brig.BuiltTemplate, x *
 	}
 }
 
+// Maximum lengths of the bases of a build.
+const (
+	maxImage    = 512
+	maxTemplate = maxName + 1 + maxTag
+)
+
 // planOf converts the description of a build. The fields in its errors are those of brig.BuildSpec in
 // requests.
-func planOf(s brig.BuildSpec) (Plan, error) {
+func (b *Builder) planOf(s brig.BuildSpec) (Plan, error) {
 	p := Plan{Image: s.Image, Template: s.Template, Username: s.Username, Password: s.Password, Force: s.NoCache, Start: s.Start, Ready: s.Ready}
-	if (s.Image == "") == (s.Template == "") {
-		return p, brig.InvalidField("image", "give either image or template")
+	if err := b.checkBase(s); err != nil {
+		return p, err
+	}
+	for field, command := range map[string]string{"start": s.Start, "ready": s.Ready} {
+		if strings.ContainsRune(command, 0) {
+			return p, brig.InvalidField(field, "it contains a NUL character")
+		}
 	}
 	for i, step := range s.Steps {
 		at := fmt.Sprintf("steps[%d].", i)
@@ -100,23 +111,47 @@ func planOf(s brig.BuildSpec) (Plan, error) {
 	return p, renamed(p.check(), map[string]string{"startCmd": "start", "readyCmd": "ready"})
 }
 
-// stepOf converts a step.
+// checkBase checks the base of a build.
+func (b *Builder) checkBase(s brig.BuildSpec) error {
+	switch {
+	case (s.Image == "") == (s.Template == ""):
+		return brig.InvalidField("image", "give either image or template")
+	case len(s.Image) > maxImage:
+		return brig.InvalidField("image", "it is longer than %d bytes", maxImage)
+	case len(s.Template) > maxTemplate:
+		return brig.InvalidField("template", "it is longer than %d bytes", maxTemplate)
+	}
+	if _, ok := b.configured[s.Template]; ok || s.Template == "" {
+		return nil
+	}
+	_, _, err := ParseName(s.Template)
+	return renamed(err, map[string]string{"name": "template", "tags": "template"})
+}
+
+// stepOf converts a step. It rejects fields that the step does not have.
 func stepOf(s brig.BuildStep) (Step, error) {
 	out := Step{Files: s.Digest, Force: s.NoCache}
-	required := map[string]string{}
+	fields := map[string]string{
+		"command": s.Command, "user": s.User, "digest": s.Digest, "source": s.Source, "destination": s.Destination, "owner": s.Owner, "mode": s.Mode, "cwd": s.Dir,
+	}
+	var required, optional []string
 	switch s.Kind {
 	case brig.BuildRun:
-		out.Kind, out.Args, required["command"] = Run, []string{s.Command}, s.Command
+		required, optional = []string{"command"}, []string{"user"}
+		out.Kind, out.Args = Run, []string{s.Command}
 		if s.User != "" {
 			out.Args = append(out.Args, s.User)
 		}
 	case brig.BuildCopy:
+		required, optional = []string{"digest", "source", "destination"}, []string{"owner", "mode"}
 		out.Kind, out.Args = Copy, []string{s.Source, s.Destination, s.Owner, s.Mode}
-		required["source"], required["destination"] = s.Source, s.Destination
+		if n := len(s.Mode); n != 0 && n != 3 && n != 4 {
+			return out, brig.InvalidField("mode", "it has not 3 or 4 digits").WithHint("for example 0755")
+		}
 	case brig.BuildWorkdir:
-		out.Kind, out.Args, required["cwd"] = Workdir, []string{s.Dir}, s.Dir
+		out.Kind, out.Args, required = Workdir, []string{s.Dir}, []string{"cwd"}
 	case brig.BuildUser:
-		out.Kind, out.Args, required["user"] = User, []string{s.User}, s.User
+		out.Kind, out.Args, required = User, []string{s.User}, []string{"user"}
 	case brig.BuildEnv:
 		out.Kind = Env
 		if len(s.Env) == 0 || len(s.Env) > maxEnv {
@@ -131,10 +166,16 @@ func stepOf(s brig.BuildStep) (Step, error) {
 	default:
 		return out, brig.InvalidField("type", "there is no step %q", brig.Clip(string(s.Kind), 40)).WithHint("use run, copy, env, workdir or user")
 	}
-	for _, field := range slices.Sorted(maps.Keys(required)) {
-		if required[field] == "" {
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		switch needed := slices.Contains(required, field); {
+		case needed && fields[field] == "":
 			return out, brig.InvalidField(field, "a step of the type %s needs it", s.Kind)
+		case !needed && fields[field] != "" && !slices.Contains(optional, field):
+			return out, brig.InvalidField(field, "a step of the type %s does not have it", s.Kind)
 		}
+	}
+	if s.Kind != brig.BuildEnv && len(s.Env) > 0 {
+		return out, brig.InvalidField("env", "a step of the type %s does not have it", s.Kind)
 	}
 	return out, nil
 }
@@ -273,6 +314,9 @@ func (b *Builder) GetTemplate(ctx context.Context, template string) (d *brig.Tem
 func (b *Builder) TagTemplate(ctx context.Context, template, from, tag string) error {
 	if err := noTag(template); err != nil {
 		return err
+	}
+	if err := checkTag(orDefault(from)); err != nil {
+		return renamed(err, map[string]string{"tags": "from"})
 	}
 	_, err := b.Tag(ctx, template+":"+orDefault(from), []string{tag})
 	return renamed(err, map[string]string{"tags": "tag"})

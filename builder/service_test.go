@@ -103,6 +103,14 @@ func TestBuildTemplateErrors(t *testing.T) {
 		{"steps[1].source", copied(func(s *brig.BuildStep) { s.Source = "" })},
 		{"steps[1].destination", copied(func(s *brig.BuildStep) { s.Destination = "" })},
 		{"steps[1].mode", copied(func(s *brig.BuildStep) { s.Mode = "u+x" })},
+		{"steps[1].mode", copied(func(s *brig.BuildStep) { s.Mode = "7" })},
+		{"steps[1].command", copied(func(s *brig.BuildStep) { s.Command = "make" })},
+		{"steps[1].env", copied(func(s *brig.BuildStep) { s.Env = map[string]string{"A": "1"} })},
+		{"start", brig.BuildSpec{Name: "web", Image: "base", Start: "a\x00"}},
+		{"image", brig.BuildSpec{Name: "web", Image: strings.Repeat("a", 513)}},
+		{"template", brig.BuildSpec{Name: "web", Template: "a b"}},
+		{"template", brig.BuildSpec{Name: "web", Template: "web:a b"}},
+		{"template", brig.BuildSpec{Name: "web", Template: strings.Repeat("a", 193)}},
 		{"steps[1].owner", copied(func(s *brig.BuildStep) { s.Owner = "$(id)" })},
 	} {
 		_, err := f.BuildTemplate(ctx, c.spec)

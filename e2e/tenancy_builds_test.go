@@ -7,12 +7,25 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/builder"
+	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/internal/attack"
 )
 
 // templateOperations are the operations of REST whose path names a built template.
 var templateOperations = []string{
 	"get-template", "remove-template", "tag-template", "untag-template", "get-template-build", "template-build-log", "cancel-template-build",
+}
+
+// withBuilds returns the service of an engine that builds templates.
+func withBuilds(t *testing.T, e *engine.Engine, store brig.Store) (brig.Service, brig.TemplateService) {
+	t.Helper()
+	builds, err := builder.New(t.Context(), builder.Options{Service: engine.BuildService{Engine: e}, Store: store, Dir: t.TempDir(), Actor: e.KeyByID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(builds.Close)
+	return builder.Compose(e, builds), builds
 }
 
 // acmesDigest is the digest of files that only acme has uploaded. The matrix uploads others as each caller.

@@ -23,7 +23,6 @@ import (
 	"github.com/brig-run/brig/api/letta"
 	"github.com/brig-run/brig/api/mcp"
 	"github.com/brig-run/brig/api/rest"
-	"github.com/brig-run/brig/builder"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/internal/seal"
@@ -140,12 +139,8 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	}
 	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
-	builds, err := builder.New(ctx, builder.Options{Service: engine.BuildService{Engine: e}, Store: change(store), Dir: t.TempDir(), Actor: e.KeyByID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(builds.Close)
-	native := rest.New(rest.Options{Service: builder.Compose(e, builds), Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
+	service, builds := withBuilds(t, e, change(store))
+	native := rest.New(rest.Options{Service: service, Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

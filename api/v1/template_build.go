@@ -18,8 +18,8 @@ type TemplateBuildRequest struct {
 	Template string              `json:"template,omitempty" doc:"template that the build begins with, instead of image" minLength:"1" maxLength:"192"`
 	Registry *RegistryLogin      `json:"registry,omitempty" doc:"login for the registry of image; not stored"`
 	Steps    []TemplateBuildStep `json:"steps,omitempty" doc:"steps, in order" maxItems:"1000"`
-	Start    string              `json:"start,omitempty" doc:"shell command that runs in every sandbox of the template" maxLength:"16384" pattern:"^[^\\x00]*$"`
-	Ready    string              `json:"ready,omitempty" doc:"shell command that runs repeatedly until it exits with 0; then the template is ready; default with start: sleep 20" maxLength:"16384" pattern:"^[^\\x00]*$"`
+	Start    string              `json:"start,omitempty" doc:"shell command that runs in every sandbox of the template" pattern:"^[^\\x00]*$"`
+	Ready    string              `json:"ready,omitempty" doc:"shell command that runs repeatedly until it exits with 0; then the template is ready; default with start: sleep 20" pattern:"^[^\\x00]*$"`
 	NoCache  bool                `json:"no_cache,omitempty" doc:"run all steps, also those that an earlier build has run"`
 	Limits   *TemplateLimits     `json:"limits,omitempty" doc:"limits of the template's sandboxes; default: those of the server"`
 }
@@ -39,15 +39,15 @@ type TemplateLimits struct {
 // TemplateBuildStep is one step of a build. Its type determines which fields it has.
 type TemplateBuildStep struct {
 	Type        string            `json:"type" doc:"run (command, user), copy (digest, source, destination, owner, mode), env (env), workdir (cwd) or user (user)" enum:"run,copy,env,workdir,user"`
-	Command     string            `json:"command,omitempty" doc:"shell command of a run" maxLength:"65536" pattern:"^[^\\x00]*$"`
+	Command     string            `json:"command,omitempty" doc:"shell command of a run" pattern:"^[^\\x00]*$"`
 	User        string            `json:"user,omitempty" doc:"user of the following steps and of the sandboxes' commands; of a run: only for its command"`
 	Digest      string            `json:"digest,omitempty" doc:"digest of the uploaded archive of a copy" pattern:"^[0-9a-f]{64}$"`
-	Source      string            `json:"source,omitempty" doc:"path in the archive: a file, or a directory, whose content is copied" maxLength:"4096"`
-	Destination string            `json:"destination,omitempty" doc:"path in the sandbox; a relative one is below the working directory" maxLength:"4096"`
+	Source      string            `json:"source,omitempty" doc:"path in the archive: a file, or a directory, whose content is copied"`
+	Destination string            `json:"destination,omitempty" doc:"path in the sandbox; a relative one is below the working directory"`
 	Owner       string            `json:"owner,omitempty" doc:"owner of the copied files, such as root or user:user; default: the user of the steps before"`
 	Mode        string            `json:"mode,omitempty" doc:"mode of the copied files in octal digits; default: as in the archive" pattern:"^[0-7]{3,4}$"`
 	Env         map[string]string `json:"env,omitempty" doc:"variables of the following steps and of the sandboxes; values can refer to others as $NAME" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
-	Cwd         string            `json:"cwd,omitempty" doc:"working directory of the following steps and of the sandboxes' commands, which is created" maxLength:"4096" pattern:"^[^\\x00]*$"`
+	Cwd         string            `json:"cwd,omitempty" doc:"working directory of the following steps and of the sandboxes' commands, which is created" pattern:"^[^\\x00]*$"`
 	NoCache     bool              `json:"no_cache,omitempty" doc:"run this step and those after it, also if an earlier build has run them"`
 }
 
