@@ -47,7 +47,7 @@ func OpenFolder(dir, dockerfile string) (*Folder, error) {
 }
 
 // Close closes the folder.
-func (f *Folder) Close() error { return f.root.Close() }
+func (f *Folder) Close() { _ = f.root.Close() } // nothing was written
 
 func readIgnored(name string, open func(string) (*os.File, error)) ([]string, error) {
 	r, err := open(name)
