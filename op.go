@@ -105,17 +105,28 @@ var (
 	OpToolVariables      = Op{"tool.variable.list", "ToolVariables", Member, false, false}
 	OpRemoveToolVariable = Op{"tool.variable.remove", "RemoveToolVariable", Member, true, false}
 
-	OpCreateWorkspace   = Op{"workspace.create", "CreateWorkspace", Member, true, false}
-	OpWorkspaces        = Op{"workspace.list", "Workspaces", Viewer, false, false}
-	OpRemoveWorkspace   = Op{"workspace.remove", "RemoveWorkspace", Member, true, false}
-	OpWorkspaceVersions = Op{"workspace.versions", "WorkspaceVersions", Viewer, false, false}
-	OpWorkspaceFiles    = Op{"workspace.files", "WorkspaceFiles", Viewer, false, false}
-	OpReadWorkspaceFile = Op{"workspace.read", "ReadWorkspaceFile", Viewer, false, false}
-	OpDiffWorkspace     = Op{"workspace.diff", "DiffWorkspace", Viewer, false, false}
-	OpRestoreWorkspace  = Op{"workspace.restore", "RestoreWorkspace", Member, true, false}
-	OpCommitWorkspace   = Op{"workspace.commit", "CommitWorkspace", Member, true, true}
-	OpCapabilities      = Op{"capabilities.get", "Capabilities", Viewer, false, false}
-	OpAttest            = Op{"sandbox.attest", "Attest", Member, true, true}
+	OpCreateWorkspace     = Op{"workspace.create", "CreateWorkspace", Member, true, false}
+	OpWorkspaces          = Op{"workspace.list", "Workspaces", Viewer, false, false}
+	OpRemoveWorkspace     = Op{"workspace.remove", "RemoveWorkspace", Member, true, false}
+	OpWorkspaceVersions   = Op{"workspace.versions", "WorkspaceVersions", Viewer, false, false}
+	OpWorkspaceFiles      = Op{"workspace.files", "WorkspaceFiles", Viewer, false, false}
+	OpReadWorkspaceFile   = Op{"workspace.read", "ReadWorkspaceFile", Viewer, false, false}
+	OpDiffWorkspace       = Op{"workspace.diff", "DiffWorkspace", Viewer, false, false}
+	OpRestoreWorkspace    = Op{"workspace.restore", "RestoreWorkspace", Member, true, false}
+	OpCommitWorkspace     = Op{"workspace.commit", "CommitWorkspace", Member, true, true}
+	OpCreateVolume        = Op{"volume.create", "CreateVolume", Member, true, false}
+	OpVolumes             = Op{"volume.list", "Volumes", Viewer, false, false}
+	OpGetVolume           = Op{"volume.get", "GetVolume", Viewer, false, false}
+	OpRemoveVolume        = Op{"volume.remove", "RemoveVolume", Member, true, false}
+	OpStatVolume          = Op{"volume.file.stat", "VolumeFiles.Stat", Viewer, false, false}
+	OpListVolume          = Op{"volume.file.list", "VolumeFiles.List", Viewer, false, false}
+	OpReadVolume          = Op{"volume.file.read", "VolumeFiles.Read", Viewer, false, false}
+	OpMakeVolumeDir       = Op{"volume.file.mkdir", "VolumeFiles.MakeDir", Member, true, false}
+	OpWriteVolume         = Op{"volume.file.write", "VolumeFiles.Write", Member, true, false}
+	OpSetVolumeAttributes = Op{"volume.file.set", "VolumeFiles.SetAttributes", Member, true, false}
+	OpUnlinkVolume        = Op{"volume.file.remove", "VolumeFiles.Remove", Member, true, false}
+	OpCapabilities        = Op{"capabilities.get", "Capabilities", Viewer, false, false}
+	OpAttest              = Op{"sandbox.attest", "Attest", Member, true, true}
 
 	OpProviders         = Op{"provider.list", "Providers", Operator, false, false}
 	OpConfigureProvider = Op{"provider.configure", "ConfigureProvider", Operator, true, false}
@@ -143,6 +154,8 @@ var Ops = []Op{
 	OpPutToolVariable, OpChangeToolVariable, OpToolVariables, OpRemoveToolVariable,
 	OpCreateWorkspace, OpWorkspaces, OpRemoveWorkspace, OpWorkspaceVersions, OpWorkspaceFiles, OpReadWorkspaceFile, OpDiffWorkspace, OpRestoreWorkspace,
 	OpCommitWorkspace,
+	OpCreateVolume, OpVolumes, OpGetVolume, OpRemoveVolume, OpStatVolume, OpListVolume, OpReadVolume,
+	OpMakeVolumeDir, OpWriteVolume, OpSetVolumeAttributes, OpUnlinkVolume,
 	OpCapabilities, OpAttest,
 	OpProviders, OpConfigureProvider, OpTestProvider, OpActivateProvider, OpRemoveProvider, OpRouting, OpSetRouting,
 	OpAlerts, OpAudit,

@@ -44,6 +44,9 @@ type Capabilities struct {
 	// BuildRights is true if instances can have Spec.BuildRights. Otherwise Create returns
 	// NoBuildRights for such a Spec.
 	BuildRights bool
+	// Volumes is true if instances can mount volumes (Spec.Volumes). Otherwise Create returns
+	// NoVolumes for such a Spec.
+	Volumes bool
 	// RunsOnly is true if the provider has no instances and only runs programs:
 	// Create returns Unimplemented, and the provider is a Runner.
 	RunsOnly bool
@@ -54,6 +57,13 @@ type Capabilities struct {
 func NoBuildRights(provider string) *Error {
 	return Errorf(Unimplemented, "the provider %s cannot build templates: its sandboxes give root no rights of a build", provider).
 		WithHint("build templates with the provider gvisor")
+}
+
+// NoVolumes returns the error of a provider whose instances cannot mount volumes.
+func NoVolumes(provider string) *Error {
+	err := Errorf(Unimplemented, "the provider %s cannot mount volumes", provider)
+	err.Field = "volumes"
+	return err.WithHint("use the provider gvisor with a server that runs as root (brig capabilities), or leave out volumes")
 }
 
 // Runner is a Provider that runs whole programs: a remote service creates the

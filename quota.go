@@ -29,6 +29,8 @@ type Quota struct {
 	// Workspaces bounds the bytes of workspace versions. Shared contents count
 	// once.
 	Workspaces int64
+	// Volumes bounds the sum of the sizes of volumes, in bytes. Zero means DefaultVolumes.
+	Volumes int64
 	// Outputs bounds the bytes of ended executions and outcomes of runs; see Keep.
 	// When it is exceeded, no call is rejected; instead, the oldest records are
 	// deleted. Zero means the server's default bound.
@@ -52,6 +54,18 @@ func (q Quota) MaxPaused() int {
 	return q.Paused
 }
 
+// DefaultVolumes is the sum of the sizes of volumes that a tenant may have if its quota does not set
+// one.
+const DefaultVolumes = 100 * GiB
+
+// MaxVolumeBytes returns the sum of the sizes of volumes that the quota allows.
+func (q Quota) MaxVolumeBytes() int64 {
+	if q.Volumes == 0 {
+		return DefaultVolumes
+	}
+	return q.Volumes
+}
+
 // DefaultQuota returns the quota of a tenant that is created without one.
 func DefaultQuota() Quota { return Quota{Executions: 10, Rate: 200} }
 
@@ -65,7 +79,7 @@ func (q Quota) Check() error {
 		{"executions_per_day", float64(q.ExecutionsPerDay)}, {"execution_ms_per_day", float64(q.ExecutionTimePerDay)},
 		{"cpu_ms_per_day", float64(q.CPUTimePerDay)}, {"gib_seconds_per_day", q.MemoryPerDay},
 		{"egress_bytes_per_day", float64(q.EgressPerDay)}, {"storage", float64(q.Storage)},
-		{"workspaces", float64(q.Workspaces)}, {"outputs", float64(q.Outputs)},
+		{"workspaces", float64(q.Workspaces)}, {"volumes", float64(q.Volumes)}, {"outputs", float64(q.Outputs)},
 		{"rate", q.Rate}, {"rate_per_key", q.RatePerKey},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {

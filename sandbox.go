@@ -44,6 +44,8 @@ type Spec struct {
 	// Workspace is the workspace mounted at /workspace. Default: none; the
 	// directory ends with the sandbox.
 	Workspace WorkspaceUse `json:",omitzero"`
+	// Volumes are the volumes that the sandbox mounts. Default: none.
+	Volumes []VolumeMount `json:",omitzero"`
 	// Require is the minimum enforcement. If the provider cannot meet it, the
 	// sandbox is not created.
 	Require Requirement `json:",omitzero"`
@@ -166,6 +168,9 @@ type ForkSpec struct {
 	// Limits replaces the limits that are not zero. Only copies of a sandbox that is paused without
 	// its memory can have other limits, because they boot.
 	Limits Limits
+	// Volumes replaces the mounts of volumes. Default (nil): those of the original. Only copies of a
+	// sandbox that is paused without its memory can have other mounts.
+	Volumes []VolumeMount
 	// BuildRights replaces Spec.BuildRights. Only a copy that boots can have it.
 	BuildRights bool
 }

@@ -27,6 +27,7 @@ type Service interface {
 	SecretService
 	ToolService
 	WorkspaceService
+	VolumeService
 	ProviderService
 	InspectService
 	KeyService

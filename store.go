@@ -79,6 +79,7 @@ type Store interface {
 	ToolSetupStore
 	ToolVariableStore
 	TemplateStore
+	VolumeStore
 	SettingStore
 
 	// Trim deletes the oldest executions and outcomes of a tenant that exceed

@@ -68,7 +68,7 @@ func (s ComposedService) Create(ctx context.Context, spec brig.Spec) (*brig.Sand
 		labels = map[string]string{} // without those of the build
 	}
 	return s.builder.Create(ctx, spec.Template, brig.ForkSpec{
-		Name: spec.Name, Labels: labels, TTL: ttl, FixedLease: &spec.FixedLease, Env: spec.Env, Secrets: spec.Secrets, Egress: &spec.Egress, Limits: spec.Limits,
+		Name: spec.Name, Labels: labels, TTL: ttl, FixedLease: &spec.FixedLease, Env: spec.Env, Secrets: spec.Secrets, Volumes: spec.Volumes, Egress: &spec.Egress, Limits: spec.Limits,
 		User: spec.User, Dir: spec.Dir, AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
 	})
 }

@@ -19,3 +19,13 @@ func TestE2BTemplates(t *testing.T) {
 		t.Run(module, func(t *testing.T) { startE2B(t).checks(t, 4, "template.mjs", "E2B_MODULE="+module) })
 	}
 }
+
+// TestE2BVolumes uses volumes with the newest and an older version of E2B's JavaScript SDK.
+//
+//suite:part clients full
+func TestE2BVolumes(t *testing.T) {
+	needVolumes(t)
+	for _, module := range []string{"e2b", "e2b-older"} {
+		t.Run(module, func(t *testing.T) { startE2B(t).checks(t, 5, "volume.mjs", "E2B_MODULE="+module) })
+	}
+}

@@ -30,7 +30,7 @@ func startE2B(t *testing.T, args ...string) *e2bServer {
 		t.Fatal(err)
 	}
 	return &e2bServer{s, []string{
-		"E2B_API_KEY=" + strings.TrimSpace(string(key)), "E2B_API_URL=" + s.url, "E2B_SANDBOX_URL=" + s.url,
+		"E2B_API_KEY=" + strings.TrimSpace(string(key)), "E2B_API_URL=" + s.url, "E2B_SANDBOX_URL=" + s.url, "E2B_VOLUME_API_URL=" + s.url,
 	}}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/brig-run/brig/client"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/diskimage"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/internal/testenv"
@@ -41,6 +42,15 @@ func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
+	}
+}
+
+// needVolumes skips a test if this machine cannot mount volumes.
+func needVolumes(t testing.TB) {
+	t.Helper()
+	needRoot(t)
+	if err := diskimage.Check(); err != nil {
+		t.Skip(err)
 	}
 }
 

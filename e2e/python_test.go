@@ -132,7 +132,7 @@ func TestPython(t *testing.T) {
 		})
 	}
 	env := append([]string{"BRIG_REPORT=1", "BRIG_URL=" + s.url, "BRIG_API_KEY=" + s.server.key, "BRIG_BINARY=" + bin(t, "brig")}, s.env...)
-	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 60)
+	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 150)
 }
 
 // Images that the script uses.

@@ -193,7 +193,7 @@ func (ms *machines) slotFor(ctx context.Context, v *call, s candidate, spec brig
 	if err != nil {
 		return none, nil //nolint:nilerr // register returns the error
 	}
-	if spec.Command == nil && !spec.BuildRights && ms.pool.hasAny(poolKeys(img.Digest, spec, w)) {
+	if !needsOwnBoot(spec) && ms.pool.hasAny(poolKeys(img.Digest, spec, w)) {
 		return none, nil
 	}
 	release, err := ms.capacity.Acquire(ctx, v.actor.Tenant, v.arrived)
@@ -201,6 +201,12 @@ func (ms *machines) slotFor(ctx context.Context, v *call, s candidate, spec brig
 		return none, err
 	}
 	return release, nil
+}
+
+// needsOwnBoot reports whether an instance cannot come from the pool or from a template that has booted: its
+// main program, its rights and its mounts are given at its start.
+func needsOwnBoot(spec brig.Spec) bool {
+	return spec.Command != nil || spec.BuildRights || len(spec.Volumes) > 0
 }
 
 // poolKeys returns the kinds of pooled instances that meet the requirements.
@@ -274,7 +280,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 		Provider: s.backend.ID, Route: s.route, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),
 	}}}
-	if spec.Command == nil && !spec.BuildRights { // rights are given at the start of an instance
+	if !needsOwnBoot(spec) {
 		m.booted = ms.boots.find(w.template, s.backend.ID, img.Digest, spec.Limits)
 	}
 	if w.template != nil && m.booted == nil { // allow for the time until it is ready
@@ -335,7 +341,7 @@ func canonicalImage(img *brig.Image) string {
 
 // claimPooled claims a suitable instance from the pool, if one is ready.
 func (ms *machines) claimPooled(m *machine, w requirements) {
-	if m.rec.Spec.Command != nil || m.rec.Spec.BuildRights || m.booted != nil || !ms.providers.isBuiltin(m.backend) {
+	if needsOwnBoot(m.rec.Spec) || m.booted != nil || !ms.providers.isBuiltin(m.backend) {
 		return
 	}
 	found, use := ms.pool.claim(!m.rec.Spec.Ephemeral, poolKeys(m.rec.Digest, m.rec.Spec, w)...)

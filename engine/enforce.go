@@ -101,6 +101,9 @@ func (ps *providers) checkEnforced(ctx context.Context, backend *placement.Backe
 	if spec.BuildRights && !backend.Provider.Capabilities().BuildRights {
 		return brig.NoBuildRights(backend.ID)
 	}
+	if len(spec.Volumes) > 0 && !backend.Provider.Capabilities().Volumes {
+		return brig.NoVolumes(backend.ID)
+	}
 	need := ps.requirementOf(spec)
 	if len(need)+len(spec.Egress.Rules)+len(spec.Secrets) == 0 {
 		return nil

@@ -31,6 +31,7 @@ import (
 	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/internal/seal"
+	"github.com/brig-run/brig/volume"
 	"github.com/brig-run/brig/workspace"
 )
 
@@ -111,6 +112,11 @@ type Options struct {
 	// Workspaces stores directories that outlive sandboxes. If it is nil,
 	// workspaces are not supported.
 	Workspaces *workspace.Store
+	// Volumes keeps the data of volumes. If it is nil, volumes are not supported.
+	Volumes *volume.Store
+	// VolumeSize is the size of a volume that is created without one, in bytes. Default:
+	// brig.DefaultVolumeSize.
+	VolumeSize int64
 	// SaveEvery is how often a workspace in direct mode is saved while its
 	// sandbox runs. Default: 5 minutes; a negative value disables it.
 	SaveEvery time.Duration
@@ -155,6 +161,7 @@ type Engine struct {
 	*network
 	*providers
 	*workspaces
+	*volumes
 	*identity
 	*lifecycle
 	*programs
@@ -196,6 +203,9 @@ func New(ctx context.Context, o Options) *Engine {
 		o.SessionLife = 24 * time.Hour
 	}
 	o.Retention = o.Retention.OrDefault()
+	if o.VolumeSize == 0 {
+		o.VolumeSize = brig.DefaultVolumeSize
+	}
 	if o.SaveEvery == 0 {
 		o.SaveEvery = saveInterval
 	}
@@ -227,6 +237,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.network = &network{gate: g, vault: e.vault, limiter: egress.DefaultConnLimiter()}
 	e.providers = &providers{gate: g, vault: e.vault, images: e.images}
 	e.workspaces = &workspaces{gate: g}
+	e.volumes = &volumes{gate: g, changes: newCtxMutex(), holds: map[string]int{}}
 	e.identity = &identity{
 		gate: g, network: e.network,
 		usedKeys: map[string]time.Time{}, touchedKeys: map[string]time.Time{},
@@ -250,7 +261,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.pauser.machines = e.machines
 	e.forks = &forks{
 		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
-		pauser: e.pauser, machines: e.machines, origins: map[brig.ID]*sharedOrigin{},
+		volumes: e.volumes, pauser: e.pauser, machines: e.machines, origins: map[brig.ID]*sharedOrigin{},
 	}
 	e.machines.pool = newPool(e.machines, o.Pool)
 	e.machines.boots = newBoots(e)

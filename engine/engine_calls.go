@@ -74,6 +74,11 @@ func (e *Engine) create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, err
 		if err := e.admitSpec(ctx, v, &spec); err != nil {
 			return nil, err
 		}
+		done, err := e.admitMounts(ctx, v, &spec)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		spec.Ephemeral, spec.Blank, spec.Held = false, false, false
 		placement := placementRequest{tenant: v.actor.Tenant, spec: &spec, constraints: spec.Placement}
 		candidates, err := e.route(ctx, placement)
@@ -177,6 +182,9 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 		}
 		if err == nil {
 			err = e.dropWorkspaces(ctx, name)
+		}
+		if err == nil {
+			err = e.dropVolumes(ctx, name)
 		}
 		if err == nil {
 			e.closeNotes(name)

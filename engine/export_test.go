@@ -124,3 +124,6 @@ func (e *Engine) CountRefusals() { e.countRefusals() }
 func (e *Engine) StopFor(ctx context.Context, rec *brig.Record, reason brig.ExitReason) (*brig.Sandbox, error) {
 	return e.stopInstance(ctx, rec, 0, reason)
 }
+
+// DeleteUnusedVolumes deletes removed volumes that no sandbox uses, like the engine's housekeeping.
+func (e *Engine) DeleteUnusedVolumes(ctx context.Context) error { return e.deleteUnused(ctx) }

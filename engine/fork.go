@@ -38,6 +38,7 @@ type forks struct {
 	interpreters *interpreters
 	pauser       *pauser
 	machines     *machines
+	volumes      *volumes
 
 	originMu sync.Mutex                // guards the field below
 	origins  map[brig.ID]*sharedOrigin // by paused sandbox
@@ -75,6 +76,11 @@ func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec, c
 		if err != nil {
 			return nil, err
 		}
+		done, err := f.admitCopyMounts(ctx, v, &spec, o)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		if o.Paused {
 			rec, err := f.forkPaused(ctx, v, spec, given)
 			if err != nil {

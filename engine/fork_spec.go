@@ -37,6 +37,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 	if o.FixedLease != nil {
 		spec.FixedLease = *o.FixedLease
 	}
+	if o.Volumes != nil {
+		spec.Volumes = o.Volumes
+	}
 	spec.Limits, spec.BuildRights = o.Limits.Or(spec.Limits), o.BuildRights
 	return spec
 }
@@ -75,14 +78,56 @@ func checkCopy(bounds brig.LimitRange, spec brig.Spec, o brig.ForkSpec) (brig.Sp
 
 // checkMemoryCopy checks the spec of copies of a sandbox's memory.
 func checkMemoryCopy(rec *brig.Record, spec brig.Spec) error {
-	switch {
-	case spec.Limits != rec.Spec.Limits:
-		return brig.InvalidField("limits", "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
-			WithHint("leave limits out, or pause the sandbox with files_only first")
-	case spec.BuildRights:
+	if limit := firstDifference(spec.Limits, rec.Spec.Limits); limit != "" {
+		return brig.InvalidField("limits."+limit, "the memory of sandbox %q has the limits of the original", rec.Spec.Name).
+			WithHint("leave it out, or pause the sandbox with files_only first")
+	}
+	if !sameMounts(spec.Volumes, rec.Spec.Volumes) {
+		return brig.InvalidField("volumes", "the memory of sandbox %q has the mounts of the original", rec.Spec.Name).
+			WithHint("leave it out, or pause the sandbox with files_only first")
+	}
+	if spec.BuildRights {
 		return brig.Errorf(brig.FailedPrecondition, "only a copy that boots can have the rights of a build")
 	}
 	return nil
+}
+
+// sameMounts reports whether two sandboxes mount the same volumes. A request has no IDs yet.
+func sameMounts(a, b []brig.VolumeMount) bool {
+	return slices.EqualFunc(a, b, func(x, y brig.VolumeMount) bool {
+		return x.Name == y.Name && x.Path == y.Path && x.ReadOnly == y.ReadOnly && (x.ID == "" || x.ID == y.ID)
+	})
+}
+
+// admitCopyMounts checks the mounts of copies. The mounts of the original need no volume that still exists
+// for the tenant, but the caller must have the rights to use them.
+func (f *forks) admitCopyMounts(ctx context.Context, v *call, spec *brig.Spec, o brig.ForkSpec) (done func(), err error) {
+	if o.Volumes != nil && isFilesOnly(v.rec) {
+		return f.volumes.admitMounts(ctx, v, spec)
+	}
+	spec.Volumes = v.rec.Spec.Volumes
+	for _, m := range spec.Volumes {
+		if err := v.authorizeMount(m); err != nil {
+			return nil, err
+		}
+	}
+	return f.volumes.hold(spec.Volumes), nil
+}
+
+// firstDifference returns the name of the first limit that differs, or "".
+func firstDifference(a, b brig.Limits) string {
+	for _, l := range []struct {
+		name    string
+		differs bool
+	}{
+		{"memory", a.Memory != b.Memory}, {"cpus", a.CPUs != b.CPUs}, {"processes", a.Processes != b.Processes},
+		{"open_files", a.OpenFiles != b.OpenFiles}, {"disk", a.Disk != b.Disk}, {"output", a.Output != b.Output},
+	} {
+		if l.differs {
+			return l.name
+		}
+	}
+	return ""
 }
 
 // checkOrigin repeats checkMemoryCopy, because a resume may have ended a pause without memory since.
@@ -96,8 +141,8 @@ func checkOrigin(v *call, o *forkOrigin, spec brig.Spec) error {
 // changesOf returns the names of the properties that o changes, for the audit log.
 func changesOf(o brig.ForkSpec) (changes []string) {
 	for name, changed := range map[string]bool{
-		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil, "lease": o.FixedLease != nil, "secrets": len(o.Secrets) > 0,
-		"limits": o.Limits != (brig.Limits{}), "build_rights": o.BuildRights,
+		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil, "lease": o.FixedLease != nil,
+		"secrets": len(o.Secrets) > 0, "limits": o.Limits != (brig.Limits{}), "volumes": o.Volumes != nil, "build_rights": o.BuildRights,
 	} {
 		if changed {
 			changes = append(changes, name)

@@ -54,7 +54,12 @@ func TestForkChecksChanges(t *testing.T) {
 		{"default_user", brig.ForkSpec{User: "no such user"}},
 		{"default_cwd", brig.ForkSpec{Dir: "relative"}},
 		{"pause_files_only", brig.ForkSpec{AtEnd: &brig.AtEnd{FilesOnly: true}}},
-		{"limits", brig.ForkSpec{Limits: brig.Limits{Memory: 256 * brig.MiB}}},
+		{"limits.memory", brig.ForkSpec{Limits: brig.Limits{Memory: 256 * brig.MiB, Disk: brig.MiB}}},
+		{"limits.cpus", brig.ForkSpec{Limits: brig.Limits{CPUs: 2}}},
+		{"limits.processes", brig.ForkSpec{Limits: brig.Limits{Processes: 9}}},
+		{"limits.open_files", brig.ForkSpec{Limits: brig.Limits{OpenFiles: 99}}},
+		{"limits.disk", brig.ForkSpec{Limits: brig.Limits{Disk: brig.MiB}}},
+		{"limits.output", brig.ForkSpec{Limits: brig.Limits{Output: brig.KiB}}},
 		{"egress.rules[0]", brig.ForkSpec{Egress: &brig.Egress{Rules: []brig.EgressRule{{Host: "a", CIDR: "10.0.0.0/8"}}}}},
 	} {
 		_, err := h.Fork(ctx, "one", c.o)

@@ -35,6 +35,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	if layers := e.Options.Tools.Layers; layers != nil {
 		layers.Sweep()
 	}
+	err = errors.Join(err, e.recoverVolumes(ctx))
 	e.background.Go(e.housekeep)
 	if e.Options.Workspaces != nil {
 		e.background.Go(e.sweepPeriodically)
@@ -202,6 +203,9 @@ func (e *Engine) housekeep() {
 	e.runEvery(housekeepInterval, func() {
 		e.retryDestroys(e.ctx)
 		e.retryDeletes(e.ctx)
+		if err := e.deleteUnused(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.Log.Error("failed to delete removed volumes", "err", err)
+		}
 		e.writeRejections(e.ctx)
 		if err := e.pruneExpired(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.Log.Error("failed to remove expired records", "err", err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
@@ -22,7 +23,7 @@ type problem struct {
 }
 
 // fieldNames maps the field names of a Spec to E2B's names.
-var fieldNames = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID", "pause_at_end": "autoPause", "pause_files_only": "autoPauseMemory"}
+var fieldNames = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID", "pause_at_end": "autoPause", "pause_files_only": "autoPauseMemory", "volumes": "volumeMounts"}
 
 // toProblem converts err to a response for the client.
 func toProblem(err error) problem {
@@ -30,8 +31,12 @@ func toProblem(err error) problem {
 	p := problem{Code: httpapi.StatusOf(err), Message: e.Message}
 	if e.Field != "" {
 		field := e.Field
-		if word := fieldNames[field]; word != "" {
+		name, rest, indexed := strings.Cut(field, "[")
+		if word := fieldNames[name]; word != "" {
 			field = word
+			if indexed {
+				field += "[" + rest
+			}
 		}
 		p.Message = field + ": " + p.Message
 	}

@@ -45,7 +45,7 @@ type newSandbox struct {
 	IAM     *struct {
 		Tokens map[string]json.RawMessage `json:"tokens"`
 	} `json:"iam"`
-	VolumeMounts []json.RawMessage `json:"volumeMounts"`
+	VolumeMounts []volumeMount `json:"volumeMounts"`
 	// Secure is set by clients of API version 1. This API secures all
 	// sandboxes, except the code interpreters that Options.Unsecured opens. The
 	// mcp object belongs to the client and may contain secrets, so the API does
@@ -63,8 +63,6 @@ func (n *newSandbox) check() error {
 			WithHint("leave out autoPauseMemory, or connect to the sandbox to resume it")
 	case n.IAM != nil && len(n.IAM.Tokens) > 0:
 		return errUnsupported("iam")
-	case len(n.VolumeMounts) > 0:
-		return errUnsupported("volumeMounts")
 	}
 	if n.Network != nil {
 		if err := n.Network.check(); err != nil {
@@ -161,6 +159,9 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 		Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true,
 		PausableIfSupported: true, PauseAtEnd: n.AutoPause, PauseFilesOnly: n.AutoPause && isFalse(n.AutoPauseMemory),
 	}
+	for _, m := range n.VolumeMounts {
+		spec.Volumes = append(spec.Volumes, brig.VolumeMount{Name: m.Name, Path: m.Path})
+	}
 	if t.recipe != nil {
 		spec.Image, spec.Template = "", t.name
 	}
@@ -171,7 +172,7 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 func (sb *sandboxes) fromBuild(ctx context.Context, ref string, spec brig.Spec) (*brig.Sandbox, error) {
 	return sb.Builder.Create(ctx, ref, brig.ForkSpec{
 		Labels: spec.Labels, TTL: spec.TTL, Env: spec.Env, Egress: &spec.Egress,
-		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
+		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly}, Volumes: spec.Volumes,
 	})
 }
 

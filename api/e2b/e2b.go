@@ -24,6 +24,7 @@ import (
 
 // Service is the part of brig.Service that the API uses.
 type Service interface {
+	brig.VolumeService
 	brig.SandboxService
 	brig.LeaseService
 	brig.ExecService
@@ -121,6 +122,7 @@ type parts struct {
 	snapshots    *snapshots
 	templates    *templates
 	builds       *builds
+	volumes      *volumes
 	sandboxes    *sandboxes
 	copies       *copies
 	leases       *sandboxHandlers
@@ -170,6 +172,7 @@ func newParts(e *env) *parts {
 	}
 	p.templates = newTemplates(e, p.snapshots)
 	p.builds = &builds{env: e, tokens: p.tokens}
+	p.volumes = &volumes{env: e, tokens: p.tokens}
 	p.sandboxes = &sandboxes{env: e, tokens: p.tokens, finder: p.finder, templates: p.templates, snapshots: p.snapshots}
 	p.copies = &copies{env: e, finder: p.finder, sandboxes: p.sandboxes}
 	p.leases = &sandboxHandlers{env: e, finder: p.finder, sandboxes: p.sandboxes}
@@ -185,7 +188,7 @@ func newParts(e *env) *parts {
 		signatureLimit: httpapi.NewLimit(2, 20), limitedSearches: httpapi.NewSecondChance(10 * time.Second), searching: make(chan struct{}, 1),
 	}
 	p.controlPlane = &controlPlane{
-		env: e, templates: p.templates, builds: p.builds, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
+		env: e, templates: p.templates, builds: p.builds, volumes: p.volumes, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
 		leases: p.leases, telemetry: p.telemetry,
 	}
 	p.controlPlane.handler = p.controlPlane.router()

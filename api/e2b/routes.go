@@ -16,6 +16,7 @@ type controlPlane struct {
 	*env
 	templates *templates
 	builds    *builds
+	volumes   *volumes
 	snapshots *snapshots
 	sandboxes *sandboxes
 	copies    *copies
@@ -79,9 +80,10 @@ func (c *controlPlane) routes() []route {
 		{http.MethodPatch, "/v2/templates/{template}", unsupported("publishing templates")},
 		{get, "/teams/{team}/metrics", unsupported("measuring a team")},
 		{get, "/teams/{team}/metrics/max", unsupported("measuring a team")},
-		{"", "/volumes", unsupported("the volume API")},
-		{"", "/volumes/*", unsupported("the volume API")},
-		{"", "/volumecontent/*", unsupported("the volume API")},
+		{post, "/volumes", c.volumes.create},
+		{get, "/volumes", httpapi.InTurn(c.volumes.list)},
+		{get, "/volumes/{volume}", c.volumes.get},
+		{del, "/volumes/{volume}", c.volumes.remove},
 		{"", "/secrets", unsupported("the secret API")},
 		{"", "/secrets/*", unsupported("the secret API")},
 		{"", "/events/*", unsupported("listing lifecycle events")},
@@ -94,6 +96,7 @@ var bodies = map[string]brig.Op{
 	"POST /v3/templates":                           brig.OpRequestBuild,
 	"POST /v2/templates":                           brig.OpRequestBuild,
 	"POST /v2/templates/{template}/builds/{build}": brig.OpStartBuild,
+	"POST /volumes":                                brig.OpCreateVolume,
 	"POST /templates/tags":                         brig.OpTagTemplate,
 	"DELETE /templates/tags":                       brig.OpUntagTemplate,
 	"POST /sandboxes":                              brig.OpCreate,
@@ -153,6 +156,10 @@ func (c *controlPlane) router() http.Handler {
 		httpapi.RecordRoute(r, "e2b:/templates/{template}/files/{hash}")
 		upload(w, r)
 	})
+	// The files of a volume need the volume's token instead of a key.
+	for _, rt := range c.volumes.contentRoutes() {
+		mux.Method(rt.method, rt.pattern, c.volumes.content(rt))
+	}
 	mux.Get("/health", func(w http.ResponseWriter, r *http.Request) {
 		httpapi.RecordRoute(r, "e2b:/health")
 		c.write(w, r, http.StatusOK, map[string]string{"status": "ok"})

@@ -63,7 +63,7 @@ type listedSandbox struct {
 	DiskSizeMB   int64             `json:"diskSizeMB"`
 	State        string            `json:"state"`
 	Metadata     map[string]string `json:"metadata"`
-	VolumeMounts []struct{}        `json:"volumeMounts"`
+	VolumeMounts []volumeMount     `json:"volumeMounts"`
 }
 
 // States of an existing sandbox.
@@ -84,7 +84,7 @@ func listed(s *brig.Sandbox) listedSandbox {
 		SandboxID: string(s.ID), TemplateID: s.Spec.Labels[labelTemplate], Alias: aliasOf(s), ClientID: clientID, EnvdVersion: envdVersion,
 		StartedAt: s.Created.UTC(), EndAt: end.UTC(), CPUCount: cpus(s.Spec.Limits),
 		MemoryMB: s.Spec.Limits.Memory / brig.MiB, DiskSizeMB: s.Spec.Limits.Disk / brig.MiB,
-		State: state, Metadata: metadata(s.Spec.Labels), VolumeMounts: []struct{}{},
+		State: state, Metadata: metadata(s.Spec.Labels), VolumeMounts: mountsOf(s),
 	}
 }
 

@@ -170,7 +170,7 @@ func (c *copies) snapshot(w http.ResponseWriter, r *http.Request) error {
 func (sb *sandboxes) fromSnapshot(ctx context.Context, n *newSandbox, snapshot *brig.Sandbox, spec brig.Spec) (*brig.Sandbox, error) {
 	o := brig.ForkSpec{
 		Labels: maps.Clone(spec.Labels), TTL: spec.TTL, Env: spec.Env,
-		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly},
+		AtEnd: &brig.AtEnd{Pause: spec.PauseAtEnd, FilesOnly: spec.PauseFilesOnly}, Volumes: spec.Volumes,
 	}
 	if n.Network != nil || isFalse(n.AllowInternetAccess) && hasInternet(snapshot.Spec.Egress) {
 		o.Egress = &spec.Egress

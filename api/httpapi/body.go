@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -214,4 +215,24 @@ func BodyError(err error) error {
 			brig.Errorf(brig.InvalidArgument, "the body did not arrive in time").WithHint("send the whole body within %s", bodyTimeout).Because(err))
 	}
 	return brig.Errorf(brig.InvalidArgument, "the body ended before it was whole").Because(err)
+}
+
+// SendFile sends the header and the body. A negative length means that the
+// length is unknown. If it returns an error, the caller must abort the connection,
+// because the response would look complete otherwise.
+func SendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int64) error {
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	sent, err := io.Copy(w, body)
+	if err == nil && sent < length {
+		err = fmt.Errorf("%d of %d bytes: %w", sent, length, io.ErrUnexpectedEOF)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case r.Context().Err() != nil:
+		return brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
+	}
+	return fmt.Errorf("send file: %w", err)
 }

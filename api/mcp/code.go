@@ -286,5 +286,5 @@ func fromFailure(e *brig.ProgramError) *codeError {
 	if e == nil {
 		return nil
 	}
-	return &codeError{Name: e.Name, Message: e.Message, Traceback: e.Traceback, Code: e.Code, Hint: e.Hint}
+	return &codeError{Name: e.Name, Message: e.Message, Traceback: e.Traceback, Code: e.Code, Hint: nameArgumentsIn(e.Hint)}
 }

@@ -23,6 +23,8 @@ type createIn struct {
 	MemoryMiB int               `json:"memory_mib,omitempty"`
 	CPUs      float64           `json:"cpus,omitempty"`
 	Pausable  bool              `json:"pausable,omitempty" jsonschema:"it can be paused and forked while commands and processes run in it"`
+
+	PauseAtEnd bool `json:"pause_at_end,omitempty" jsonschema:"it is paused at the end of its life, and not ended"`
 }
 
 type sandboxIn struct {
@@ -69,19 +71,27 @@ func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, 
 	if err != nil {
 		return nil, err
 	}
-	const maximum = 1 << 30 // in MiB; the Service also checks its own limit
-	if in.MemoryMiB < 0 || in.MemoryMiB > maximum {
-		return nil, brig.InvalidField("memory_mib", "%d is out of bounds", in.MemoryMiB)
+	limits, err := toLimits(in.MemoryMiB, in.CPUs)
+	if err != nil {
+		return nil, err
 	}
 	spec := brig.Spec{
 		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: toEgress(in.Hosts),
-		Limits:    brig.Limits{Memory: int64(in.MemoryMiB) * brig.MiB, CPUs: in.CPUs},
-		Workspace: brig.WorkspaceUse{Name: in.Workspace}, Pausable: in.Pausable,
+		Limits: limits, Workspace: brig.WorkspaceUse{Name: in.Workspace}, Pausable: in.Pausable, PauseAtEnd: in.PauseAtEnd,
 	}
 	for _, name := range in.Secrets {
 		spec.Secrets = append(spec.Secrets, brig.SecretUse{Name: name})
 	}
 	return fromSandbox(d.service.Create(ctx, spec))
+}
+
+// toLimits returns the limits of a sandbox, without those that are zero.
+func toLimits(memoryMiB int, cpus float64) (brig.Limits, error) {
+	const maximum = 1 << 30 // in MiB; the Service also checks its own limit
+	if memoryMiB < 0 || memoryMiB > maximum {
+		return brig.Limits{}, brig.InvalidField("memory_mib", "%d is out of bounds", memoryMiB)
+	}
+	return brig.Limits{Memory: int64(memoryMiB) * brig.MiB, CPUs: cpus}, nil
 }
 
 func (d *toolServer) getSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*sandboxOut, error) {

@@ -16,6 +16,14 @@ type forkIn struct {
 	Paused  bool              `json:"paused,omitempty" jsonschema:"make one copy that stays paused, as a snapshot that can be forked any number of times"`
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"the labels of each copy; default those of the original"`
 	TTL     float64           `json:"ttl_seconds,omitempty" jsonschema:"how long each copy lives without being used; default that of the original"`
+
+	Env        map[string]string `json:"env,omitempty" jsonschema:"variables for new commands, in addition to those of the original"`
+	Hosts      []string          `json:"allow_hosts,omitempty" jsonschema:"hosts that each copy may connect to, in the stead of those of the original; an empty list allows none"`
+	User       string            `json:"user,omitempty" jsonschema:"the user of commands; default that of the original"`
+	Dir        string            `json:"dir,omitempty" jsonschema:"the working directory of commands; default that of the original"`
+	PauseAtEnd *bool             `json:"pause_at_end,omitempty" jsonschema:"whether each copy is paused at the end of its life, and not ended; default as the original"`
+	MemoryMiB  int               `json:"memory_mib,omitempty" jsonschema:"only if the original is paused with files_only"`
+	CPUs       float64           `json:"cpus,omitempty" jsonschema:"only if the original is paused with files_only"`
 }
 
 type copiesOut struct {
@@ -40,7 +48,22 @@ func (d *toolServer) forkSandbox(ctx context.Context, _ *mcp.CallToolRequest, in
 	if err != nil {
 		return nil, err
 	}
-	copies, err := d.service.Fork(ctx, in.Sandbox, brig.ForkSpec{Name: in.Name, Paused: in.Paused, Count: in.Count, Labels: in.Labels, TTL: ttl})
+	limits, err := toLimits(in.MemoryMiB, in.CPUs)
+	if err != nil {
+		return nil, err
+	}
+	spec := brig.ForkSpec{
+		Name: in.Name, Paused: in.Paused, Count: in.Count, Labels: in.Labels, TTL: ttl,
+		Env: in.Env, User: in.User, Dir: in.Dir, Limits: limits,
+	}
+	if in.Hosts != nil {
+		egress := toEgress(in.Hosts)
+		spec.Egress = &egress
+	}
+	if in.PauseAtEnd != nil {
+		spec.AtEnd = &brig.AtEnd{Pause: *in.PauseAtEnd}
+	}
+	copies, err := d.service.Fork(ctx, in.Sandbox, spec)
 	if err != nil {
 		return nil, err
 	}

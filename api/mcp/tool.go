@@ -41,7 +41,7 @@ type tool struct {
 type presenter interface{ show() []mcp.Content }
 
 // errorKey is the field of a result that contains the error, in the format of
-// the REST API.
+// the REST API, but with the name of the tool's argument as the field.
 const errorKey = "brig.run/error"
 
 // add registers a function as a tool. The schemas are derived from the types of
@@ -124,7 +124,7 @@ func newResult(out any) (*mcp.CallToolResult, error) {
 
 // errorResult returns the result of a failed tool.
 func errorResult(err error) *mcp.CallToolResult {
-	e := brig.AsError(err)
+	e := nameArguments(brig.AsError(err))
 	return &mcp.CallToolResult{
 		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: describe(e)}},
 		Meta: mcp.Meta{errorKey: toAPIError(e)},

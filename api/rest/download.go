@@ -70,26 +70,7 @@ func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) 
 	w.WriteHeader(status)
 	rest := io.MultiReader(bytes.NewReader(first), body)
 	if !lengthKnown {
-		return sendFile(w, r, rest, -1)
+		return httpapi.SendFile(w, r, rest, -1)
 	}
-	return sendFile(w, r, io.LimitReader(rest, length), length) // the file may grow while it is sent
-}
-
-// sendFile sends the header and the body. A negative length means that the
-// length is unknown.
-func sendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int64) error {
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	sent, err := io.Copy(w, body)
-	if err == nil && sent < length {
-		err = fmt.Errorf("%d of %d bytes: %w", sent, length, io.ErrUnexpectedEOF)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case r.Context().Err() != nil:
-		return brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
-	}
-	return fmt.Errorf("send file: %w", err) // returning an error aborts the connection
+	return httpapi.SendFile(w, r, io.LimitReader(rest, length), length) // the file may grow while it is sent
 }

@@ -26,7 +26,7 @@ func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 		path := strings.NewReplacer("{name}", "one", "{id}", "x", "{pid}", "7", "{version}", "1", "{digest}", "aa").Replace(rt.pattern)
 		one := transcript.AuthorizedRequest{Method: rt.method, Path: path, Role: rt.op.Role}
 		switch rt.base() {
-		case "write-file":
+		case "write-file", "write-volume-file":
 			one.Path, one.Header = path+"?path=a", []string{"Content-Type", "application/octet-stream"}
 		case "put-template-files":
 			one.Header = []string{"Content-Type", "application/octet-stream"}
@@ -60,6 +60,15 @@ type bodyReaderFiles struct{ brig.Files }
 func (bodyReaderFiles) Write(_ context.Context, _ brig.Path, _ brig.FileWrite, r io.Reader) (*brig.Entry, error) {
 	_, err := r.Read(make([]byte, 1))
 	return &brig.Entry{}, err
+}
+
+func (bodyReader) VolumeFiles(string) brig.VolumeFiles { return bodyReaderVolume{} }
+
+type bodyReaderVolume struct{ brig.VolumeFiles }
+
+func (bodyReaderVolume) Write(_ context.Context, _ string, _ brig.VolumeWrite, r io.Reader) (*brig.VolumeEntry, error) {
+	_, err := r.Read(make([]byte, 1))
+	return &brig.VolumeEntry{}, err
 }
 
 func (bodyReader) ImportImage(_ context.Context, _ string, r io.Reader, _ func(brig.Progress)) (*brig.Image, error) {

@@ -54,12 +54,12 @@ var putCases = map[string]putCase{
 			"ceilings.screening.javascript.only": {`{"ceilings":{"screening":{"javascript":{"only":false,"allow":[]}}}}`, []string{"ceilings.screening.javascript.allow", "ceilings.screening.javascript.only"}},
 		},
 		full: `{"budget":1,"quota":{"sandboxes":9,"paused":9,"executions":9,"executions_per_day":900,"execution_ms_per_day":1000000,"cpu_ms_per_day":1000000,"gib_seconds_per_day":1,
-			"egress_bytes_per_day":1000,"storage":1000,"workspaces":1000,"outputs":1000,"rate":1000000,"rate_per_key":1000000},
+			"egress_bytes_per_day":1000,"storage":1000,"workspaces":1000,"volumes":1000,"outputs":1000,"rate":1000000,"rate_per_key":1000000},
 			"ceilings":{"limits":{"memory":1000000000,"cpus":1,"processes":100,"open_files":1000,"disk":1000000000,"output":100000},"max_ttl_ms":100000,"max_life_ms":1000000,"max_pause_ms":100000,
 			"max_timeout_ms":10000,"images":["host"],"digests_only":true,"screening":{"others":true,"python":{"imports":["os"],"calls":["eval"],"attributes":["x"],"only":true,"allow":["re"],"commands":true},
 			"javascript":{"imports":["fs"],"calls":["eval"],"attributes":["x"],"only":true,"allow":["path"],"commands":true}}}}`,
 		other: `{"budget":2,"quota":{"sandboxes":8,"paused":8,"executions":8,"executions_per_day":800,"execution_ms_per_day":2000000,"cpu_ms_per_day":2000000,"gib_seconds_per_day":2,
-			"egress_bytes_per_day":2000,"storage":2000,"workspaces":2000,"outputs":2000,"rate":2000000,"rate_per_key":2000000},
+			"egress_bytes_per_day":2000,"storage":2000,"workspaces":2000,"volumes":2000,"outputs":2000,"rate":2000000,"rate_per_key":2000000},
 			"ceilings":{"limits":{"memory":2000000000,"cpus":2,"processes":200,"open_files":2000,"disk":2000000000,"output":200000},"max_ttl_ms":200000,"max_life_ms":2000000,"max_pause_ms":200000,
 			"max_timeout_ms":20000,"images":["host","a"],"digests_only":false,"screening":{"others":false,"python":{"imports":["io"],"calls":["exec"],"attributes":["y"],"only":false,"allow":["io"],"commands":false},
 			"javascript":{"imports":["net"],"calls":["exec"],"attributes":["y"],"only":false,"allow":["net"],"commands":false}}}}`,
@@ -87,9 +87,10 @@ var putCases = map[string]putCase{
 	},
 }
 
-// putWithoutCase lists the other routes with PUT. The body of write-file is the new content of
-// a file, whose mode does not change. The body of put-template-files is an archive.
-var putWithoutCase = []string{"write-file", "put-template-files"}
+// putWithoutCase lists the other routes with PUT or PATCH. The body of write-file and of
+// write-volume-file is the new content of a file, whose mode does not change. Package volume tests
+// that set-volume-attributes keeps what it does not name (TestAttributes). The body of put-template-files is an archive.
+var putWithoutCase = []string{"write-file", "write-volume-file", "set-volume-attributes", "put-template-files"}
 
 // putServer serves the API on top of an engine.
 type putServer struct {

@@ -131,7 +131,7 @@ func (a workspaceAPI) readWorkspaceFile(w http.ResponseWriter, r *http.Request, 
 	w.Header().Set("Content-Type", v1.Octets)
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
-	return sendFile(w, r, body, size)
+	return httpapi.SendFile(w, r, body, size)
 }
 
 func (a workspaceAPI) diffWorkspace(w http.ResponseWriter, r *http.Request, q url.Values) error {

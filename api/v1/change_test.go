@@ -18,7 +18,7 @@ func full() *brig.Tenant {
 		Name: "acme", Budget: 7,
 		Quota: brig.Quota{
 			Sandboxes: 1, Paused: 13, Executions: 2, ExecutionsPerDay: 3, ExecutionTimePerDay: 4e6, CPUTimePerDay: 5e6, MemoryPerDay: 6,
-			EgressPerDay: 7, Storage: 8, Workspaces: 9, Outputs: 10, Rate: 11, RatePerKey: 12,
+			EgressPerDay: 7, Storage: 8, Workspaces: 9, Volumes: 14, Outputs: 10, Rate: 11, RatePerKey: 12,
 		},
 		Ceilings: brig.Ceilings{
 			Limits: brig.Limits{Memory: 1, CPUs: 2, Processes: 3, OpenFiles: 4, Disk: 5, Output: 6},

@@ -34,6 +34,7 @@ type Spec struct {
 	Egress     *Egress           `json:"egress,omitempty" doc:"egress rules; default: no network access"`
 	Secrets    []SecretUse       `json:"secrets,omitempty" doc:"secrets for the sandbox's commands" maxItems:"50"`
 	Workspace  *WorkspaceUse     `json:"workspace,omitempty" doc:"workspace at /workspace"`
+	Volumes    []VolumeMount     `json:"volumes,omitempty" doc:"volumes to mount" maxItems:"16"`
 	Require    map[string]string `json:"require,omitempty" doc:"minimum enforcement by area, for example {\"memory\": \"boundary\"}; otherwise the creation is rejected" keys:"^(?:isolation|memory|cpus|processes|open_files|disk|output|time|egress|secrets|workspace)$" items:"^(?:none|gaps|boundary)$"`
 	Placement  *Placement        `json:"placement,omitempty" doc:"selects the provider; default: the tenant's routing"`
 	TTLMS      int64             `json:"ttl_ms,omitempty" doc:"time without use after which the sandbox ends" minimum:"0" maximum:"9223372036854"`
@@ -126,14 +127,15 @@ type ResumeRequest struct{}
 
 // ForkRequest is the request to copy a sandbox.
 type ForkRequest struct {
-	Name   string            `json:"name,omitempty" doc:"name of the copy, if there is one; default: a generated name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" example:"base"`
-	Paused bool              `json:"paused,omitempty" doc:"the copy is paused: it takes only disk space, and can be forked any number of times without being resumed"`
-	Count  int               `json:"count,omitempty" doc:"number of copies; default 1" minimum:"0" maximum:"32"`
-	Labels map[string]string `json:"labels,omitempty" doc:"labels of each copy; default: those of the original" maxItems:"64" keys:"^[^\\x00\\n]{1,128}$" items:"^[^\\x00\\n]*$"`
-	TTLMS  int64             `json:"ttl_ms,omitempty" doc:"lease of each copy; default: that of the original" minimum:"0" maximum:"9223372036854"`
-	Env    map[string]string `json:"env,omitempty" doc:"environment variables in addition to those of the original; programs that are copied keep theirs" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
-	Egress *Egress           `json:"egress,omitempty" doc:"egress rules of each copy; default: those of the original"`
-	Limits *Limits           `json:"limits,omitempty" doc:"limits of each copy, if the original is paused with files_only; default: those of the original"`
+	Name    string            `json:"name,omitempty" doc:"name of the copy, if there is one; default: a generated name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" example:"base"`
+	Paused  bool              `json:"paused,omitempty" doc:"the copy is paused: it takes only disk space, and can be forked any number of times without being resumed"`
+	Count   int               `json:"count,omitempty" doc:"number of copies; default 1" minimum:"0" maximum:"32"`
+	Labels  map[string]string `json:"labels,omitempty" doc:"labels of each copy; default: those of the original" maxItems:"64" keys:"^[^\\x00\\n]{1,128}$" items:"^[^\\x00\\n]*$"`
+	TTLMS   int64             `json:"ttl_ms,omitempty" doc:"lease of each copy; default: that of the original" minimum:"0" maximum:"9223372036854"`
+	Env     map[string]string `json:"env,omitempty" doc:"environment variables in addition to those of the original; programs that are copied keep theirs" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
+	Egress  *Egress           `json:"egress,omitempty" doc:"egress rules of each copy; default: those of the original"`
+	Limits  *Limits           `json:"limits,omitempty" doc:"limits of each copy, if the original is paused with files_only; default: those of the original"`
+	Volumes []VolumeMount     `json:"volumes,omitzero" doc:"volumes to mount instead of those of the original, if it is paused with files_only; default: those of the original" maxItems:"16"`
 	// PauseAtEnd and PauseFiles are replaced together. PauseFiles also applies to pauses without use.
 	PauseAtEnd  *bool  `json:"pause_at_end,omitempty" doc:"each copy is paused at the end of its lease, instead of ended; default: as the original"`
 	PauseFiles  bool   `json:"pause_files_only,omitempty" doc:"with pause_at_end: it and pauses without use keep only the files"`
@@ -179,7 +181,7 @@ func FromSpec(s brig.Spec) Spec {
 		Template: s.Template, Entrypoint: s.Entrypoint, DefaultUser: s.User, DefaultCwd: s.Dir,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: FromLimits(s.Limits), TTLMS: FromDuration(s.TTL),
 		FixedLease: s.FixedLease, FreezeMS: FromDuration(s.FreezeAfter), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseMS: FromDuration(s.PauseAfter), PauseFiles: s.PauseFilesOnly,
-		Egress: FromEgress(s.Egress), Secrets: FromSecrets(s.Secrets), Workspace: FromWorkspaceUse(s.Workspace),
+		Egress: FromEgress(s.Egress), Secrets: FromSecrets(s.Secrets), Workspace: FromWorkspaceUse(s.Workspace), Volumes: FromVolumeMounts(s.Volumes),
 		Require: FromRequirement(s.Require), Placement: FromPlacement(s.Placement),
 	}
 	if c := s.Command; c != nil {
@@ -226,7 +228,7 @@ func (s Spec) Domain() brig.Spec {
 		Template: s.Template, Entrypoint: s.Entrypoint, User: s.DefaultUser, Dir: s.DefaultCwd,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: s.Limits.Domain(), TTL: ToDuration(s.TTLMS),
 		FixedLease: s.FixedLease, FreezeAfter: ToDuration(s.FreezeMS), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseAfter: ToDuration(s.PauseMS), PauseFilesOnly: s.PauseFiles,
-		Egress: s.Egress.Domain(), Secrets: ToSecrets(s.Secrets), Workspace: s.Workspace.Domain(),
+		Egress: s.Egress.Domain(), Secrets: ToSecrets(s.Secrets), Workspace: s.Workspace.Domain(), Volumes: ToVolumeMounts(s.Volumes),
 		Require: ToRequirement(s.Require), Placement: ToPlacement(s.Placement),
 	}
 	if s.hasProgram() {
@@ -241,7 +243,7 @@ func (s Spec) Domain() brig.Spec {
 func FromForkSpec(o brig.ForkSpec) ForkRequest {
 	out := ForkRequest{
 		Name: o.Name, Paused: o.Paused, Count: o.Count, Labels: o.Labels, TTLMS: FromDuration(o.TTL), Env: o.Env,
-		Limits: FromLimits(o.Limits), DefaultUser: o.User, DefaultCwd: o.Dir,
+		Limits: FromLimits(o.Limits), Volumes: FromVolumeMounts(o.Volumes), DefaultUser: o.User, DefaultCwd: o.Dir,
 	}
 	if e := o.Egress; e != nil {
 		if out.Egress = FromEgress(*e); out.Egress == nil {
@@ -258,7 +260,7 @@ func FromForkSpec(o brig.ForkSpec) ForkRequest {
 func (f ForkRequest) Domain() brig.ForkSpec {
 	out := brig.ForkSpec{
 		Name: f.Name, Paused: f.Paused, Count: f.Count, Labels: f.Labels, TTL: ToDuration(f.TTLMS), Env: f.Env,
-		Limits: f.Limits.Domain(), User: f.DefaultUser, Dir: f.DefaultCwd,
+		Limits: f.Limits.Domain(), Volumes: ToVolumeMounts(f.Volumes), User: f.DefaultUser, Dir: f.DefaultCwd,
 	}
 	if f.Egress != nil {
 		rules := f.Egress.Domain()

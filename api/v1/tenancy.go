@@ -73,6 +73,7 @@ type Quota struct {
 	Egress           Size    `json:"egress_bytes_per_day,omitempty" minimum:"0"`
 	Storage          Size    `json:"storage,omitempty" doc:"sum of the disk limits of running sandboxes" minimum:"0"`
 	Workspaces       Size    `json:"workspaces,omitempty" doc:"size of all versions of workspaces; shared content counts once" minimum:"0"`
+	Volumes          Size    `json:"volumes,omitempty" doc:"sum of the sizes of volumes; default 100 GiB" minimum:"0"`
 	Outputs          Size    `json:"outputs,omitempty" doc:"total size of ended executions and runs, outputs and artifacts included; the server deletes the oldest and rejects nothing; default the server's limit" minimum:"0"`
 	Rate             float64 `json:"rate,omitempty" doc:"API calls a second of the whole tenant" minimum:"0"`
 	RatePerKey       float64 `json:"rate_per_key,omitempty" doc:"API calls a second per key" minimum:"0"`
@@ -246,7 +247,7 @@ func (q *Quota) Domain() brig.Quota {
 	return brig.Quota{
 		Sandboxes: q.Sandboxes, Paused: q.Paused, Executions: q.Executions, ExecutionsPerDay: q.ExecutionsPerDay,
 		ExecutionTimePerDay: ToDuration(q.ExecutionMS), CPUTimePerDay: ToDuration(q.CPUMS), MemoryPerDay: q.GiBSeconds,
-		EgressPerDay: int64(q.Egress), Storage: int64(q.Storage), Workspaces: int64(q.Workspaces), Outputs: int64(q.Outputs), Rate: q.Rate, RatePerKey: q.RatePerKey,
+		EgressPerDay: int64(q.Egress), Storage: int64(q.Storage), Workspaces: int64(q.Workspaces), Volumes: int64(q.Volumes), Outputs: int64(q.Outputs), Rate: q.Rate, RatePerKey: q.RatePerKey,
 	}
 }
 
@@ -255,7 +256,7 @@ func FromQuota(q brig.Quota) Quota {
 	return Quota{
 		Sandboxes: q.Sandboxes, Paused: q.Paused, Executions: q.Executions, ExecutionsPerDay: q.ExecutionsPerDay,
 		ExecutionMS: q.ExecutionTimePerDay.Milliseconds(), CPUMS: q.CPUTimePerDay.Milliseconds(), GiBSeconds: q.MemoryPerDay,
-		Egress: Size(q.EgressPerDay), Storage: Size(q.Storage), Workspaces: Size(q.Workspaces), Outputs: Size(q.Outputs), Rate: q.Rate, RatePerKey: q.RatePerKey,
+		Egress: Size(q.EgressPerDay), Storage: Size(q.Storage), Workspaces: Size(q.Workspaces), Volumes: Size(q.Volumes), Outputs: Size(q.Outputs), Rate: q.Rate, RatePerKey: q.RatePerKey,
 	}
 }
 

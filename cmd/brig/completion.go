@@ -41,9 +41,12 @@ func (o completion) registerNames(root *cobra.Command) {
 	for _, name := range []string{"show", "logs", "cancel", "tag", "untag", "rm"} {
 		arguments["template "+name] = listTemplateNames
 	}
+	for _, name := range []string{"files", "cat", "put", "rm-file", "rm"} {
+		arguments["volume "+name] = listVolumeNames
+	}
 	flags := map[string]names{
 		"image": listImageNames, "tenant": listTenantNames, "secret": listSecretNames, "template": listTemplateNames, "provider": listProviderIDs,
-		"sandbox": listSandboxNames, "workspace": listWorkspaceNames,
+		"sandbox": listSandboxNames, "workspace": listWorkspaceNames, "volume": listVolumeNames,
 	}
 	if !o.c.completing {
 		return // cobra would never release the flag functions
@@ -135,6 +138,11 @@ func listSecretNames(ctx context.Context, svc brig.Service) ([]string, error) {
 func listWorkspaceNames(ctx context.Context, svc brig.Service) ([]string, error) {
 	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Workspace, error) { return svc.Workspaces(ctx) },
 		func(w *brig.Workspace) string { return sanitizeCell(w.Name) })(ctx, svc)
+}
+
+func listVolumeNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Volume, error) { return svc.Volumes(ctx) },
+		func(v *brig.Volume) string { return sanitizeCell(v.Name) })(ctx, svc)
 }
 
 func listTemplateNames(ctx context.Context, svc brig.Service) ([]string, error) {

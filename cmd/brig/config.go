@@ -130,6 +130,10 @@ type config struct {
 	} `yaml:"secrets"`
 	// Workspaces configures the storage of workspaces.
 	Workspaces workspacesConfig `yaml:"workspaces"`
+	// Volumes configures volumes. Size is the size of a volume that is created without one.
+	Volumes struct {
+		Size size `yaml:"size"`
+	} `yaml:"volumes"`
 	// Audit configures the retention of the audit log.
 	Audit struct {
 		// Keep is the age at which records are deleted. The default is defaultKeepAudit.
@@ -161,6 +165,7 @@ type config struct {
 		Executions integer `yaml:"executions"`
 		Rate       float64 `yaml:"rate"`
 		Workspaces size    `yaml:"workspaces"`
+		Volumes    size    `yaml:"volumes"`
 		Outputs    size    `yaml:"outputs"`
 	} `yaml:"quota"`
 	// Keep bounds the age and the number of stored results; see brig.Keep.
@@ -244,6 +249,7 @@ func (c *config) quota() brig.Quota {
 	setNonZero(&q.Executions, int(c.Quota.Executions))
 	setNonZero(&q.Rate, c.Quota.Rate)
 	setNonZero(&q.Workspaces, int64(c.Quota.Workspaces))
+	setNonZero(&q.Volumes, int64(c.Quota.Volumes))
 	setNonZero(&q.Outputs, int64(c.Quota.Outputs))
 	return q
 }

@@ -19,6 +19,7 @@ var flagOfField = map[string]string{
 	"egress": "allow", "egress.rules": "allow", "egress.bandwidth": "bandwidth", "rules": "allow",
 	"workspace": "workspace", "workspace.name": "workspace", "workspace.version": "workspace", "workspace.mode": "workspace",
 	"workspace.prefixes": "writable", "workspace.capture": "capture",
+	"volumes": "volume", "volumes.name": "volume", "volumes.path": "volume",
 	"tags": "tag", "placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
 	"routing.split": "split", "split": "split", "regions": "region",
 	"scopes": "scope", "sandboxes": "sandbox", "hosts": "host", "places": "place", "context_id": "context",
@@ -74,6 +75,7 @@ func replaceFieldsWithFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 var listingCommands = map[string]string{
 	"list sandboxes to see what exists":                "brig sandbox ls",
 	"list workspaces to see what exists":               "brig workspace ls",
+	"list volumes to see what exists":                  "brig volume ls",
 	"list secrets to see what exists":                  "brig secret ls",
 	"set it first, or list secrets to see what exists": "brig secret ls",
 	"list the sandbox's contexts to see what exists":   "brig sandbox context ls NAME",

@@ -37,6 +37,14 @@ var examples = map[string]string{
 	"workspace commit":   "  brig workspace commit one",
 	"workspace rm":       "  brig workspace rm data",
 
+	"volume create":  "  brig volume create data --size 2GiB",
+	"volume ls":      "  brig volume ls",
+	"volume files":   "  brig volume files data\n  brig volume files data /models --depth 3",
+	"volume cat":     "  brig volume cat data report.csv",
+	"volume put":     "  brig volume put data report.csv\n  echo hi | brig volume put data - greetings/hi.txt",
+	"volume rm-file": "  brig volume rm-file data report.csv",
+	"volume rm":      "  brig volume rm data",
+
 	"image":           "  brig image pull python:3.11-slim\n  brig image ls",
 	"image ls":        "  brig image ls\n  brig image ls --quiet",
 	"image get":       "  brig image get python:3.11-slim",
@@ -116,6 +124,8 @@ var emptyLists = map[string]string{
 	"workspace ls":       "No workspaces. Create one with: brig workspace create NAME",
 	"workspace versions": "No versions. Save a sandbox's /workspace with: brig workspace commit SANDBOX",
 	"workspace files":    "This version has no files.",
+	"volume ls":          "No volumes. Create one with: brig volume create NAME",
+	"volume files":       "This directory is empty.",
 	"image ls":           "No images. Pull one with: brig image pull REF",
 	"template ls":        "No templates. Build one with: brig template build FOLDER",
 	"template show":      "This template has no builds.",

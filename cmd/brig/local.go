@@ -17,6 +17,7 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/mem"
 	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/volume"
 )
 
 // tenant is the operator's own tenant, which every data folder has.
@@ -27,6 +28,7 @@ type parts struct {
 	images   *image.Store
 	provider *gvisor.Provider
 	agent    string // path of the agent's binary
+	volumes  *volume.Store
 }
 
 // openParts prepares the images and the provider of a data folder.
@@ -51,8 +53,12 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	volumes, err := volume.Open(filepath.Join(dir, "volumes"))
+	if err != nil {
+		return nil, err
+	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: engineFile, Shim: shimFile, Agent: agentFile, Programs: programsDir(dir), Log: log,
+		Volume: volumes.ImageFunc(), DataDir: dir, Engine: engineFile, Shim: shimFile, Agent: agentFile, Programs: programsDir(dir), Log: log,
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			if err != nil {
@@ -68,7 +74,7 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &parts{images: images, provider: p, agent: agentFile}, nil
+	return &parts{images: images, provider: p, agent: agentFile, volumes: volumes}, nil
 }
 
 // openLocal returns an engine in this process. If ephemeral is set, the engine only runs one-shots.
@@ -118,6 +124,9 @@ func (c *cli) openLocal(ctx context.Context, dir string, ephemeral bool) (brig.S
 	}
 	if err := cfg.openWorkspaces(ctx, dir, &o); err != nil {
 		return nil, nil, nil, err
+	}
+	if !ephemeral {
+		o.Volumes, o.VolumeSize = p.volumes, int64(cfg.Volumes.Size)
 	}
 	if o.Tools, err = cfg.Tools.options(dir); err != nil {
 		return nil, nil, nil, err

@@ -42,6 +42,7 @@ func (c sandboxCommands) create() *cobra.Command {
 	var ttl, freeze, pauseAfter time.Duration
 	var fixed, entrypoint, pausable, pauseAtEnd, pauseFiles bool
 	var template string
+	var volumes []string
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
 		Short: "Create a persistent sandbox",
@@ -78,6 +79,9 @@ the sandbox stops when that ends.`,
 			if spec.Workspace, err = f.workspace.use(); err != nil {
 				return err
 			}
+			if spec.Volumes, err = parseVolumes(volumes); err != nil {
+				return err
+			}
 			spec.Placement = f.place.placement()
 			if spec.Require, err = parseRequirement(f.require); err != nil {
 				return err
@@ -112,6 +116,7 @@ the sandbox stops when that ends.`,
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
+	addVolumes(cmd, &volumes)
 	addRequire(cmd, &f.require)
 	f.place.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")

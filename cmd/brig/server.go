@@ -207,6 +207,8 @@ func (s *server) configureData(ctx context.Context) (err error) {
 	if err := cfg.openWorkspaces(ctx, s.dir, o); err != nil {
 		return err
 	}
+	o.Volumes, o.VolumeSize = s.parts.volumes, int64(cfg.Volumes.Size)
+	s.addCloser(o.Volumes.Close)
 	if o.Tools, err = cfg.Tools.options(s.dir); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (c tenantCommands) command() *cobra.Command {
 // tenantFlags holds the flags for a tenant's quota and ceilings.
 type tenantFlags struct {
 	brig.Tenant
-	egress, storage, workspaces, outputs, memory, disk, screening string
+	egress, storage, workspaces, volumes, outputs, memory, disk, screening string
 }
 
 func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
@@ -45,6 +45,7 @@ func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.egress, "egress-per-day", "", "`size` of the traffic of sandboxes per day")
 	f.StringVar(&t.storage, "storage", "", "total `size` of the disks of live sandboxes")
 	f.StringVar(&t.workspaces, "workspaces", "", "total `size` of workspace versions")
+	f.StringVar(&t.volumes, "volumes", "", "total `size` of volumes; 0 is 100 GiB")
 	f.StringVar(&t.outputs, "outputs", "", "total `size` of stored outputs; the oldest are deleted first")
 	f.Float64Var(&t.Budget, "budget", 0, "fire an alert if the executions of a calendar month cost more than this")
 	f.Float64Var(&q.Rate, "rate", 0, "calls per second")
@@ -83,7 +84,7 @@ func (t *tenantFlags) read(f *pflag.FlagSet) error {
 		to         *int64
 	}{
 		{"egress-per-day", t.egress, &t.Quota.EgressPerDay}, {"storage", t.storage, &t.Quota.Storage},
-		{"workspaces", t.workspaces, &t.Quota.Workspaces}, {"outputs", t.outputs, &t.Quota.Outputs},
+		{"workspaces", t.workspaces, &t.Quota.Workspaces}, {"volumes", t.volumes, &t.Quota.Volumes}, {"outputs", t.outputs, &t.Quota.Outputs},
 		{"max-memory", t.memory, &t.Ceilings.Limits.Memory}, {"max-disk", t.disk, &t.Ceilings.Limits.Disk},
 	} {
 		if !f.Changed(s.flag) {

@@ -1,6 +1,6 @@
 // Brig's TypeScript package.
 import { createServer } from 'node:http'
-import { assert, check, rejects, run } from './harness.mjs'
+import { assert, check, eventually, rejects, run } from './harness.mjs'
 
 const { Brig, BrigError } = await import(process.env.BRIG_TYPESCRIPT)
 const brig = new Brig()
@@ -124,12 +124,152 @@ check('a sandbox with all that it may have', async () => {
   const cat = await brig.exec('ts-box', ['cat', '-', '$HOME'], { stdin: 'é', cwd: '/tmp', env: { LC_ALL: 'C' }, timeoutMs: 10_000 })
   assert.deepEqual([cat.stdout, cat.exit_code], ['é', 1])
   assert.equal((await brig.commit('ts-box')).version.number, 1)
-  await brig.setEgress('ts-box', ['other.example.com'])
+  assert.equal(new TextDecoder().decode(await brig.readWorkspaceFile('ts-data', '/workspace/f')), 'kept\n')
+  const changed = await brig.setEgress('ts-box', ['other.example.com'], { bandwidth: '1MiB' })
+  assert.deepEqual(changed.egress, { rules: [{ host: 'other.example.com' }], bandwidth: 1 << 20 })
   await brig.remove('ts-box')
   const again = await brig.run('print(open("f").read())', { workspace: 'ts-data' })
   assert.equal(again.stdout, 'kept\n\n')
+  assert.ok((await brig.listWorkspaces()).some((w) => w.name === 'ts-data'))
+  assert.deepEqual((await brig.listWorkspaceVersions('ts-data')).map((v) => v.number), [1])
+  assert.deepEqual((await brig.listWorkspaceFiles('ts-data', { version: 1 })).map((f) => f.path), ['/workspace/f'])
+  assert.deepEqual(await brig.listWorkspaceFiles('ts-data', { path: '/none' }), [])
+  assert.deepEqual((await brig.diffWorkspace('ts-data', 0, 1)).map((c) => [c.path, c.kind]), [['f', 'added']])
+  assert.equal((await brig.restoreWorkspace('ts-data', 1)).files, 1)
   await brig.removeWorkspace('ts-data')
+  assert.ok((await brig.listSecrets()).some((s) => s.name === 'ts-token'))
   await brig.removeSecret('ts-token')
+  assert.ok((await brig.listImages()).some((i) => i.names.includes('host')))
+  assert.ok(Array.isArray(await brig.listTemplates()))
+  assert.equal((await rejects(brig.pullImage('a/b:1', { platform: 'no such platform' }), BrigError)).field, 'platform')
+})
+
+check('copies with changes', async () => {
+  await brig.create({ name: 'ts-origin', env: { A: '1', B: '1' }, ttlMs: 60_000, pauseAfterMs: 30_000 })
+  const [copy] = await brig.fork('ts-origin', {
+    name: 'ts-copy', labels: { try: 'a' }, ttlMs: 50_000, env: { B: '2' }, egress: ['api.example.com'], bandwidth: '1MiB',
+    defaultUser: 'root', defaultCwd: '/etc', pauseAtEnd: true, pauseFilesOnly: true,
+  })
+  assert.equal((await brig.exec(copy.name, 'echo "$A $B"; id -un; pwd')).stdout, '1 2\nroot\n/etc\n')
+  assert.deepEqual(
+    [copy.labels, copy.ttl_ms, copy.egress, copy.pause_at_end, copy.pause_files_only],
+    [{ try: 'a' }, 50_000, { rules: [{ host: 'api.example.com' }], bandwidth: 1 << 20 }, true, true],
+  )
+  assert.equal((await brig.exec('ts-origin', 'echo "$A $B"; id -un; pwd')).stdout, '1 1\nuser\n/workspace\n')
+  const [blocked] = await brig.fork('ts-copy', { egress: [], pauseAtEnd: false })
+  assert.deepEqual([blocked.egress?.rules ?? [], blocked.pause_at_end ?? false], [[], false])
+  for (const [field, options] of Object.entries({
+    'env': { env: { 'A=B': '' } }, 'defaultUser': { defaultUser: 'no such user' }, 'defaultCwd': { defaultCwd: 'relative' },
+    'egress[0]': { egress: [{ host: 'a.example', cidr: '192.0.2.0/24' }] }, 'bandwidth': { bandwidth: 1 }, 'ttlMs': { ttlMs: 1e12 },
+    'pauseFilesOnly': { pauseFilesOnly: true }, 'limits.memory': { limits: { memory: '256MiB' } },
+  })) {
+    assert.equal((await rejects(brig.fork('ts-origin', options), BrigError)).field, field)
+  }
+  assert.equal((await rejects(brig.fork('ts-origin', { egress: [], bandwidth: -1 }), BrigError)).field, 'bandwidth')
+  await brig.pause('ts-origin', { filesOnly: true })
+  const [small] = await brig.fork('ts-origin', { limits: { memory: '256MiB' } })
+  assert.equal(small.limits.memory, 256 << 20)
+  for (const { name } of [small, blocked, copy, { name: 'ts-origin' }]) await brig.remove(name)
+})
+
+check('the life of a sandbox with a main program', async () => {
+  const made = await brig.create({
+    name: 'ts-life', labels: { suite: 'ts-life' }, shell: 'echo main $ONE; id -un; pwd; sleep 100', commandEnv: { ONE: '1' }, user: 'root', cwd: '/tmp',
+    env: { ALL: 'a' }, defaultUser: 'user', defaultCwd: '/srv', fixedLease: true, ttlMs: 300_000, limits: { open_files: 99, output: '8KiB' },
+  })
+  assert.deepEqual([made.fixed_lease, made.limits.open_files, made.limits.output], [true, 99, 8192])
+  let log = ''
+  for await (const text of brig.followLogs('ts-life')) if ((log += text).endsWith('/tmp\n')) break
+  assert.equal(log, 'main 1\nroot\n/tmp\n')
+  assert.equal((await brig.exec('ts-life', 'id -un; pwd; echo $ALL$ONE')).stdout, 'user\n/srv\na\n')
+  assert.match(await brig.logs('ts-life', { tail: 1, times: true }), /^\d{4}-.* a\n$/)
+  assert.deepEqual((await brig.list({ labels: { suite: 'ts-life' }, state: 'running' })).map((s) => s.name), ['ts-life'])
+  assert.deepEqual(await brig.list({ labels: { suite: 'other' } }), [])
+  assert.ok((await brig.usage('ts-life')).memory > 0)
+  assert.ok((await brig.attest('ts-life')).enforcement.memory.at)
+  assert.ok((await brig.extend('ts-life', 600_000)).expires > made.expires)
+  assert.equal((await brig.get('ts-life')).state, 'running')
+  await brig.stop('ts-life', { graceMs: 0 })
+  assert.equal((await brig.kill('ts-life')).state, 'stopped')
+  await brig.remove('ts-life')
+  assert.equal((await rejects(brig.create({ user: 'root' }), BrigError)).field, 'user')
+  assert.equal((await rejects(brig.create({ freezeAfterMs: -1 }), BrigError)).field, 'freezeAfterMs')
+})
+
+check('runs: commands, bytes, output while they run, and results afterwards', async () => {
+  const bytes = new Uint8Array([255, 0])
+  const r = await brig.runCommand(['sh', '-c', 'od -An -tx1 in; od -An -tx1; id -u'], { files: { in: bytes }, stdin: bytes, user: 'root', name: 'ts-run' })
+  assert.deepEqual(r.stdout.split(/\s+/).filter(Boolean), ['ff', '00', 'ff', '00', '0'])
+  assert.equal((await brig.getRun('ts-run')).stdout, r.stdout)
+  assert.ok((await brig.listRuns({ status: 'success' })).some((s) => s.sandbox === 'ts-run'))
+  const late = await brig.runCommand(['sh', '-c', 'trap "echo end; exit" TERM; while :; do sleep 0.1; done'], { timeoutMs: 1000 })
+  assert.ok(late.timed_out)
+  const got = { out: [], err: [] }
+  const shown = await brig.run('import sys, time; print("a", flush=True); time.sleep(1); print("b"); print("é", file=sys.stderr)', {
+    onStdout: (text) => got.out.push(text), onStderr: (text) => got.err.push(text),
+  })
+  assert.deepEqual([got.out[0], got.out.join(''), got.err.join(''), shown.stdout], ['a\n', 'a\nb\n', 'é\n', 'a\nb\n'])
+})
+
+check('files', async () => {
+  await brig.create({ name: 'ts-files', ttlMs: 60_000 })
+  const text = async (...args) => new TextDecoder().decode(await brig.readFile('ts-files', ...args))
+  const wrote = await brig.writeFile('ts-files', '/workspace/a b/ü', 'hällo', { mode: 0o600 })
+  assert.deepEqual([wrote.path, wrote.size, wrote.mode], ['/workspace/a b/ü', 6, 0o600])
+  assert.deepEqual([await text('a b/ü'), await text('a b/ü', { offset: 3, length: 2 })], ['hällo', 'll'])
+  await brig.writeFile('ts-files', 'empty', '')
+  const changes = await brig.watchFiles('ts-files', '/workspace', { recursive: true })
+  await brig.writeFile('ts-files', 'bytes', new Uint8Array([255]))
+  for await (const change of changes) if (change.name === 'bytes' && change.kinds.includes('write')) break
+  assert.deepEqual([...(await brig.readFile('ts-files', 'bytes'))], [255])
+  assert.equal((await brig.makeDirectory('ts-files', '/srv/d', { user: 'root' })).owner, 'root')
+  assert.equal((await brig.moveFile('ts-files', 'bytes', 'moved')).name, 'moved')
+  assert.equal((await brig.composeFile('ts-files', ['moved', 'a b/ü'], 'joined')).size, 7)
+  assert.deepEqual((await brig.listFiles('ts-files', '/workspace', { depth: 2 })).map((f) => f.name).sort(), ['a b', 'empty', 'joined'])
+  await brig.removeFile('ts-files', 'joined')
+  assert.equal((await rejects(brig.statFile('ts-files', 'joined'), BrigError)).code, 'SB013')
+  await brig.remove('ts-files')
+})
+
+check('processes, commands and contexts of a sandbox', async () => {
+  await brig.create({ name: 'ts-inside', ttlMs: 60_000 })
+  const { pid } = await brig.startProcess('ts-inside', 'read line; echo got $line; exit 6', { tag: 'one' })
+  assert.deepEqual((await brig.listProcesses('ts-inside')).map((p) => [p.pid, p.tag, p.running]), [[pid, 'one', true]])
+  await brig.writeInput('ts-inside', pid, 'hello\n')
+  await brig.closeInput('ts-inside', pid)
+  let out = ''
+  assert.equal((await brig.attachProcess('ts-inside', pid)).exit_code, 6)
+  const ended = await brig.attachProcess('ts-inside', pid, { offset: 4, onStdout: (text) => (out += text) })
+  assert.deepEqual([ended.exit_code, out], [6, 'hello\n'])
+  const tty = await brig.startProcess('ts-inside', ['sh', '-c', 'trap "stty size; exit" WINCH; echo up; while :; do sleep 0.1; done'], { terminal: { rows: 24, columns: 80 } })
+  out = ''
+  const over = brig.attachProcess('ts-inside', tty.pid, { onStdout: (text) => (out += text) })
+  await eventually(() => out.includes('up'), 'the program begins')
+  await brig.resizeTerminal('ts-inside', tty.pid, { rows: 40, columns: 100 })
+  assert.equal((await over).exit_code, 0)
+  assert.match(out, /40 100/)
+  const loop = await brig.startProcess('ts-inside', ['sleep', '100'])
+  await brig.signalProcess('ts-inside', loop.pid, 'SIGKILL')
+  assert.equal((await brig.attachProcess('ts-inside', loop.pid)).signal, 'SIGKILL')
+
+  const last = await brig.exec('ts-inside', 'od -An -tx1', { stdin: new Uint8Array([255]), survive: true })
+  assert.equal((await brig.getExec('ts-inside', last.exec)).stdout, last.stdout)
+  assert.ok((await brig.listExecs('ts-inside')).some((e) => e.exec === last.exec))
+
+  await brig.runCode('ts-inside', 'r = 2')
+  const values = []
+  const code = await brig.runCode('ts-inside', 'print("p"); display("shown"); r * 21', { onStdout: (text) => (out = text), onResult: (v) => values.push(v.data['text/plain']) })
+  assert.deepEqual([code.text, out, values], ['42', 'p\n', ["'shown'", '42']])
+  const context = await brig.createContext('ts-inside', { language: 'python', env: { X: '1' } })
+  assert.ok((await brig.listContexts('ts-inside')).some((c) => c.id === context.id))
+  const busy = brig.runCode('ts-inside', 'import time; kept = 1; time.sleep(60)', { contextId: context.id })
+  await eventually(async () => (await brig.listContexts('ts-inside')).find((c) => c.id === context.id).state === 'busy', 'the code runs')
+  await brig.interruptContext('ts-inside', context.id)
+  assert.equal((await busy).error.name, 'KeyboardInterrupt')
+  await brig.restartContext('ts-inside', context.id)
+  assert.equal((await brig.runCode('ts-inside', 'kept', { contextId: context.id })).error.name, 'NameError')
+  await brig.removeContext('ts-inside', context.id)
+  await brig.remove('ts-inside')
 })
 
 check('errors', async () => {

@@ -94,6 +94,13 @@ await check('a sandbox is paused, copied and continued', async () => {
   const { copies } = await good(client, 'fork_sandbox', { sandbox: origin.name, count: 2, ttl_seconds: 600 })
   same(copies.map(c => [c.state, c.origin, c.labels.for]), Array(2).fill(['running', origin.id, 'copies']))
   const kept = (await good(client, 'fork_sandbox', { sandbox: origin.name, name: `${box}-kept`, paused: true })).copies[0]
+  const changes = { env: { TRY: 'b' }, allow_hosts: [], user: 'root', dir: '/etc', labels: { for: 'changes' }, pause_at_end: true }
+  const [changed] = (await good(client, 'fork_sandbox', { sandbox: origin.name, ...changes })).copies
+  same((await good(client, 'run_shell', { sandbox: changed.name, command: 'id -un; pwd; echo $TRY' })).stdout, 'root\n/etc\nb\n')
+  same((await good(client, 'run_code', { sandbox: changed.name, code: 'x + 2' })).result, '42')
+  await good(client, 'remove_sandbox', { sandbox: changed.name })
+  const large = await client.tool('fork_sandbox', { sandbox: origin.name, memory_mib: 1024 })
+  same([large.isError, large._meta['brig.run/error'].field], [true, 'memory_mib'])
   await good(client, 'run_code', { sandbox: origin.name, code: 'x = 0' })
   for (const c of copies) same((await good(client, 'run_code', { sandbox: c.name, code: 'x + 2' })).result, '42')
   const paused = await good(client, 'pause_sandbox', { sandbox: copies[0].name })

@@ -143,6 +143,7 @@ func Areas() []Area {
 		{"remote", []string{"egress", "providers"}},
 		{"builder", []string{"core", "clients", "race"}},
 		{"dockerfile", []string{"core"}},
+		{"volume", []string{"clients", "core", "race"}},
 		{"workspace", []string{"workspaces", "race"}},
 		{"image", []string{"core", "hostile"}},
 		{"interpreter", []string{"core", "clients"}},

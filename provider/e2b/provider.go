@@ -150,6 +150,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if spec.BuildRights {
 		return nil, brig.NoBuildRights(Name)
 	}
+	if len(spec.Volumes) > 0 {
+		return nil, brig.NoVolumes(Name)
+	}
 	template, err := p.templateOf(spec.Image)
 	if err != nil {
 		return nil, err

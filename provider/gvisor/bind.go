@@ -17,6 +17,9 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	if spec.BuildRights {
 		return errors.New("a started instance cannot get the rights of a build")
 	}
+	if len(spec.Volumes) > 0 {
+		return errors.New("a started instance cannot mount volumes")
+	}
 	if spec.Name != "" && spec.Name != i.order.Hostname {
 		if err := i.Guest.SetHostname(ctx, spec.Name); err != nil {
 			return err

@@ -61,5 +61,5 @@ func (p *Provider) controllers(memory, cpus *brig.Enforcement) {
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "gvisor", Uplinks: true, Saves: p.canSave(), BuildRights: true, Enforces: maps.Clone(p.enforcement)}
+	return brig.Capabilities{Name: Name, Isolation: "gvisor", Uplinks: true, Saves: p.canSave(), BuildRights: true, Volumes: p.canMountVolumes(), Enforces: maps.Clone(p.enforcement)}
 }

@@ -71,6 +71,8 @@ type bundle struct {
 	Root     bundlePath    `json:"root"`
 	Mounts   []bundleMount `json:"mounts"`
 	Linux    bundleLinux   `json:"linux"`
+
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 type bundleProcess struct {
@@ -155,6 +157,7 @@ func (o *order) bundle() bundle {
 		}
 		b.Mounts = append(b.Mounts, bundleMount{Type: "bind", Source: m.Source, Destination: m.Target, Options: options})
 	}
+	b.addVolumes(o.Volumes)
 	tmp := max(min(o.Limits.Memory/2, o.Limits.Disk), brig.MiB)
 	b.Mounts = append(b.Mounts,
 		bundleMount{Type: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -164,6 +167,23 @@ func (o *order) bundle() bundle {
 		bundleMount{Type: "tmpfs", Destination: "/tmp", Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", tmp)}},
 	)
 	return b
+}
+
+// addVolumes adds the mounts of volumes. gVisor must not cache what other sandboxes may change, and
+// finds the annotation that says so by the name of the source, which it never opens.
+func (b *bundle) addVolumes(volumes []volume) {
+	for n, v := range volumes {
+		source, access := fmt.Sprintf("/volume/%d", n), "rw"
+		if v.ReadOnly {
+			access = "ro"
+		}
+		b.Mounts = append(b.Mounts, bundleMount{Type: "bind", Source: source, Destination: v.Target, Options: []string{"rbind", access, "nosuid", "nodev"}})
+		if b.Annotations == nil {
+			b.Annotations = map[string]string{}
+		}
+		hint := fmt.Sprintf("dev.gvisor.spec.mount.volume%d.", n)
+		b.Annotations[hint+"source"], b.Annotations[hint+"type"], b.Annotations[hint+"share"] = source, "bind", "shared"
+	}
 }
 
 // fsOptions returns the mount options that the file system of path needs. With

@@ -29,11 +29,12 @@ type order struct {
 	Private   bool `json:",omitempty"`
 	Lease     time.Time
 	Ephemeral bool
-	Blank     bool   `json:",omitempty"`
-	Held      bool   `json:",omitempty"`
-	Build     bool   `json:",omitempty"` // see brig.Spec.BuildRights
-	Cgroup    string // empty if no cgroup can be created
-	Share     string `json:",omitempty"` // see brig.Spec.Share
+	Blank     bool     `json:",omitempty"`
+	Held      bool     `json:",omitempty"`
+	Build     bool     `json:",omitempty"` // see brig.Spec.BuildRights
+	Volumes   []volume `json:",omitempty"`
+	Cgroup    string   // empty if no cgroup can be created
+	Share     string   `json:",omitempty"` // see brig.Spec.Share
 	Rootless  bool
 	Agent     string   // path of the agent's binary
 	AgentAt   string   `json:",omitempty"` // the agent's path in the guest; empty if the sentry receives an open descriptor
@@ -62,6 +63,13 @@ type Root struct {
 
 // Bind makes Source visible at Target, read-only.
 type Bind struct{ Source, Target string }
+
+// volume is a mount of a volume, which other sandboxes may write at the same time.
+type volume struct {
+	Image    string // path of the image of its file system; see package diskimage
+	Target   string
+	ReadOnly bool `json:",omitempty"`
+}
 
 // hide removes the command's environment from an order, and returns it encoded
 // for reveal.

@@ -39,6 +39,9 @@ type Options struct {
 	DataDir string
 	// Root returns the location of an image's files.
 	Root func(digest string) (Root, error)
+	// Volume returns the path of the image of a volume (see package diskimage). Without it there are
+	// no volumes.
+	Volume func(id string) string
 	// Engine is the binary of the sentry. If a gofer is needed, it is also the
 	// binary of the gofer and the shim. Its main function must call Main first.
 	// The default is this binary.
@@ -184,11 +187,20 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held, Build: spec.BuildRights,
 		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Shim: p.Shim, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.isDisabled("counters"), Disabled: p.Disabled,
 	}
+	if len(spec.Volumes) > 0 && !p.canMountVolumes() {
+		return nil, brig.NoVolumes(Name)
+	}
+	for _, v := range spec.Volumes {
+		o.Volumes = append(o.Volumes, volume{Image: p.Volume(v.ID), Target: v.Path, ReadOnly: v.ReadOnly})
+	}
 	if p.canSave() {
 		o.AgentAt, o.Carried = agentPath, spec.Pausable
 	}
 	return o, nil
 }
+
+// canMountVolumes reports whether sandboxes can mount volumes. A gofer could not open the images.
+func (p *Provider) canMountVolumes() bool { return p.withoutGofer && p.Volume != nil }
 
 // create starts a sandbox according to an order. If the order names a save to
 // restore, the sandbox may have had an instance before.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ type manifest struct {
 	Limits  brig.Limits
 	Carried bool
 	Build   build
+	// Volumes are the mounts of volumes. Memory can only be restored with the same mounts.
+	Volumes []volume `json:",omitempty"`
 	// FilesOnly means that the save has no memory. Such a save can be restored by
 	// other builds, on other CPUs, and with other limits.
 	FilesOnly bool `json:",omitempty"`
@@ -68,6 +71,8 @@ func (m *manifest) firstDifference(want manifest) string {
 		return "it was made on a processor with other features" + difference(m.Build.CPU, want.Build.CPU)
 	case m.Image != want.Image || !reflect.DeepEqual(m.Root, want.Root):
 		return "its image is not the same"
+	case !slices.Equal(m.Volumes, want.Volumes):
+		return "it has mounts of other volumes"
 	case m.Limits != want.Limits:
 		return fmt.Sprintf("it has the limits %+v, and not %+v", m.Limits, want.Limits)
 	}
@@ -77,7 +82,7 @@ func (m *manifest) firstDifference(want manifest) string {
 // manifest returns the manifest for a new save of a sandbox with the given order and
 // build.
 func (o *order) manifest(b build) manifest {
-	return manifest{Version: manifestVersion, Image: o.Image, Root: o.Root, Limits: o.Limits, Carried: o.Carried, Build: b}
+	return manifest{Version: manifestVersion, Image: o.Image, Root: o.Root, Limits: o.Limits, Carried: o.Carried, Build: b, Volumes: o.Volumes}
 }
 
 // canSave reports whether this provider can save sandboxes.

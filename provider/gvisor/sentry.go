@@ -228,7 +228,7 @@ func hostMemory() (uint64, error) {
 // A file backs the writable layer above the root.
 func (o *order) mountConfs() string {
 	confs := []string{fmt.Sprintf("lisafs:anon:size=%d", o.Limits.Disk)}
-	for range o.binds() {
+	for range len(o.binds()) + len(o.Volumes) {
 		confs = append(confs, "lisafs:none")
 	}
 	return strings.Join(confs, ",")

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/internal/diskimage"
 )
 
 // tree is a part of the host's files that a sentry accesses directly. It is a
 // detached mount, so that the sentry cannot reach its parent directories. The
-// tree is read-only, including all mounts below it.
+// tree is read-only, including all mounts below it, unless it is a volume.
 //
 // A sentry requests the files of each mount over a socket, with gVisor's LISAFS
 // protocol. With directfs the sentry sends only two kinds of requests. The
@@ -92,6 +94,16 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 			err = errors.Join(err, out.close())
 		}
 	}()
+	// serve donates a tree whose root is open, and closes the root if it fails.
+	serve := func(root *os.File) error {
+		t := &tree{root: root}
+		if err := b.donateTree(t); err != nil {
+			root.Close()
+			return err
+		}
+		out = append(out, t)
+		return nil
+	}
 	add := func(path string, writable bool) error {
 		detached, err := openTree(path, writable)
 		if err != nil {
@@ -101,22 +113,26 @@ func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 		if info, err := detached.Stat(); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			return errors.Join(fmt.Errorf("%s is no folder and no file", path), err)
 		}
-		t := &tree{}
-		if t.root, err = reopen(detached); err != nil {
+		root, err := reopen(detached)
+		if err != nil {
 			return err
 		}
-		if err := b.donateTree(t); err != nil {
-			t.root.Close()
-			return err
-		}
-		out = append(out, t)
-		return nil
+		return serve(root)
 	}
 	if err := add(o.Root.Dir, false); err != nil {
 		return out, err
 	}
 	for _, bind := range o.binds() {
 		if err := add(bind.Source, o.isDisabled("read-only")); err != nil {
+			return out, err
+		}
+	}
+	for _, v := range o.Volumes {
+		root, err := diskimage.Mount(v.Image, v.ReadOnly)
+		if err == nil {
+			err = serve(root)
+		}
+		if err != nil {
 			return out, err
 		}
 	}

@@ -222,6 +222,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if spec.BuildRights {
 		return nil, brig.NoBuildRights(Name)
 	}
+	if len(spec.Volumes) > 0 {
+		return nil, brig.NoVolumes(Name)
+	}
 	agent, err := p.copyAgent(ctx)
 	if err != nil {
 		return nil, err

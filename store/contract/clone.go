@@ -23,6 +23,7 @@ func CloneRecord(r *brig.Record) *brig.Record {
 	}
 	c.Spec.Require = maps.Clone(r.Spec.Require)
 	c.Spec.Secrets = slices.Clone(r.Spec.Secrets)
+	c.Spec.Volumes = slices.Clone(r.Spec.Volumes)
 	c.Spec.Workspace.Prefixes = slices.Clone(r.Spec.Workspace.Prefixes)
 	c.Spec.Workspace.Capture = slices.Clone(r.Spec.Workspace.Capture)
 	if r.Spec.Command != nil {

@@ -138,6 +138,25 @@ func TemplateConflict(t *brig.BuiltTemplate) error {
 		WithHint("look at the template again and repeat the request if it still makes sense")
 }
 
+// NoVolume returns the error for an unknown name or ID of a tenant's volume.
+func NoVolume(ref string) error {
+	return brig.Errorf(brig.NotFound, "no volume %q", clip(ref)).
+		WithHint("list volumes to see what exists")
+}
+
+// VolumeNameTaken returns the error for a name that another volume of the tenant already has.
+func VolumeNameTaken(name string) error {
+	e := brig.Errorf(brig.AlreadyExists, "a volume named %q exists", clip(name))
+	e.Field = "name"
+	return e.WithHint("choose another name, or remove that volume first")
+}
+
+// VolumeIDTaken returns the error for an ID that another volume of the tenant already has.
+func VolumeIDTaken(id string) error {
+	return brig.Errorf(brig.AlreadyExists, "the volume id %q is taken", clip(id)).
+		WithHint("make a new id")
+}
+
 // NoBuild returns the error for an unknown build of a template.
 func NoBuild(id string) error {
 	return brig.Errorf(brig.NotFound, "no build %q", clip(id)).

@@ -22,6 +22,7 @@ type Store struct {
 	tenancy
 	tooling
 	templates
+	volumes
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -35,6 +36,9 @@ type tooling struct{ *db }
 
 // templates stores the templates that tenants build.
 type templates struct{ *db }
+
+// volumes stores the records of volumes.
+type volumes struct{ *db }
 
 // db holds the maps and their lock.
 type db struct {
@@ -62,6 +66,8 @@ type db struct {
 	// built holds the templates, keyed by tenant and ID.
 	built  map[name]*brig.BuiltTemplate
 	builds map[buildKey]*brig.TemplateBuild
+	// volumeRecords holds the volumes, keyed by tenant and ID.
+	volumeRecords map[name]*brig.Volume
 }
 
 // name identifies an object by its tenant and its name.
@@ -91,13 +97,14 @@ func New() *Store {
 
 		settings: map[string]brig.Setting{},
 
-		setups:    map[string]*brig.ToolSetup{},
-		variables: map[string]*brig.SealedToolVariable{},
-		sessions:  map[[32]byte]*brig.Session{},
-		built:     map[name]*brig.BuiltTemplate{},
-		builds:    map[buildKey]*brig.TemplateBuild{},
+		setups:        map[string]*brig.ToolSetup{},
+		variables:     map[string]*brig.SealedToolVariable{},
+		sessions:      map[[32]byte]*brig.Session{},
+		built:         map[name]*brig.BuiltTemplate{},
+		builds:        map[buildKey]*brig.TemplateBuild{},
+		volumeRecords: map[name]*brig.Volume{},
 	}
-	return &Store{s, executions{s}, tenancy{s}, tooling{s}, templates{s}}
+	return &Store{s, executions{s}, tenancy{s}, tooling{s}, templates{s}, volumes{s}}
 }
 
 // Soon implements brig.Store. It returns s, because all writes have the same

@@ -28,6 +28,7 @@ type Store struct {
 	tenants
 	tooling
 	templates
+	volumes
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -42,7 +43,12 @@ type tooling struct{ *db }
 // templates stores the templates that tenants build.
 type templates struct{ *db }
 
-func newStore(s *db) *Store { return &Store{s, executions{s}, tenants{s}, tooling{s}, templates{s}} }
+// volumes stores the records of volumes.
+type volumes struct{ *db }
+
+func newStore(s *db) *Store {
+	return &Store{s, executions{s}, tenants{s}, tooling{s}, templates{s}, volumes{s}}
+}
 
 // db is the database file with its connections.
 type db struct {

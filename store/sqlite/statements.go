@@ -65,6 +65,7 @@ var statements = []string{
 	selectVersion, putSecret, deleteSecret, putSetting, deleteSetting,
 	selectToolSetup, putToolSetup, deleteToolSetup, deleteTenantTools, selectSetupExists, selectToolVariable, selectKeyTaken, putToolVariable, deleteToolVariable,
 	putTemplate, selectTemplateRev, selectTemplateNameTaken, deleteTemplate, deleteTenantTemplates, putBuild, selectBuildRev, deleteBuild,
+	insertVolume, selectVolumeIDTaken, selectVolumeNameTaken, selectVolumeByID, markVolumeRemoved, deleteVolume, deleteTenantVolumes,
 	putSession, deleteSession, deleteKeySessions, deleteTenantSessions, touchSession, pruneSessions,
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }

@@ -75,6 +75,8 @@ func Run(t *testing.T, newStore func(t *testing.T) brig.Store) {
 		{"TemplatesOfTenants", testTemplatesOfTenants},
 		{"TemplateConflict", testTemplateConflict},
 		{"TemplatesCanceled", testTemplatesCanceled},
+		{"Volumes", testVolumes},
+		{"VolumeRoundTrip", testVolumeRoundTrip},
 		{"RoundTrip", testRoundTrip},
 		{"Bytes", testBytes},
 		{"Times", testTimes},

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 import brig
-from brig.sync import SandboxClient, SandboxSpec, WorkspaceUse
+from brig.sync import MainProgram, SandboxClient, SandboxSpec, Terminal, WorkspaceUse
 
 SERVER = """
 import socketserver
@@ -102,6 +102,52 @@ def test_life(where: str) -> None:
             client.get(s.name)
 
 
+def test_main_program(where: str) -> None:
+    with SandboxClient(where) as client:
+        script = "echo main $ONE; id -un; pwd; until [ -e end ]; do sleep 0.5; done"
+        main = MainProgram(script=script, env={"ONE": "1"}, user="root", cwd="/tmp")
+        s = spec(main=main, env={"ALL": "a"}, cwd="/srv", fixed_lease=True, pausable=True, ttl=60, open_files=99, output_kib=8)
+        with client.create(s) as sandbox:
+            text = ""
+            for piece in sandbox.follow_logs():  # until the program ends, and the sandbox with it
+                text += piece
+                if text.endswith("/tmp\n"):
+                    assert (sandbox.shell("pwd; echo $ALL$ONE >&2")).stderr == "a\n"
+                    sandbox.files.write("/tmp/end", "")
+            assert text == "main 1\nroot\n/tmp\n/srv\na\n"
+            assert (sandbox.logs(tail=1, times=True)).startswith("20")
+            info = sandbox.info()
+            assert (info.state, info.exit_code, info.exit_reason) == ("stopped", 0, "exited")
+            assert info.raw["fixed_lease"] and info.raw["pausable"]
+            assert (info.raw["limits"]["open_files"], info.raw["limits"]["output"]) == (99, 8192)
+        main = MainProgram(("sleep", "60"), timeout=1)
+        with client.create(spec(main=main)) as sandbox:
+            for _ in sandbox.follow_logs():
+                pass
+            assert (sandbox.info()).exit_code == 124
+        for field, wrong in [
+            ("main.user", {"main": MainProgram(("true",), user="no such user")}),
+            ("main.cwd", {"main": MainProgram(("true",), cwd="relative")}),
+            ("main.timeout", {"main": MainProgram(("true",), timeout=10**9)}),
+            ("main.env", {"main": MainProgram(("true",), env={"A=B": ""})}),
+            ("user", {"user": "no such user"}),
+            ("cwd", {"cwd": "relative"}),
+            ("freeze_after", {"freeze_after": 10**9}),
+            ("prefer", {"prefer": "region"}),
+        ]:
+            with pytest.raises(brig.InvalidArgumentError) as e:
+                client.create(spec(**wrong))  # type: ignore[arg-type]
+            assert e.value.field == field, e.value
+
+
+def test_measurements(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        usage = sandbox.usage()
+        assert usage.memory > 0 and usage.cpu > 0 and usage.at
+        verified = sandbox.attest()
+        assert verified.name == sandbox.name and verified.enforcement["memory"]["at"]
+
+
 def test_fork(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec(labels={"suite": uuid.uuid4().hex})) as sandbox:
         sandbox.shell("echo kept > /workspace/a")
@@ -110,7 +156,8 @@ def test_fork(where: str) -> None:
         for copied in copies:
             with copied:
                 assert (copied.shell("cat /workspace/a; hostname")).stdout == f"kept\n{copied.name}\n"
-                assert (copied.info()).labels == {"try": "a"}
+                info = copied.info()
+                assert (info.labels, info.origin) == ({"try": "a"}, (sandbox.info()).id)
         assert (sandbox.shell("cat /workspace/a")).stdout == "kept\n"
         name = sandbox.name[:40] + "-base"
         (base,) = sandbox.fork(name=name, paused=True)
@@ -120,6 +167,45 @@ def test_fork(where: str) -> None:
             with copied:
                 assert (copied.shell("cat /workspace/a")).stdout == "kept\n"
             assert (base.info()).state == "paused"
+
+
+def test_fork_with_changes(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec(env={"A": "1", "B": "1"})) as sandbox:
+        rules = ("api.example.com:443",)
+        (copied,) = sandbox.fork(
+            env={"B": "2"},
+            egress=rules,
+            bandwidth=1 << 20,
+            user="root",
+            cwd="/etc",
+            pause_at_end=True,
+            pause_files_only=True,
+        )
+        with copied:
+            assert (copied.shell('echo "$A $B"; id -un; pwd')).stdout == "1 2\nroot\n/etc\n"
+            raw = (copied.info()).raw
+            assert raw["egress"] == {"bandwidth": 1 << 20, "rules": [{"host": "api.example.com", "ports": [443]}]}
+            assert raw["pause_at_end"] and raw["pause_files_only"]
+        assert (sandbox.shell('echo "$A $B"; id -un; pwd')).stdout == "1 1\nuser\n/workspace\n"
+        wrong: list[tuple[str, brig.ForkOptions]] = [
+            ("env", {"env": {"A=B": ""}}),
+            ("user", {"user": "no such user"}),
+            ("cwd", {"cwd": "relative"}),
+            ("egress[0]", {"egress": (brig.EgressRule("a.example", cidr="192.0.2.0/24"),)}),
+            ("bandwidth", {"egress": (), "bandwidth": -1}),
+            ("pause_files_only", {"pause_files_only": True}),
+            ("ttl", {"ttl": 10**9}),
+            ("memory_mib", {"memory_mib": 256}),
+            ("output_kib", {"output_kib": 8}),
+        ]
+        for field, options in wrong:
+            with pytest.raises(brig.InvalidArgumentError) as e:
+                sandbox.fork(**options)
+            assert e.value.field == field
+        sandbox.pause(files_only=True)
+        (copied,) = sandbox.fork(memory_mib=256)
+        with copied:
+            assert (copied.info()).memory_mib == 256
 
 
 def test_pause(where: str) -> None:
@@ -160,6 +246,35 @@ def test_one_shots(where: str) -> None:
         assert sorted(client.list()) == sorted(before)
 
 
+def test_streams_of_one_shots(where: str) -> None:
+    with SandboxClient(where) as client:
+        code = "import time\ndef main(n):\n print('a', flush=True); time.sleep(0.5); print('b'); return n * 7"
+        with client.stream(code, arguments={"n": 6}) as output:
+            got = [chunk.text for chunk in output]
+        assert got[0] == "a\n" and "".join(got) == "a\nb\n"
+        assert (output.result.value, output.result.stdout) == (42, "a\nb\n")
+        with client.stream_command("cat", ["in"], files={"in": b"given"}, user="root") as output:
+            assert [chunk.text for chunk in output] == ["given"]
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            with client.stream("1", image="no-such-image:1") as output:
+                for _ in output:
+                    pass
+        assert wrong.value.field == "image"
+
+
+def test_runs(where: str) -> None:
+    with SandboxClient(where) as client:
+        name = f"r-{uuid.uuid4().hex[:8]}"
+        code = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('ends', flush=True))\ntime.sleep(60)"
+        r = client.run(code, name=name, timeout=1, grace=0.5)
+        assert r.timed_out and "ends" in r.stdout
+        kept = client.get_run(name)
+        assert (kept.stdout, kept.timed_out, kept.sandbox) == (r.stdout, True, name)
+        (run,) = [s for s in client.runs(status="timeout") if s.sandbox == name]
+        assert (run.status, run.exit_code, run.error and run.error.code) == ("timeout", 124, "SB005")
+        assert name not in [s.sandbox for s in client.runs(status="success")]
+
+
 def test_contexts(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec()) as sandbox:
         assert (sandbox.run_code("import math; r = 2")).text == ""
@@ -185,16 +300,45 @@ def test_contexts(where: str) -> None:
         assert (shown.data["text/plain"], shown.display_id, shown.metadata) == ("'two'", "d", {})
 
 
+def test_lists_and_streams_of_contexts(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        with sandbox.stream_code("print('p'); display('shown'); 6 * 7") as output:
+            got = [item.text if isinstance(item, brig.Chunk) else item.data["text/plain"] for item in output]
+        assert (got, output.result.text) == (["p\n", "'shown'", "42"], "42")
+        with sandbox.stream_code("kept = 1; print('begun', flush=True); import time; time.sleep(60)") as output:
+            for _ in output:
+                break
+        assert (sandbox.run_code("kept", timeout=30)).text == "1"
+        context = sandbox.create_context(cwd="/tmp")
+        (info,) = [c for c in sandbox.contexts() if c.id == context.id]
+        assert (info.language, info.cwd, info.state, info.execution_count) == ("python", "/tmp", "idle", 0)
+        context.run("x = 1")
+        with sandbox.context(context.id).stream("print(x)") as output:
+            assert [item.text for item in output if isinstance(item, brig.Chunk)] == ["1\n"]
+
+
 def test_files(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec()) as sandbox:
         files = sandbox.files
         wrote = files.write("/workspace/a b/ü.txt", "hällo", mode=0o600)
         assert (wrote.path, wrote.size, wrote.mode, wrote.type) == ("/workspace/a b/ü.txt", 6, 0o600, "file")
         assert files.read_text("/workspace/a b/ü.txt") == "hällo"
+        assert files.read("a b/ü.txt", offset=3, length=2) == b"ll"
+        with files.watch("/workspace", recursive=True) as changes:
+            files.write("/workspace/part", "ö")
+            for change in changes:
+                if change.name == "part" and "write" in change.kinds:
+                    break
+        files.write("/workspace/rest", "\n")
+        assert (files.compose(["part", "rest"], "joined")).size == 3
+        assert (files.stat("joined")).modified.startswith("20")
+        files.remove("joined")
         files.write("/workspace/empty", b"")
         assert files.read("/workspace/empty") == b""
         assert (files.mkdir("/workspace/d/e")).type == "directory"
         assert (files.move("/workspace/empty", "/workspace/d/moved")).name == "moved"
+        assert (files.mkdir("/srv/a", user="root")).owner == "root"
+        assert (files.move("/srv/a", "/srv/b", user="root")).path == "/srv/b"
         assert sorted(f.path for f in files.list("/workspace", depth=2)) == [
             "/workspace/a b",
             "/workspace/a b/ü.txt",
@@ -217,6 +361,25 @@ def test_processes_and_ports(where: str) -> None:
         assert ended.exit_code == 6
         with process.output() as output:
             assert b"".join([chunk.data for chunk in output]) == b"got hello\n"
+        with sandbox.process(process.pid).output(offset=4) as output:
+            assert [chunk.text for chunk in output] == ["hello\n"]
+        script = "trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.1; done"
+        process = sandbox.start_shell(script, tag="screen", terminal=Terminal(80, 24))
+        with process.output() as output:
+            text = ""
+            for chunk in output:
+                if "up" not in text and "up" in text + chunk.text:
+                    process.resize(100, 40)
+                text += chunk.text
+        assert "40 100" in text
+        ended = (sandbox.start("cat", no_input=True)).wait()
+        assert ended.exit_code == 0
+        tags = {p.pid: (p.tag, p.running, p.result is not None) for p in sandbox.processes()}
+        assert tags[process.pid] == ("screen", False, True)
+        r = sandbox.exec("echo", ["hi"], survive=True)
+        kept = sandbox.get_exec(r.id)
+        assert (kept.stdout, kept.command, kept.done) == ("hi\n", ("echo", "hi"), True)
+        assert r.id in [e.id for e in sandbox.execs()]
         process = sandbox.start("python3", ["-c", SERVER])
         sandbox.shell("for i in $(seq 200); do grep -q :1FBB /proc/net/tcp && exit; sleep 0.05; done")
         with sandbox.connect(8123) as connection:
@@ -245,6 +408,17 @@ def test_workspaces_and_secrets(where: str) -> None:
         r = client.run_shell("cat kept.txt; echo two > kept.txt; echo out > ~/side", image=None, workspace=use)
         assert r.stdout == "one\n" and [(f.path, f.size) for f in r.files] == [("/home/user/side", 4)]
         assert client.read_workspace_file(name, "/workspace/kept.txt") == b"two\n"
+        assert [v.number for v in client.workspace_versions(name)] in ([1, 2], [2, 1])
+        assert [(f.path, f.size) for f in client.workspace_files(name, version=1)] == [("/workspace/kept.txt", 4)]
+        assert client.workspace_files(name, "/none") == []
+        (change,) = client.diff_workspace(name, 1, 2)
+        assert (change.path, change.kind) == ("kept.txt", "changed")
+        with pytest.raises(brig.BrigError) as wrong:
+            client.diff_workspace(name, 1, -2)
+        assert wrong.value.field == "new"
+        restored = client.restore_workspace(name, 1)
+        assert (restored.number, restored.restored) == (3, 1)
+        assert client.read_workspace_file(name, "/workspace/kept.txt") == b"one\n"
         client.remove_workspace(name)
         with pytest.raises(brig.BrigError) as gone:
             client.create(spec(workspace=name))
@@ -261,12 +435,22 @@ def test_workspaces_and_secrets(where: str) -> None:
         assert secret not in [s.name for s in client.secrets()]
 
 
+def test_images_and_templates(where: str) -> None:
+    with SandboxClient(where) as client:
+        assert "host" in [name for image in client.images() for name in image.names]
+        assert [t.name for t in client.templates()] == [t.raw["name"] for t in client.templates()]
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            client.pull_image("a/b:1", platform="no such platform")
+        assert wrong.value.field == "platform"
+
+
 def test_egress_rules(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec(egress=("api.example.com:443",))) as sandbox:
         rules = (sandbox.info()).raw["egress"]["rules"]
         assert rules == [{"host": "api.example.com", "ports": [443]}]
+        sandbox.set_egress(("api.example.com",), bandwidth=1 << 20)
         sandbox.set_egress(())
-        assert (sandbox.info()).raw.get("egress", {}).get("rules", []) == []
+        assert (sandbox.info()).raw["egress"] == {"rules": [], "bandwidth": 1 << 20}
 
 
 def test_errors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import brig
 from brig import EgressRule, SandboxSpec, WorkspaceUse
+from brig import _documents as d
 from brig import _e2b as e2b
+from brig import _nouns as n
 from brig import _wire as wire
 from brig._errors import to_error
 
@@ -62,17 +66,24 @@ def test_spec_sends_all_fields() -> None:
         user="root",
         provider="docker",
         disk_mib=64,
+        pause_at_end=True,
+        cwd="/srv",
+        open_files=99,
+        output_kib=8,
+        bandwidth=1000,
     )
     assert wire.spec(spec) == {
         "name": "one",
         "image": "python:3.11-slim",
-        "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB"},
+        "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB", "open_files": 99, "output": "8KiB"},
         "labels": {"agent": "a"},
         "ttl_ms": 1500,
         "pause_after_ms": 1000,
+        "pause_at_end": True,
         "default_user": "root",
+        "default_cwd": "/srv",
         "placement": {"provider": "docker", "only": True},
-        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}]},
+        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}], "bandwidth": 1000},
         "secrets": [{"name": "api-token"}, {"name": "other", "env": "OTHER"}],
         "workspace": {"name": "data", "mode": "direct"},
     }
@@ -82,19 +93,115 @@ def test_spec_sends_all_fields() -> None:
     }
 
 
+def test_main_program_and_placement() -> None:
+    main = brig.MainProgram(("serve",), entrypoint=True, env={"A": "1"}, cwd="/srv", user="root", timeout=1.5)
+    bare = {"image": None, "memory_mib": None, "cpus": None}
+    assert wire.spec(SandboxSpec("", main=main, **bare)) == {  # type: ignore[arg-type]
+        "command": ["serve"],
+        "entrypoint": True,
+        "command_env": {"A": "1"},
+        "cwd": "/srv",
+        "user": "root",
+        "timeout_ms": 1500,
+    }
+    assert wire.spec(SandboxSpec("", main=brig.MainProgram(script="a"), **bare)) == {"shell": "a"}  # type: ignore[arg-type]
+    near = SandboxSpec("", prefer="region", regions=("eu",), pausable=True, fixed_lease=True, freeze_after=2, **bare)  # type: ignore[arg-type]
+    assert wire.spec(near) == {
+        "placement": {"prefer": "region", "regions": ["eu"]},
+        "pausable": True,
+        "fixed_lease": True,
+        "freeze_after_ms": 2000,
+    }
+    e = to_error({"kind": "invalid_argument", "message": "m", "field": "command[0]"}, names=wire.MAIN)
+    assert e.field == "main.command[0]"
+
+
+def test_requests_have_all_fields_of_rest() -> None:
+    main = brig.MainProgram(("a",), "a", True, {"A": "1"}, "/", "root", 1)
+    fields: dict[str, Any] = {
+        **{f.name: "a" for f in dataclasses.fields(SandboxSpec)},
+        **dict.fromkeys(("memory_mib", "cpus", "disk_mib", "processes", "open_files", "output_kib", "bandwidth"), 1),
+        **{"labels": {"a": "1"}, "env": {"A": "1"}, "require": {"memory": "boundary"}},
+        **dict.fromkeys(("pausable", "pause_at_end", "pause_files_only", "fixed_lease"), True),
+        **dict.fromkeys(("ttl", "pause_after", "freeze_after"), 1.0),
+        "main": main,
+    }
+    sent = set(wire.spec(SandboxSpec(**fields))) | set(wire.spec(SandboxSpec(**{**fields, "template": ""})))
+    assert sent == set(d.Spec.__annotations__)
+    command = n.Command(("a",), "a", 1, {"A": "1"}, "/", "root", "in", True, "tag", brig.Terminal(), True)
+    assert set(wire.command(command)) == set(d.ExecRequest.__annotations__) - {"stdin_b64"}
+    assert set(wire.process(dataclasses.replace(command, stdin=None))) == set(d.ProcessRequest.__annotations__)
+    once = {k: v for k, v in fields.items() if k in n.SpecOptions.__annotations__}
+    code = n.Program(SandboxSpec(image="a", **once), "1", "python", (), {"n": 1}, {"a": b""}, 1, "in", 1)
+    assert set(wire.program(code)) == set(d.RunRequest.__annotations__) - {"command", "stdin_b64", "step"}
+
+
+def test_fork_sends_all_fields() -> None:
+    assert wire.fork(n.Fork()) == {"count": 1, "paused": False}
+    assert wire.fork(n.Fork(labels={}, egress=(), pause_at_end=False)) == {
+        "count": 1,
+        "paused": False,
+        "labels": {},
+        "egress": {"rules": []},
+        "pause_at_end": False,
+    }
+    full = n.Fork(
+        name="base",
+        paused=True,
+        labels={"try": "a"},
+        ttl=1.5,
+        env={"A": "1"},
+        egress=("api.example.com:443",),
+        bandwidth=1000,
+        user="root",
+        cwd="/srv",
+        pause_at_end=True,
+        pause_files_only=True,
+        memory_mib=256,
+        cpus=0.5,
+        disk_mib=64,
+        processes=9,
+        open_files=99,
+        output_kib=8,
+    )
+    assert wire.fork(full) == {
+        "count": 1,
+        "name": "base",
+        "paused": True,
+        "labels": {"try": "a"},
+        "ttl_ms": 1500,
+        "env": {"A": "1"},
+        "egress": {"rules": [{"host": "api.example.com", "ports": [443]}], "bandwidth": 1000},
+        "default_user": "root",
+        "default_cwd": "/srv",
+        "pause_at_end": True,
+        "pause_files_only": True,
+        "limits": {"memory": "256MiB", "cpus": 0.5, "disk": "64MiB", "processes": 9, "open_files": 99, "output": "8KiB"},
+    }
+    # The options, the request and the generated type have the same fields.
+    assert set(n.ForkOptions.__annotations__) | {"count"} == {f.name for f in dataclasses.fields(n.Fork)}
+    assert set(d.ForkRequest.__annotations__) == set(wire.fork(full))
+
+
+def test_fork_rejects_bandwidth_without_rules() -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        wire.fork(n.Fork(bandwidth=1000))
+    assert e.value.field == "bandwidth" and "egress" in e.value.hint
+
+
 def test_empty_stdin_is_sent() -> None:
-    assert wire.command(brig._nouns.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
-    assert wire.command(brig._nouns.Command(script="")) == {"shell": ""}
-    assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
+    assert wire.command(n.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
+    assert wire.command(n.Command(script="")) == {"shell": ""}
+    assert wire.command(n.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
 
 
 def test_fields_of_other_calls_are_rejected() -> None:
     for spec in (SandboxSpec("", template="t"), SandboxSpec("", ttl=9), SandboxSpec("", pause_after=9)):
         with pytest.raises(brig.InvalidArgumentError, match="a run has no"):
-            wire.program(brig._nouns.Program(spec, "print(1)", "python"))
+            wire.program(n.Program(spec, "print(1)", "python"))
     with pytest.raises(brig.InvalidArgumentError, match="no stdin"):
-        wire.process(brig._nouns.Command(("cat",), stdin="a"), "")
-    assert wire.process(brig._nouns.Command(("cat",)), "one") == {"command": ["cat"], "tag": "one"}
+        wire.process(n.Command(("cat",), stdin="a"))
+    assert wire.process(n.Command(("cat",), tag="one")) == {"command": ["cat"], "tag": "one"}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
@@ -130,10 +237,19 @@ def test_envelopes_in_chunks() -> None:
     [
         ("timeout_ms", "timeout"),
         ("limits.memory", "memory_mib"),
-        ("limits.open_files", "limits.open_files"),
+        ("limits.open_files", "open_files"),
+        ("limits.output", "output_kib"),
+        ("egress.bandwidth", "bandwidth"),
+        ("default_user", "user"),
+        ("default_cwd", "cwd"),
+        ("limits.tomorrow", "limits.tomorrow"),
         ("egress.rules[2].ports", "egress[2].ports"),
         ("command[1]", "cmd[1]"),
         ("placement.provider", "provider"),
+        ("placement.regions[0]", "regions[0]"),
+        ("placement.prefer", "prefer"),
+        ("freeze_after_ms", "freeze_after"),
+        ("source_paths[1]", "sources[1]"),
         ("name", "name"),
         ("capacity", "capacity"),
         ("", ""),
@@ -173,6 +289,10 @@ def test_errors_keep_all_fields() -> None:
         (SandboxSpec("x", egress=("a.example:443",)), "egress"),
         (SandboxSpec("x", require={"memory": "boundary"}), "require"),
         (SandboxSpec("x", processes=3), "processes"),
+        (SandboxSpec("x", main=brig.MainProgram(("true",))), "main"),
+        (SandboxSpec("x", cwd="/srv"), "cwd"),
+        (SandboxSpec("x", prefer="cheapest"), "prefer"),
+        (SandboxSpec("x", bandwidth=1), "bandwidth"),
     ],
 )
 def test_e2b_rejects_unsupported_fields(spec: SandboxSpec, field: str) -> None:

@@ -34,6 +34,7 @@ NAMES = {
     "aclose": "close",
     "aclosing": "closing",
     "aiter_raw": "iter_raw",
+    "anext": "next",
     "aread": "read",
 }
 

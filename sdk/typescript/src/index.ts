@@ -1,55 +1,19 @@
 /**
- * A client for the features of a Brig server that E2B's SDK lacks: limits, secrets,
- * workspaces, egress rules with ports and methods, and programs with arguments in
- * their own sandboxes. For terminals, files and notebooks, use E2B's SDK with
- * sandboxes that it creates.
+ * A client for a Brig server. It has what E2B's SDK lacks: limits, secrets, workspaces,
+ * egress rules with ports and methods, programs with arguments in their own sandboxes,
+ * and options of sandboxes and their copies. E2B's SDK does not see the sandboxes that this
+ * client creates, so the client also has their files, commands, processes and contexts.
  *
- * The client needs only `fetch`.
+ * The client needs only `fetch`. So it does not connect to the ports of a sandbox.
  */
 
+import { asOptions, BrigError, invalid, refusal, unreachable } from './error.js'
+import { chunkText, egress, encode, encodeCommand, encodeFork, encodeProgram, encodeSpec } from './request.js'
+import type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, ProcessOptions, Program, Spec } from './request.js'
 import type * as wire from './wire.js'
 
-/** An egress rule. The first matching rule decides. Connections that no rule matches are denied. */
-export type EgressRule = wire.EgressRule
-
-/** A secret and its environment variable; by default the name in upper case. */
-export type SecretUse = wire.SecretUse
-
-/** A workspace of a sandbox, at `/workspace`. */
-export type WorkspaceUse = Omit<wire.WorkspaceUse, 'id'>
-
-/** The limits of a sandbox or program. Sizes are bytes, or for example `512MiB`. */
-export type Limits = wire.LimitsRequest
-
-/** The options that sandboxes and programs share. */
-export interface Options extends Pick<wire.Spec & wire.RunRequest, 'name' | 'image' | 'limits' | 'labels' | 'env' | 'require'> {
-  secrets?: (string | SecretUse)[]
-  egress?: (string | EgressRule)[]
-  workspace?: string | WorkspaceUse
-}
-
-/** The specification of a sandbox. */
-export interface Spec extends Options, Pick<wire.Spec, 'template'> {
-  /** Milliseconds without use after which the sandbox ends. */
-  ttlMs?: number
-  /** Milliseconds without use after which the sandbox is paused until its next use; less than `ttlMs`. */
-  pauseAfterMs?: number
-  /** Those pauses keep only the files: its next use boots it again. */
-  pauseFilesOnly?: boolean
-}
-
-/** The options of a program. */
-export interface Program extends Options, Pick<wire.RunRequest, 'arguments' | 'stdin'> {
-  language?: 'python' | 'javascript' | 'typescript' | 'bash'
-  /** Text files to write below `/workspace` before the program starts. */
-  files?: Record<string, string>
-  timeoutMs?: number
-}
-
-/** The options of a command. */
-export interface ExecOptions extends Pick<wire.ExecRequest, 'cwd' | 'env' | 'stdin' | 'user'> {
-  timeoutMs?: number
-}
+export { BrigError } from './error.js'
+export type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, Limits, Options, ProcessOptions, Program, SecretUse, Spec, WorkspaceUse } from './request.js'
 
 /** The state of a sandbox. */
 export type SandboxInfo = wire.Sandbox
@@ -57,32 +21,43 @@ export type SandboxInfo = wire.Sandbox
 /** The result of a command, even of one that fails. */
 export type ExecResult = wire.Result
 
+/** The result of code in a context. */
+export type CodeResult = wire.CodeAnswer
+
+/** A file, a directory or a link. */
+export type FileInfo = wire.Entry
+
 /** The result of a program. `has_result` is false if `main` was not called. */
 export interface RunResult<T = unknown> extends Omit<wire.RunAnswer, 'result'> {
   /** The return value of `main`. */
   result: T
 }
 
-/** The body of a request. A field without a value is not sent. */
-type Body<T> = { [K in keyof T]: T[K] | undefined }
-
-/** An error of the server: a message, a stable code, the invalid option, and a hint with the fix. */
-export class BrigError extends Error {
-  constructor(
-    message: string,
-    readonly code: string,
-    readonly kind: string,
-    readonly field = '',
-    readonly hint = '',
-    readonly status = 0,
-    options?: ErrorOptions,
-    /** Milliseconds after which to retry, or 0. */
-    readonly retryAfterMs = 0,
-  ) {
-    super(message, options)
-    this.name = 'BrigError'
-  }
+/** Functions that receive output while a program runs. Its result has all output, too. */
+export interface OutputHandlers {
+  onStdout?: (text: string) => void
+  onStderr?: (text: string) => void
 }
+
+/** Functions that receive output and displayed values while code runs. */
+export interface CodeHandlers extends OutputHandlers {
+  onResult?: (value: wire.Rich) => void
+}
+
+/** A call to the server. */
+interface Call {
+  method: string
+  path: (string | number)[]
+  query?: Record<string, string | number | boolean | string[] | undefined>
+  /** An object, which is sent as JSON, or bytes. */
+  content?: object | undefined
+  /** Whether the response is a stream of events. */
+  events?: boolean
+  signal?: AbortSignal | undefined
+}
+
+/** An event of a stream. */
+type Event = { event: string } & Partial<wire.Chunk & wire.Rich & wire.Change>
 
 /** A client of a Brig server. */
 export class Brig {
@@ -107,36 +82,54 @@ export class Brig {
     if (!insecure) rejectPlain(this.#url)
   }
 
-  /** Runs a program in a new sandbox, which is removed afterwards in any case. */
-  run<T = unknown>(code: string, program: Program = {}, signal?: AbortSignal): Promise<RunResult<T>> {
-    const { timeoutMs, language = 'python', ...rest } = program
-    const content: Body<wire.RunRequest> = { code, language, ...body(rest), timeout_ms: timeoutMs }
-    return this.#lasting(['run'], content, signal)
+  // Programs in their own sandboxes.
+
+  /** Runs code in a new sandbox, which is removed afterwards in any case. */
+  run<T = unknown>(code: string, program: Code & OutputHandlers = {}, signal?: AbortSignal): Promise<RunResult<T>> {
+    const { language = 'python', onStdout, onStderr, ...rest } = program
+    return this.#lasting(['run'], { code, language, ...encodeProgram(rest) }, { onStdout, onStderr }, signal)
   }
+
+  /** Runs a program with arguments in a new sandbox, without a shell. */
+  runCommand(command: string[], program: Program & OutputHandlers = {}, signal?: AbortSignal): Promise<RunResult> {
+    const { onStdout, onStderr, ...rest } = program
+    return this.#lasting(['run'], { command, ...encodeProgram(rest) }, { onStdout, onStderr }, signal)
+  }
+
+  /** Returns the result of a run by the name of its sandbox, for a limited time after its end. */
+  getRun<T = unknown>(name: string): Promise<RunResult<T>> {
+    return this.#call('GET', ['runs', name])
+  }
+
+  /** Lists the runs whose results are kept, the last one to end first, without output and values. */
+  listRuns(options: { status?: wire.RunSummary['status'] } = {}): Promise<wire.RunSummary[]> {
+    return this.#pages(['runs'], 'runs', { status: options.status })
+  }
+
+  // Sandboxes.
 
   /** Creates a sandbox, and returns when it is running. */
   create(spec: Spec = {}): Promise<SandboxInfo> {
-    const { ttlMs, pauseAfterMs, pauseFilesOnly, ...rest } = spec
-    const content: Body<wire.Spec> = { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs, pause_files_only: pauseFilesOnly }
-    return this.#call('POST', ['sandboxes'], content)
+    return this.#call('POST', ['sandboxes'], encodeSpec(spec))
   }
 
-  /** Runs a command, or a script in the sandbox's shell, and waits until it ends. */
-  exec(name: string, command: string | string[], options: ExecOptions = {}, signal?: AbortSignal): Promise<ExecResult> {
-    const { timeoutMs, ...rest } = options
-    const what = typeof command === 'string' ? { shell: command } : { command }
-    const content: Body<wire.ExecRequest> = { ...what, ...rest, timeout_ms: timeoutMs }
-    return this.#lasting(['sandboxes', name, 'exec'], content, signal)
+  /** Returns the current state of a sandbox. */
+  get(name: string): Promise<SandboxInfo> {
+    return this.#call('GET', ['sandboxes', name])
+  }
+
+  /** Lists sandboxes, newest first, including those that have ended and were not removed. */
+  list(options: { labels?: Record<string, string>; state?: SandboxInfo['state'] } = {}): Promise<SandboxInfo[]> {
+    const label = Object.entries(options.labels ?? {}).map(([key, value]) => `${key}=${value}`)
+    return this.#pages(['sandboxes'], 'sandboxes', { label, state: options.state })
   }
 
   /**
    * Creates copies of a sandbox, with its memory, programs and files. If one fails, none is created.
    * A single copy can have a name and be paused: it then uses only disk space.
    */
-  async fork(name: string, options: Omit<wire.ForkRequest, 'ttl_ms'> & { ttlMs?: number } = {}): Promise<SandboxInfo[]> {
-    const { ttlMs, ...rest } = options
-    const content: Body<wire.ForkRequest> = { ...rest, ttl_ms: ttlMs }
-    return (await this.#call<wire.Copies>('POST', ['sandboxes', name, 'fork'], content)).sandboxes
+  async fork(name: string, options: ForkOptions = {}): Promise<SandboxInfo[]> {
+    return (await this.#call<wire.Copies>('POST', ['sandboxes', name, 'fork'], encodeFork(options))).sandboxes
   }
 
   /**
@@ -145,8 +138,7 @@ export class Brig {
    * again with its files, without those in `/tmp` and `/dev/shm`.
    */
   pause(name: string, options: { filesOnly?: boolean } = {}): Promise<SandboxInfo> {
-    const content: Body<wire.PauseRequest> = { files_only: options.filesOnly }
-    return this.#call('POST', ['sandboxes', name, 'pause'], content)
+    return this.#call('POST', ['sandboxes', name, 'pause'], encode(options))
   }
 
   /** Continues a paused sandbox ahead of its next use. */
@@ -154,48 +146,19 @@ export class Brig {
     return this.#call('POST', ['sandboxes', name, 'resume'], {})
   }
 
-  /** Replaces the egress rules of a sandbox. */
-  setEgress(name: string, rules: (string | EgressRule)[]): Promise<SandboxInfo> {
-    return this.#call('PUT', ['sandboxes', name, 'egress'], egress(rules))
+  /** Renews the lease, so that the sandbox lives for `ttlMs` from now. */
+  extend(name: string, ttlMs: number): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'extend'], encode({ ttlMs }))
   }
 
-  /** Saves the current files of a sandbox as a new version of its workspace. */
-  commit(name: string): Promise<wire.WorkspaceCommit> {
-    return this.#call('POST', ['sandboxes', name, 'commit'])
+  /** Terminates the programs, and kills them after `graceMs`. The record and logs stay. */
+  stop(name: string, options: { graceMs?: number } = {}): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'stop'], encode(options))
   }
 
-  /**
-   * Yields the output of a sandbox's programs, or its last lines, and then what they
-   * write until the sandbox ends. Reading it is a use of the sandbox.
-   */
-  async *followLogs(name: string, options: { tail?: number; signal?: AbortSignal } = {}): AsyncGenerator<string> {
-    const { tail, signal } = options
-    const own = new AbortController()
-    const leave = () => own.abort(signal?.reason)
-    signal?.throwIfAborted()
-    signal?.addEventListener('abort', leave, { once: true })
-    try {
-      const query = `?follow=true${tail === undefined ? '' : `&tail=${tail}`}`
-      const init: RequestInit = { headers: { Accept: 'application/x-ndjson', ...(this.#key && { Authorization: `Bearer ${this.#key}` }) }, redirect: 'manual', signal: own.signal }
-      const answer = await fetch(`${this.#url}/v1/sandboxes/${encodeURIComponent(name)}/logs${query}`, init)
-      if (!answer.ok || !answer.body) throw refusal(answer.status, await answer.text(), this.#url, answer.headers.get('Retry-After'))
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
-      for (let rest = ''; ; ) {
-        const { done, value } = await reader.read()
-        if (done) throw new BrigError('the connection ended before the result', 'SB003', 'connection_failed', '', `check that brig serve runs at ${this.#url}`)
-        const lines = (rest + value).split('\n')
-        rest = lines.pop() ?? ''
-        for (const line of lines) {
-          const event = JSON.parse(line) as wire.LogEndEvent
-          if (event.event === 'result') return
-          if (event.event === 'error') throw refusal(200, line, this.#url)
-          if (event.event === 'log') yield event.data ?? new TextDecoder().decode(Uint8Array.from(atob(event.data_b64 ?? ''), (c) => c.charCodeAt(0)))
-        }
-      }
-    } finally {
-      signal?.removeEventListener('abort', leave)
-      own.abort() // a caller that leaves early must not keep the request
-    }
+  /** Kills the programs immediately. The record and logs stay. */
+  kill(name: string): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'kill'], {})
   }
 
   /** Kills a sandbox if it runs, and removes its record. */
@@ -203,24 +166,222 @@ export class Brig {
     return this.#call('DELETE', ['sandboxes', name])
   }
 
-  /**
-   * Creates or updates a secret. With hosts, no sandbox sees the value: the proxy inserts it
-   * into requests to them. Without hosts, an existing secret keeps its own.
-   */
-  putSecret(name: string, value: string, hosts?: string[]): Promise<wire.Secret> {
-    const content: Body<wire.SecretRequest> = { value, hosts }
-    return this.#call('PUT', ['secrets', name], content)
+  /** Replaces the egress rules of a sandbox. Without `bandwidth`, it stays unchanged; 0 is unlimited. */
+  setEgress(name: string, rules: (string | EgressRule)[], options: { bandwidth?: number | string } = {}): Promise<SandboxInfo> {
+    return this.#call('PUT', ['sandboxes', name, 'egress'], egress(rules, options.bandwidth))
   }
 
-  /** Removes a secret. */
-  removeSecret(name: string): Promise<void> {
-    return this.#call('DELETE', ['secrets', name])
+  /** Measures the processor time, memory, disk and network of a sandbox. That is no use of it. */
+  usage(name: string): Promise<wire.SandboxUsage> {
+    return this.#call('GET', ['sandboxes', name, 'usage'])
+  }
+
+  /** Verifies in the sandbox and on its host that its limits hold. The result is in `enforcement`. */
+  attest(name: string): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'attest'], {})
+  }
+
+  /** Returns the output of a sandbox's programs, or its last lines, also after the sandbox has ended. */
+  async logs(name: string, options: { tail?: number; times?: boolean } = {}): Promise<string> {
+    return (await this.#answer({ method: 'GET', path: ['sandboxes', name, 'logs'], query: options })).text
+  }
+
+  /**
+   * Yields the output of a sandbox's programs, or its last lines, and then what they
+   * write until the sandbox ends. Reading it is a use of the sandbox.
+   */
+  async *followLogs(name: string, options: { tail?: number; times?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<string> {
+    const { signal, ...query } = options
+    for await (const event of this.#events({ method: 'GET', path: ['sandboxes', name, 'logs'], query: { follow: true, ...query }, signal })) {
+      if (event.event === 'log') yield chunkText(event)
+    }
+  }
+
+  // Commands, processes and contexts of a sandbox.
+
+  /** Runs a command, or a script in the sandbox's shell, and waits until it ends. */
+  exec(name: string, command: string | string[], options: ExecOptions & OutputHandlers = {}, signal?: AbortSignal): Promise<ExecResult> {
+    const { onStdout, onStderr, ...rest } = options
+    return this.#lasting(['sandboxes', name, 'exec'], encodeCommand(command, rest), { onStdout, onStderr }, signal)
+  }
+
+  /** Lists the commands of a sandbox with their results, including running ones. */
+  async listExecs(name: string): Promise<wire.Execution[]> {
+    return (await this.#call<wire.Executions>('GET', ['sandboxes', name, 'execs'])).execs
+  }
+
+  /** Returns a command by its ID, with its result so far. */
+  getExec(name: string, id: string): Promise<wire.Execution> {
+    return this.#call('GET', ['sandboxes', name, 'execs', id])
+  }
+
+  /** Starts a program, or a script in the sandbox's shell, in the background. */
+  startProcess(name: string, command: string | string[], options: ProcessOptions = {}): Promise<wire.Process> {
+    return this.#call('POST', ['sandboxes', name, 'processes'], encodeCommand(command, options))
+  }
+
+  /** Lists the processes in the background, including some that have ended. */
+  async listProcesses(name: string): Promise<wire.Process[]> {
+    return (await this.#call<wire.Processes>('GET', ['sandboxes', name, 'processes'])).processes
+  }
+
+  /** Receives the output of a process from an offset on, and waits until the process ends. */
+  async attachProcess(name: string, pid: number, options: OutputHandlers & { offset?: number; signal?: AbortSignal } = {}): Promise<ExecResult> {
+    const { offset, signal, ...handlers } = options
+    const call: Call = { method: 'GET', path: ['sandboxes', name, 'processes', pid, 'output'], query: { offset }, signal }
+    return this.#lastOf(call, handlers)
+  }
+
+  /** Writes to the standard input of a process. */
+  writeInput(name: string, pid: number, data: string | Uint8Array): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'processes', pid, 'input'], asBytes(data))
+  }
+
+  /** Closes the standard input of a process. */
+  closeInput(name: string, pid: number): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'processes', pid, 'close_input'])
+  }
+
+  /** Sends a signal to a process, for example `SIGTERM`. `SIGKILL` also kills its descendants. */
+  signalProcess(name: string, pid: number, signal: string): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'processes', pid, 'signal'], { signal })
+  }
+
+  /** Changes the size of a process's terminal. */
+  resizeTerminal(name: string, pid: number, size: wire.Terminal): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'processes', pid, 'resize'], size)
+  }
+
+  /** Runs code in a context, by default that of the language, which keeps its variables. */
+  runCode(name: string, code: string, options: CodeOptions & CodeHandlers = {}, signal?: AbortSignal): Promise<CodeResult> {
+    const { onStdout, onStderr, onResult, ...rest } = options
+    const call: Call = { method: 'POST', path: ['sandboxes', name, 'code', 'stream'], content: { code, ...encode(rest) }, signal }
+    return this.#lastOf(call, { onStdout, onStderr, onResult })
+  }
+
+  /** Creates a context: an interpreter that keeps its variables. */
+  createContext(name: string, options: ContextOptions = {}): Promise<wire.Context> {
+    return this.#call('POST', ['sandboxes', name, 'contexts'], encode(options))
+  }
+
+  /** Lists the contexts of a sandbox with their states. */
+  async listContexts(name: string): Promise<wire.Context[]> {
+    return (await this.#call<wire.Contexts>('GET', ['sandboxes', name, 'contexts'])).contexts
+  }
+
+  /** Interrupts the running code of a context, like Ctrl-C. */
+  interruptContext(name: string, id: string): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'contexts', id, 'interrupt'])
+  }
+
+  /** Restarts the interpreter of a context. Its variables are lost. */
+  restartContext(name: string, id: string): Promise<void> {
+    return this.#call('POST', ['sandboxes', name, 'contexts', id, 'restart'])
+  }
+
+  /** Ends the interpreter of a context, and removes the context. */
+  removeContext(name: string, id: string): Promise<void> {
+    return this.#call('DELETE', ['sandboxes', name, 'contexts', id])
+  }
+
+  // Files of a sandbox. A relative path starts in the directory of commands.
+
+  /** Returns the content of a file, or `length` bytes from `offset` on. */
+  async readFile(name: string, path: string, options: { user?: string; offset?: number; length?: number } = {}): Promise<Uint8Array> {
+    const call: Call = { method: 'GET', path: ['sandboxes', name, 'files', 'content'], query: { path, ...options } }
+    return (await this.#answer(call)).bytes
+  }
+
+  /** Writes a file, and creates missing parent directories. `mode` has permission bits, for example 0o600. */
+  writeFile(name: string, path: string, data: string | Uint8Array, options: { user?: string; mode?: number } = {}): Promise<FileInfo> {
+    const mode = options.mode?.toString(8).padStart(4, '0')
+    return this.#call('PUT', ['sandboxes', name, 'files', 'content'], asBytes(data), { path, ...options, mode })
+  }
+
+  /** Lists the entries of a directory. */
+  async listFiles(name: string, path: string, options: { user?: string; depth?: number } = {}): Promise<FileInfo[]> {
+    return (await this.#call<wire.Entries>('GET', ['sandboxes', name, 'files'], undefined, { path, ...options })).entries
+  }
+
+  /** Returns the type, size, mode and owner of a file. */
+  statFile(name: string, path: string, options: { user?: string } = {}): Promise<FileInfo> {
+    return this.#call('GET', ['sandboxes', name, 'files', 'stat'], undefined, { path, ...options })
+  }
+
+  /** Creates a directory, and its missing parents. */
+  makeDirectory(name: string, path: string, options: { user?: string } = {}): Promise<FileInfo> {
+    return this.#call('POST', ['sandboxes', name, 'files', 'mkdir'], { path, ...options })
+  }
+
+  /** Moves or renames a file or directory. */
+  moveFile(name: string, from: string, to: string, options: { user?: string } = {}): Promise<FileInfo> {
+    return this.#call('POST', ['sandboxes', name, 'files', 'move'], { from, to, ...options })
+  }
+
+  /** Joins files into one, in order, and removes them. It completes an upload in parts. */
+  composeFile(name: string, sources: string[], destination: string, options: { user?: string } = {}): Promise<FileInfo> {
+    return this.#call('POST', ['sandboxes', name, 'files', 'compose'], { source_paths: sources, destination, ...options })
+  }
+
+  /** Removes a file, or a directory with its contents. */
+  removeFile(name: string, path: string, options: { user?: string } = {}): Promise<void> {
+    return this.#call('DELETE', ['sandboxes', name, 'files'], undefined, { path, ...options })
+  }
+
+  /**
+   * Watches a directory. The promise is fulfilled when the watch has begun, with a generator of
+   * the changes. Watching is a use of the sandbox until the generator or the signal ends it.
+   */
+  async watchFiles(name: string, path: string, options: { user?: string; recursive?: boolean; signal?: AbortSignal } = {}): Promise<AsyncGenerator<wire.Change>> {
+    const { signal, ...query } = options
+    const events = this.#events({ method: 'GET', path: ['sandboxes', name, 'files', 'watch'], query: { path, ...query }, signal })
+    for (let begun = false; !begun; ) begun = (await events.next()).value?.event === 'watching'
+    return (async function* () {
+      for await (const { event, ...change } of events) if (event === 'change') yield change as wire.Change
+    })()
+  }
+
+  // Workspaces, secrets, images and templates.
+
+  /** Saves the current files of a sandbox as a new version of its workspace. */
+  commit(name: string): Promise<wire.WorkspaceCommit> {
+    return this.#call('POST', ['sandboxes', name, 'commit'])
   }
 
   /** Creates an empty workspace, a directory that outlives sandboxes. */
   createWorkspace(name: string): Promise<wire.Workspace> {
-    const content: wire.WorkspaceRequest = { name }
-    return this.#call('POST', ['workspaces'], content)
+    return this.#call('POST', ['workspaces'], { name })
+  }
+
+  /** Returns a file of a workspace by its path in the sandbox. Version 0 is the newest. */
+  async readWorkspaceFile(name: string, path: string, version = 0): Promise<Uint8Array> {
+    return (await this.#answer({ method: 'GET', path: ['workspaces', name, 'versions', version, 'files', 'content'], query: { path } })).bytes
+  }
+
+  /** Lists the workspaces with their newest versions. */
+  async listWorkspaces(): Promise<wire.Workspace[]> {
+    return (await this.#call<wire.Workspaces>('GET', ['workspaces'])).workspaces
+  }
+
+  /** Lists the versions of a workspace with their sizes and creators. */
+  async listWorkspaceVersions(name: string): Promise<wire.WorkspaceVersion[]> {
+    return (await this.#call<wire.WorkspaceVersions>('GET', ['workspaces', name, 'versions'])).versions
+  }
+
+  /** Lists the files of a version, or those at and below a path. Version 0 is the newest. */
+  async listWorkspaceFiles(name: string, options: { path?: string; version?: number } = {}): Promise<wire.WorkspaceFile[]> {
+    const { path, version = 0 } = options
+    return (await this.#call<wire.WorkspaceFiles>('GET', ['workspaces', name, 'versions', version, 'files'], undefined, { path })).files
+  }
+
+  /** Lists the paths that differ between two versions. Version 0 is the empty workspace. */
+  async diffWorkspace(name: string, from: number, to: number): Promise<wire.WorkspaceChange[]> {
+    return (await this.#call<wire.WorkspaceDiff>('GET', ['workspaces', name, 'diff'], undefined, { from, to })).changes
+  }
+
+  /** Creates a new version with the content of an old one. No version is lost. */
+  restoreWorkspace(name: string, version: number): Promise<wire.WorkspaceVersion> {
+    return this.#call('POST', ['workspaces', name, 'restore'], { version })
   }
 
   /** Removes a workspace with all its versions. */
@@ -228,61 +389,180 @@ export class Brig {
     return this.#call('DELETE', ['workspaces', name])
   }
 
-  async #call<T>(method: string, path: string[], content?: object): Promise<T> {
-    const text = await this.#send(method, path, content, {})
+  /**
+   * Creates or updates a secret. With hosts, no sandbox sees the value: the proxy inserts it
+   * into requests to them. Without hosts, an existing secret keeps its own.
+   */
+  putSecret(name: string, value: string, hosts?: string[]): Promise<wire.Secret> {
+    return this.#call('PUT', ['secrets', name], { value, hosts })
+  }
+
+  /** Lists secrets, without their values. */
+  async listSecrets(): Promise<wire.Secret[]> {
+    return (await this.#call<wire.Secrets>('GET', ['secrets'])).secrets
+  }
+
+  /** Removes a secret. */
+  removeSecret(name: string): Promise<void> {
+    return this.#call('DELETE', ['secrets', name])
+  }
+
+  /** Lists the images from which sandboxes can be created. */
+  async listImages(): Promise<wire.Image[]> {
+    return (await this.#call<wire.Images>('GET', ['images'])).images
+  }
+
+  /** Pulls an image from a registry. The server does not store the password. */
+  pullImage(ref: string, options: Omit<wire.PullRequest, 'ref'> = {}): Promise<wire.Image> {
+    return this.#lastOf({ method: 'POST', path: ['images', 'pull', 'stream'], content: { ref, ...options } }, {})
+  }
+
+  /** Lists the templates from which sandboxes can be created. */
+  async listTemplates(): Promise<wire.Template[]> {
+    return (await this.#call<wire.Templates>('GET', ['templates'])).templates
+  }
+
+  async #call<T>(method: string, path: Call['path'], content?: object, query: Call['query'] = {}): Promise<T> {
+    const { text } = await this.#answer({ method, path, query, content })
     return (text ? JSON.parse(text) : undefined) as T
   }
 
+  /** Returns the items of all pages of a list. */
+  async #pages<T>(path: string[], items: string, query: Call['query']): Promise<T[]> {
+    const all: T[] = []
+    for (let cursor: string | undefined; cursor !== ''; ) {
+      const page: Record<string, unknown> = await this.#call('GET', path, undefined, { ...query, limit: 200, cursor })
+      all.push(...(page[items] as T[]))
+      cursor = page['next_cursor'] as string
+    }
+    return all
+  }
+
   /**
-   * Sends a call that may take longer than fetch waits for a response, five minutes in
+   * Makes a call that may take longer than fetch waits for a response, five minutes in
    * Node.js. The server responds at once, and sends keepalives until the result, which
    * has all output.
    */
-  async #lasting<T>(path: string[], content: object, signal?: AbortSignal): Promise<T> {
-    const text = await this.#send('POST', path, { ...content, streams: [] }, { Accept: 'application/x-ndjson' }, signal)
-    const lines = text.trimEnd().split('\n')
-    const { event, ...last } = JSON.parse(lines[lines.length - 1] || '{}') as { event?: string }
-    if (event !== 'result') throw refusal(200, JSON.stringify(last), this.#url)
-    const { error } = last as Partial<wire.RunAnswer>
-    if (error?.hint) error.hint = asOptions(error.hint)
-    return last as T
+  #lasting<T>(path: string[], content: object, handlers: Handlers, signal?: AbortSignal): Promise<T> {
+    const streams = [...(handlers.onStdout ? ['stdout'] : []), ...(handlers.onStderr ? ['stderr'] : [])]
+    return this.#lastOf({ method: 'POST', path, content: { ...content, streams }, signal }, handlers)
   }
 
-  async #send(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
+  /** Gives the output of a stream of events to functions, and returns the result, the last event. */
+  async #lastOf<T>(call: Call, handlers: Handlers): Promise<T> {
+    for await (const event of this.#events(call)) {
+      if (event.event === 'stdout') handlers.onStdout?.(chunkText(event))
+      else if (event.event === 'stderr') handlers.onStderr?.(chunkText(event))
+      else if (event.event === 'output') handlers.onResult?.(withoutEvent(event) as wire.Rich)
+      else if (event.event === 'result') {
+        const last = withoutEvent(event) as Partial<wire.RunAnswer>
+        if (last.error?.hint) last.error.hint = asOptions(last.error.hint)
+        return last as T
+      }
+    }
+    throw unreachable('the connection ended before the result', this.#url)
+  }
+
+  /** Yields the events of a response. The last one is the result. A caller that leaves early ends the call. */
+  async *#events(call: Call): AsyncGenerator<Event> {
+    const own = new AbortController()
+    const { signal } = call
+    const leave = () => own.abort(signal?.reason)
+    signal?.throwIfAborted()
+    signal?.addEventListener('abort', leave, { once: true })
+    try {
+      const answer = await this.#send({ ...call, events: true, signal: own.signal })
+      const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader()
+      for (let rest = ''; reader; ) {
+        const { done, value } = await this.#received(reader.read(), own.signal)
+        if (done) break
+        const lines = (rest + value).split('\n')
+        rest = lines.pop() ?? ''
+        for (const line of lines) {
+          const event = JSON.parse(line) as Event
+          if (event.event === 'error') throw refusal(200, line, this.#url)
+          yield event
+          if (event.event === 'result') return
+        }
+      }
+      throw unreachable('the connection ended before the result', this.#url)
+    } finally {
+      signal?.removeEventListener('abort', leave)
+      own.abort() // a caller that leaves early must not keep the request
+    }
+  }
+
+  /** Returns the body of a response, as text or as bytes. */
+  async #answer(call: Call): Promise<{ bytes: Uint8Array; text: string }> {
+    const answer = await this.#send(call)
+    const bytes = new Uint8Array(await this.#received(answer.arrayBuffer(), call.signal))
+    return {
+      bytes,
+      get text() {
+        return new TextDecoder().decode(bytes)
+      },
+    }
+  }
+
+  /** Makes a call until the server has capacity for it, and returns the successful response. */
+  async #send(call: Call): Promise<Response> {
     const end = Date.now() + this.#patienceMs
     for (;;) {
       try {
-        return await this.#sendOnce(method, path, content, headers, signal)
+        return await this.#sendOnce(call)
       } catch (e) {
         if (!(e instanceof BrigError) || e.status !== 429 || e.field !== 'capacity' || !e.retryAfterMs) throw e
         // Add jitter, so that clients that were rejected together do not retry together.
         const wait = e.retryAfterMs * (1 + Math.random() / 4)
         if (Date.now() + wait > end) throw e
-        await pause(wait, signal)
+        await pause(wait, call.signal)
       }
     }
   }
 
-  async #sendOnce(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
+  async #sendOnce({ method, path, query = {}, content, events, signal }: Call): Promise<Response> {
+    const headers: Record<string, string> = events ? { Accept: 'application/x-ndjson' } : {}
     if (this.#key) headers['Authorization'] = `Bearer ${this.#key}`
-    if (content) headers['Content-Type'] = 'application/json'
     // Follow no redirect: the other server would receive the body.
     const init: RequestInit = { method, headers, redirect: 'manual' }
-    if (content) init.body = JSON.stringify(content)
+    if (content) {
+      const binary = content instanceof Uint8Array
+      headers['Content-Type'] = binary ? 'application/octet-stream' : 'application/json'
+      init.body = binary ? (content as Uint8Array<ArrayBuffer>) : JSON.stringify(content)
+    }
     if (signal) init.signal = signal
-    let answer: Response
-    let text: string
+    const parameters = new URLSearchParams()
+    for (const [key, value] of Object.entries(query)) {
+      for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) parameters.append(key, String(one))
+    }
+    const search = String(parameters)
+    const url = `${this.#url}/v1/${path.map(encodeURIComponent).join('/')}${search && `?${search}`}`
+    const answer = await this.#received(fetch(url, init), signal)
+    if (answer.ok) return answer
+    const text = await this.#received(answer.text(), signal)
+    throw refusal(answer.status, text, this.#url, answer.headers.get('Retry-After'))
+  }
+
+  /** Returns what the server sends. An error of the connection becomes one with a hint. */
+  async #received<T>(response: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     try {
-      answer = await fetch(`${this.#url}/v1/${path.map(encodeURIComponent).join('/')}`, init)
-      text = await answer.text()
+      return await response
     } catch (cause) {
       signal?.throwIfAborted()
-      const hint = `check that brig serve runs at ${this.#url}`
-      throw new BrigError('cannot reach the server', 'SB003', 'connection_failed', '', hint, 0, { cause })
+      throw unreachable('cannot reach the server', this.#url, cause)
     }
-    if (!answer.ok) throw refusal(answer.status, text, this.#url, answer.headers.get('Retry-After'))
-    return text
   }
+}
+
+/** Functions that receive events. They may be missing. */
+type Handlers = { [K in keyof CodeHandlers]: CodeHandlers[K] | undefined }
+
+function withoutEvent({ event: _, ...rest }: Event): object {
+  return rest
+}
+
+function asBytes(data: string | Uint8Array): Uint8Array {
+  return typeof data === 'string' ? new TextEncoder().encode(data) : data
 }
 
 /** Rejects plain HTTP to another machine. `URL` parses 127.1 as 127.0.0.1, like `fetch`. */
@@ -294,22 +574,7 @@ function rejectPlain(url: string): void {
     return // a relative URL: fetch rejects it, or it is the page's own server
   }
   if (at.protocol !== 'http:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(at.hostname)) return
-  const hint = 'use https, or permit it with insecureHttp or BRIG_INSECURE_HTTP=1'
-  throw new BrigError(`plain HTTP to ${at.hostname} would expose the key on the network`, 'SB010', 'invalid_argument', 'url', hint)
-}
-
-function egress(rules: (string | EgressRule)[]): wire.EgressChange {
-  return { rules: rules.map((r) => (typeof r === 'string' ? { host: r } : r)) }
-}
-
-function body(options: Options): Omit<Options, 'secrets' | 'egress' | 'workspace'> & Pick<wire.Spec & wire.RunRequest, 'secrets' | 'egress' | 'workspace'> {
-  const { secrets, egress: rules, workspace, ...rest } = options
-  return {
-    ...rest,
-    ...(secrets && { secrets: secrets.map((s) => (typeof s === 'string' ? { name: s } : s)) }),
-    ...(rules && { egress: egress(rules) }),
-    ...(workspace && { workspace: typeof workspace === 'string' ? { name: workspace, mode: 'direct' } : workspace }),
-  }
+  throw invalid(`plain HTTP to ${at.hostname} would expose the key on the network`, 'url', 'use https, or permit it with insecureHttp or BRIG_INSECURE_HTTP=1')
 }
 
 /** Resolves after `ms` milliseconds, or rejects when the signal is aborted. */
@@ -326,25 +591,4 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
     }, ms)
     signal?.addEventListener('abort', off, { once: true })
   })
-}
-
-/** Returns a field or a hint of REST with the names of this package's options. */
-function asOptions(text = ''): string {
-  return text
-    .replace(/\b(timeout|ttl)_ms\b/g, '$1Ms')
-    .replace(/\bpause_after_ms\b/g, 'pauseAfterMs')
-    .replace(/\bpause_files_only\b/g, 'pauseFilesOnly')
-    .replace(/\begress\.rules\b/g, 'egress')
-    .replace(/\bvalue_b64\b/g, 'value')
-}
-
-function refusal(status: number, text: string, url: string, retryAfter: string | null = null): BrigError {
-  try {
-    const { code, kind, message, field, hint } = (JSON.parse(text) as wire.ErrorAnswer).error
-    if (code && kind) return new BrigError(message ?? '', code, kind, asOptions(field), asOptions(hint), status, undefined, Number(retryAfter) * 1000 || 0)
-  } catch {
-    // The response is not Brig's.
-  }
-  const hint = `check that brig serve runs at ${url}`
-  return new BrigError(`the response is not from a Brig server (HTTP ${status})`, 'SB003', 'connection_failed', '', hint, status)
 }

@@ -497,6 +497,8 @@ export interface ForkRequest {
   paused?: boolean;
   /** lease of each copy; default: that of the original */
   ttl_ms?: number;
+  /** volumes to mount instead of those of the original, if it is paused with files_only; default: those of the original */
+  volumes?: VolumeMount[];
 }
 
 export interface Grant {
@@ -988,6 +990,8 @@ export interface Quota {
   sandboxes?: number;
   /** sum of the disk limits of running sandboxes */
   storage?: number;
+  /** sum of the sizes of volumes; default 100 GiB */
+  volumes?: number;
   /** size of all versions of workspaces; shared content counts once */
   workspaces?: number;
 }
@@ -1014,6 +1018,8 @@ export interface QuotaRequest {
   sandboxes?: number;
   /** sum of the disk limits of running sandboxes */
   storage?: number | string;
+  /** sum of the sizes of volumes; default 100 GiB */
+  volumes?: number | string;
   /** size of all versions of workspaces; shared content counts once */
   workspaces?: number | string;
 }
@@ -1344,6 +1350,8 @@ export interface Sandbox {
   ttl_ms?: number;
   /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
   user?: string;
+  /** volumes to mount */
+  volumes?: VolumeMount[];
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }
@@ -1535,6 +1543,8 @@ export interface Spec {
   ttl_ms?: number;
   /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
   user?: string;
+  /** volumes to mount */
+  volumes?: VolumeMount[];
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }
@@ -1864,6 +1874,89 @@ export interface UsageLine {
 
 export interface Version {
   version: string;
+}
+
+export interface Volume {
+  created: string;
+  id: string;
+  name: string;
+  /** size of the file system in bytes; it needs a small part for itself */
+  size: number;
+  /** bytes of the server's disk that it takes */
+  used: number;
+}
+
+export interface VolumeAttributesRequest {
+  /** ID of the group that owns it */
+  gid?: number;
+  /** permission bits as a number: 420 is 0644 */
+  mode?: number;
+  /** path in the volume */
+  path: string;
+  /** ID of the user that owns it */
+  uid?: number;
+}
+
+export interface VolumeDirRequest {
+  /** create missing parents, and accept an existing directory */
+  force?: boolean;
+  /** ID of the group that owns it */
+  gid?: number;
+  /** permission bits as a number: 420 is 0644 */
+  mode?: number;
+  /** path in the volume */
+  path: string;
+  /** ID of the user that owns it */
+  uid?: number;
+}
+
+export interface VolumeEntries {
+  entries: VolumeEntry[];
+}
+
+export interface VolumeEntry {
+  accessed: string;
+  /** time of the last change of the content, the owner or the mode */
+  changed: string;
+  /** ID of the group that owns it */
+  gid: number;
+  /** permission bits */
+  mode: number;
+  modified: string;
+  /** the path's last part */
+  name: string;
+  /** path in the volume, with a slash at the beginning */
+  path: string;
+  /** in bytes */
+  size: number;
+  /** target of a symbolic link, as it was written */
+  target?: string;
+  /** file, directory, symlink, or other */
+  type: string;
+  /** ID of the user that owns it */
+  uid: number;
+}
+
+export interface VolumeMount {
+  /** in responses: ID of the volume */
+  id?: string;
+  /** the volume's name or ID */
+  name: string;
+  /** absolute path in the sandbox; it is created if the image lacks it */
+  path: string;
+  /** the sandbox cannot change the volume */
+  read_only?: boolean;
+}
+
+export interface VolumeRequest {
+  /** 1 to 128 of letters, digits, _ and -, unique among the tenant's volumes */
+  name: string;
+  /** size of the file system in bytes; default: the server's */
+  size?: number | string;
+}
+
+export interface Volumes {
+  volumes: Volume[];
 }
 
 export type WatchEnd = Record<string, unknown>;

@@ -17,12 +17,23 @@ from ._async._context import CodeContext
 from ._async._files import Files
 from ._async._handle import SandboxHandle
 from ._async._process import Process
-from ._async._stream import OutputStream
+from ._async._stream import CodeStream, FileWatch, OutputStream, RunStream
 from ._errors import *
 from ._nouns import *
 
 __version__ = "0.1.0"
 
-__all__ = ["CodeContext", "Connection", "Files", "OutputStream", "Process", "SandboxClient", "SandboxHandle"]
+__all__ = [
+    "CodeContext",
+    "CodeStream",
+    "Connection",
+    "FileWatch",
+    "Files",
+    "OutputStream",
+    "Process",
+    "RunStream",
+    "SandboxClient",
+    "SandboxHandle",
+]
 __all__ += _errors.__all__
 __all__ += _nouns.__all__

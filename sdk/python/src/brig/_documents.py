@@ -352,6 +352,7 @@ class ForkRequest(TypedDict):
     pause_files_only: NotRequired[bool]
     paused: NotRequired[bool]
     ttl_ms: NotRequired[int]
+    volumes: NotRequired[list[VolumeMount]]
 
 
 class Grant(TypedDict):
@@ -690,6 +691,7 @@ class Quota(TypedDict):
     rate_per_key: NotRequired[float]
     sandboxes: NotRequired[int]
     storage: NotRequired[int]
+    volumes: NotRequired[int]
     workspaces: NotRequired[int]
 
 
@@ -706,6 +708,7 @@ class QuotaRequest(TypedDict):
     rate_per_key: NotRequired[float]
     sandboxes: NotRequired[int]
     storage: NotRequired[Union[int, str]]
+    volumes: NotRequired[Union[int, str]]
     workspaces: NotRequired[Union[int, str]]
 
 
@@ -903,6 +906,7 @@ class Sandbox(TypedDict):
     timeout_ms: NotRequired[int]
     ttl_ms: NotRequired[int]
     user: NotRequired[str]
+    volumes: NotRequired[list[VolumeMount]]
     workspace: NotRequired[WorkspaceUse]
 
 
@@ -1031,6 +1035,7 @@ class Spec(TypedDict):
     timeout_ms: NotRequired[int]
     ttl_ms: NotRequired[int]
     user: NotRequired[str]
+    volumes: NotRequired[list[VolumeMount]]
     workspace: NotRequired[WorkspaceUse]
 
 
@@ -1259,6 +1264,63 @@ class UsageLine(TypedDict):
 
 class Version(TypedDict):
     version: str
+
+
+class Volume(TypedDict):
+    created: str
+    id: str
+    name: str
+    size: int
+    used: int
+
+
+class VolumeAttributesRequest(TypedDict):
+    gid: NotRequired[int]
+    mode: NotRequired[int]
+    path: str
+    uid: NotRequired[int]
+
+
+class VolumeDirRequest(TypedDict):
+    force: NotRequired[bool]
+    gid: NotRequired[int]
+    mode: NotRequired[int]
+    path: str
+    uid: NotRequired[int]
+
+
+class VolumeEntries(TypedDict):
+    entries: list[VolumeEntry]
+
+
+class VolumeEntry(TypedDict):
+    accessed: str
+    changed: str
+    gid: int
+    mode: int
+    modified: str
+    name: str
+    path: str
+    size: int
+    target: NotRequired[str]
+    type: str
+    uid: int
+
+
+class VolumeMount(TypedDict):
+    id: NotRequired[str]
+    name: str
+    path: str
+    read_only: NotRequired[bool]
+
+
+class VolumeRequest(TypedDict):
+    name: str
+    size: NotRequired[Union[int, str]]
+
+
+class Volumes(TypedDict):
+    volumes: list[Volume]
 
 
 class WatchEnd(TypedDict):

@@ -53,6 +53,17 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
         ("processes", s.processes),
         ("pause_after", s.pause_after),
         ("pause_files_only", s.pause_files_only),
+        ("pause_at_end", s.pause_at_end),
+        ("cwd", s.cwd),
+        ("open_files", s.open_files),
+        ("output_kib", s.output_kib),
+        ("bandwidth", s.bandwidth),
+        ("main", s.main),
+        ("pausable", s.pausable),
+        ("fixed_lease", s.fixed_lease),
+        ("freeze_after", s.freeze_after),
+        ("regions", s.regions),
+        ("prefer", s.prefer),
     ):
         if given:
             raise UnsupportedError(f"E2B's protocol has no {field}", field=field, hint="leave it out, or use a Brig server")

@@ -182,15 +182,26 @@ _PARAMETERS = {
     "timeout_ms": "timeout",
     "ttl_ms": "ttl",
     "pause_after_ms": "pause_after",
+    "freeze_after_ms": "freeze_after",
     "grace_ms": "grace",
     "limits.memory": "memory_mib",
     "limits.disk": "disk_mib",
     "limits.cpus": "cpus",
     "limits.processes": "processes",
+    "limits.open_files": "open_files",
+    "limits.output": "output_kib",
     "default_user": "user",
+    "default_cwd": "cwd",
     "placement.provider": "provider",
     "placement": "provider",
+    "placement.prefer": "prefer",
+    "placement.regions": "regions",
+    "source_paths": "sources",
+    "destination": "target",
+    "from": "source",
+    "to": "target",
     "egress.rules": "egress",
+    "egress.bandwidth": "bandwidth",
     "stdin_b64": "stdin",
     "value_b64": "value",
     "content_b64": "content",
@@ -209,8 +220,11 @@ _FIELD = _renames(list(_PARAMETERS))
 _IN_TEXT = _renames([name for name in _PARAMETERS if not name.isalpha()])
 
 
-def parameter(field: str) -> str:
-    """Return the parameter that sets a field of REST."""
+def parameter(field: str, names: Mapping[str, str] | None = None) -> str:
+    """Return the parameter that sets a field of REST. ``names`` has those that only one call has."""
+    first = re.match(r"[a-z_]*", field)
+    if names and first and first[0] in names:
+        return names[first[0]] + field[first.end() :]
     return _FIELD.sub(lambda m: _PARAMETERS[m[0]], field, count=1)
 
 
@@ -219,16 +233,22 @@ def in_python(text: str) -> str:
     return _IN_TEXT.sub(lambda m: _PARAMETERS[m[0]], text)
 
 
-def to_error(error: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None) -> BrigError:
+def to_error(
+    error: Mapping[str, Any],
+    *,
+    status: int | None = None,
+    retry_after: float | None = None,
+    names: Mapping[str, str] | None = None,
+) -> BrigError:
     """Return the error in a response of the REST API, with this package's names of parameters."""
     kind = str(error.get("kind", ""))
     return _KINDS.get(kind, BrigError)(
         str(error.get("message", "")),
         kind=kind or None,
         code=str(error.get("code", "")) or None,
-        field=parameter(str(error.get("field", ""))),
+        field=parameter(str(error.get("field", "")), names),
         hint=in_python(str(error.get("hint", ""))),
-        fields=[{**f, "field": parameter(str(f.get("field", "")))} for f in error.get("fields") or ()],
+        fields=[{**f, "field": parameter(str(f.get("field", "")), names)} for f in error.get("fields") or ()],
         status=status,
         retry_after=retry_after,
     )

@@ -15,22 +15,36 @@ __all__ = [
     "Chunk",
     "CodeResult",
     "CommandOptions",
+    "ContextInfo",
     "EgressRule",
     "ExecResult",
+    "Execution",
+    "FileChange",
     "FileInfo",
+    "ForkOptions",
+    "ImageInfo",
     "InputOptions",
+    "MainProgram",
+    "ProcessInfo",
+    "ProcessOptions",
     "ProgramError",
     "Rich",
     "RunResult",
+    "RunSummary",
     "SandboxInfo",
     "SandboxSpec",
+    "SandboxUsage",
     "SecretInfo",
     "SecretUse",
     "SpecOptions",
+    "TemplateInfo",
+    "Terminal",
+    "WorkspaceChange",
     "WorkspaceCommit",
     "WorkspaceFile",
     "WorkspaceInfo",
     "WorkspaceUse",
+    "WorkspaceVersion",
 ]
 
 #: The default image.
@@ -38,6 +52,8 @@ DEFAULT_IMAGE = "python:3.11-slim"
 
 State = Literal["creating", "running", "paused", "stopping", "stopped"]
 WorkspaceMode = Literal["read_only", "overlay", "direct"]
+RunStatus = Literal["success", "error", "timeout", "out_of_memory"]
+Preference = Literal["", "cheapest", "region"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,34 @@ class WorkspaceUse:
     version: int = 0
 
 
+@dataclass(frozen=True)
+class MainProgram:
+    """The main program of a sandbox. The sandbox ends with it, and the logs have its output."""
+
+    #: The program and its arguments, or the arguments of the entrypoint.
+    command: Sequence[str] = ()
+    #: Instead of a command: a script for the image's shell.
+    script: str = ""
+    #: Run the image's entrypoint, with ``command`` or the image's own command as its arguments.
+    entrypoint: bool = False
+    #: Variables in addition to the sandbox's environment.
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: The working directory. Default: ``/workspace``.
+    cwd: str = ""
+    #: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
+    user: str = ""
+    #: Seconds after which it is killed.
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The size of a process's terminal."""
+
+    columns: int = 80
+    rows: int = 24
+
+
 class CommandOptions(TypedDict, total=False):
     """Options of a command."""
 
@@ -133,7 +177,7 @@ class CommandOptions(TypedDict, total=False):
     env: Mapping[str, str]
     #: The working directory. Default: ``/workspace``.
     cwd: str
-    #: ``user`` (the default) or ``root``.
+    #: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
     user: str
 
 
@@ -142,6 +186,19 @@ class InputOptions(CommandOptions, total=False):
 
     #: The complete standard input. Default: none.
     stdin: str | bytes | None
+    #: The command continues if the client disconnects. ``get_exec`` has its result.
+    survive: bool
+
+
+class ProcessOptions(CommandOptions, total=False):
+    """Options of a process in the background."""
+
+    #: A name of your choice.
+    tag: str
+    #: The process has a terminal of this size, instead of pipes.
+    terminal: Terminal | None
+    #: The standard input is empty. Otherwise it stays open for :meth:`Process.write`.
+    no_input: bool
 
 
 class SpecOptions(TypedDict, total=False):
@@ -160,6 +217,11 @@ class SpecOptions(TypedDict, total=False):
     processes: int | None
     require: Mapping[str, str]
     provider: str
+    open_files: int | None
+    output_kib: int | None
+    bandwidth: int | None
+    regions: Sequence[str]
+    prefer: Preference
 
 
 #: The default limits.
@@ -187,7 +249,7 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Seconds without use after which the sandbox ends.
     ttl: float | None = None
-    #: ``user`` (the default) or ``root``.
+    #: The user of commands: ``user`` (the default), ``root``, or IDs such as ``1001:1001``.
     user: str = ""
     #: The name of a template, instead of an image.
     template: str = ""
@@ -199,8 +261,87 @@ class SandboxSpec:
     provider: str = ""
     #: Seconds without use after which the sandbox is paused until its next use; less than ``ttl``.
     pause_after: float | None = None
-    #: Those pauses keep only the files: its next use boots it again.
+    #: Pauses at the end of the lease or without use keep only the files: its next use boots it again.
     pause_files_only: bool = False
+    #: The sandbox is paused at the end of its lease instead of ended.
+    pause_at_end: bool = False
+    #: The working directory of commands. Default: the template's or image's, or ``/workspace``.
+    cwd: str = ""
+    #: Open files of each process.
+    open_files: int | None = None
+    #: KiB of each output stream of a command that are kept.
+    output_kib: int | None = None
+    #: Bytes per second in each direction. Default: unlimited.
+    bandwidth: int | None = None
+    #: The main program. Without one, the sandbox waits for commands.
+    main: MainProgram | None = None
+    #: The sandbox can be paused and forked while processes run in it, and not only contexts.
+    pausable: bool = False
+    #: Use does not renew the lease.
+    fixed_lease: bool = False
+    #: Seconds without use after which the sandbox is frozen until its next use.
+    freeze_after: float | None = None
+    #: Regions of providers, the best one first, with ``prefer="region"``.
+    regions: Sequence[str] = ()
+    #: How to select the provider: ``cheapest`` or ``region``. Default: the tenant's routing.
+    prefer: Preference = ""
+
+
+class ForkOptions(TypedDict, total=False):
+    """Options of the copies of a sandbox. Without an option, it is as for the original."""
+
+    #: The name of the copy, if there is one. Default: a generated name.
+    name: str
+    #: Create one paused copy. It uses only disk space, and can be forked any number of times.
+    paused: bool
+    labels: Mapping[str, str] | None
+    #: Seconds without use after which each copy ends.
+    ttl: float | None
+    #: Variables in addition to the original's. Programs that are copied keep theirs.
+    env: Mapping[str, str]
+    #: Rules instead of the original's. An empty sequence blocks all egress.
+    egress: Sequence[str | EgressRule] | None
+    #: Bytes per second in each direction, with ``egress``. Default: unlimited.
+    bandwidth: int | None
+    #: The user of commands: ``user``, ``root``, or IDs such as ``1001:1001``.
+    user: str
+    #: The working directory of commands.
+    cwd: str
+    #: Each copy is paused at the end of its lease instead of ended.
+    pause_at_end: bool | None
+    #: With ``pause_at_end``: pauses at the end of the lease or without use keep only the files.
+    pause_files_only: bool
+    #: Limits are possible if the original is paused with ``files_only``.
+    memory_mib: int | None
+    cpus: float | None
+    disk_mib: int | None
+    processes: int | None
+    open_files: int | None
+    output_kib: int | None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Copies of a sandbox. See :class:`ForkOptions`."""
+
+    count: int = 1
+    name: str = ""
+    paused: bool = False
+    labels: Mapping[str, str] | None = None
+    ttl: float | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    egress: Sequence[str | EgressRule] | None = None
+    bandwidth: int | None = None
+    user: str = ""
+    cwd: str = ""
+    pause_at_end: bool | None = None
+    pause_files_only: bool = False
+    memory_mib: int | None = None
+    cpus: float | None = None
+    disk_mib: int | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    output_kib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -214,6 +355,10 @@ class Command:
     cwd: str = ""
     user: str = ""
     stdin: str | bytes | None = None
+    survive: bool = False
+    tag: str = ""
+    terminal: Terminal | None = None
+    no_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,6 +373,7 @@ class Program:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     timeout: float | None = None
     stdin: str | bytes | None = None
+    grace: float | None = None
 
 
 @dataclass(frozen=True)
@@ -274,6 +420,35 @@ class ExecResult:
 
 
 @dataclass(frozen=True)
+class Execution(ExecResult):
+    """A command of a sandbox, with its result so far."""
+
+    command: tuple[str, ...] = ()
+    script: str = ""
+    cwd: str = ""
+    user: str = ""
+    #: Whether the command has ended.
+    done: bool = False
+    #: The time of the start in RFC 3339.
+    started: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A process in the background."""
+
+    pid: int
+    running: bool
+    command: tuple[str, ...] = ()
+    script: str = ""
+    tag: str = ""
+    #: The time of the start in RFC 3339.
+    started: str = ""
+    #: How the process ended, without its output; None while it runs.
+    result: ExecResult | None = None
+
+
+@dataclass(frozen=True)
 class ProgramError:
     """The error of a program: its exception, or the reason why Brig ended it, with a code."""
 
@@ -307,6 +482,25 @@ class RunResult(ExecResult):
     #: The name of the removed sandbox.
     sandbox: str = ""
     provider: str = ""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A finished one-shot run, without its output, value and artifacts."""
+
+    #: The name of the removed sandbox, with which ``get_run`` returns the whole result.
+    sandbox: str
+    status: RunStatus
+    exit_code: int = 0
+    #: The time of the start in RFC 3339.
+    started: str = ""
+    #: The duration in seconds.
+    duration: float = 0.0
+    signal: str = ""
+    image: str = ""
+    provider: str = ""
+    #: Without its traceback.
+    error: ProgramError | None = None
 
 
 @dataclass(frozen=True)
@@ -365,6 +559,37 @@ class CodeResult:
 
 
 @dataclass(frozen=True)
+class ContextInfo:
+    """A context: an interpreter that keeps its variables."""
+
+    id: str
+    language: str
+    #: ``idle``, ``busy``, or ``dead`` until the next run starts another interpreter.
+    state: str = ""
+    cwd: str = ""
+    #: The version of the interpreter.
+    version: str = ""
+    execution_count: int = 0
+
+
+@dataclass(frozen=True)
+class SandboxUsage:
+    """What a sandbox uses. Sizes are bytes."""
+
+    #: The time of the measurement in RFC 3339.
+    at: str
+    #: Seconds of processor time since the start.
+    cpu: float
+    memory: int
+    #: The part of the memory that the host can reclaim.
+    cache: int
+    sent: int
+    received: int
+    #: The size of the files that it wrote; None if the provider does not measure it.
+    disk: int | None = None
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """The state of a sandbox."""
 
@@ -378,6 +603,14 @@ class SandboxInfo:
     cpus: float = 0
     #: The end of the lease in RFC 3339; empty if the sandbox has ended.
     expires: str = ""
+    #: The ID of the sandbox of which it is a copy.
+    origin: str = ""
+    #: The exit code of the main program of a sandbox that has ended.
+    exit_code: int | None = None
+    #: Why the sandbox has ended.
+    exit_reason: str = ""
+    #: How each limit is enforced, by area. ``attest`` verifies it in this very sandbox.
+    enforcement: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     #: The complete response of the service.
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -394,6 +627,21 @@ class FileInfo:
     mode: int = 0
     owner: str = ""
     target: str = ""
+    group: str = ""
+    #: The time of the last change in RFC 3339.
+    modified: str = ""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change in a watched directory."""
+
+    #: The path relative to the directory.
+    name: str
+    #: ``create``, ``rename``, ``chmod``, ``write``, ``remove``.
+    kinds: tuple[str, ...]
+    #: The file after the change, if it exists.
+    file: FileInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -413,6 +661,57 @@ class WorkspaceCommit:
 
     version: int
     changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkspaceVersion:
+    """A version of a workspace."""
+
+    number: int
+    #: The version from which it was made; 0 for the first one.
+    base: int = 0
+    files: int = 0
+    #: The size of all files in bytes.
+    size: int = 0
+    #: The time of its creation in RFC 3339.
+    created: str = ""
+    #: Who created it.
+    actor: str = ""
+    #: The version that it restored, or 0.
+    restored: int = 0
+
+
+@dataclass(frozen=True)
+class WorkspaceChange:
+    """A path that differs between two versions of a workspace."""
+
+    #: The path relative to ``/workspace``.
+    path: str
+    #: ``added``, ``changed`` or ``removed``.
+    kind: str
+    type: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """An image of the server."""
+
+    digest: str
+    names: tuple[str, ...]
+    #: The unpacked size in bytes.
+    size: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class TemplateInfo:
+    """A template of the server."""
+
+    name: str
+    image: str
+    #: The complete response of the service.
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,18 @@ def _some(document: _Document) -> _Document:
     return cast(_Document, {k: v for k, v in document.items() if v is not None and v is not False and v not in ("", [], {})})
 
 
+#: Fields of a sandbox's specification that belong to its main program.
+MAIN = {
+    "command": "main.command",
+    "shell": "main.script",
+    "entrypoint": "main.entrypoint",
+    "command_env": "main.env",
+    "cwd": "main.cwd",
+    "user": "main.user",
+    "timeout_ms": "main.timeout",
+}
+
+
 def _reject(what: str, hint: str, **fields: object) -> None:
     """Reject the first field that is set, and that a call does not have."""
     for field, value in fields.items():
@@ -45,8 +57,8 @@ def millis(seconds: float, field: str = "timeout") -> int:
     return max(1, round(seconds * 1000))
 
 
-def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
-    """Encode egress rules."""
+def egress(rules: Sequence[str | n.EgressRule], bandwidth: int | None = None) -> d.EgressRequest:
+    """Encode egress rules and the bandwidth."""
     out: list[d.EgressRule] = []
     for rule in rules:
         r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
@@ -59,10 +71,10 @@ def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
             "deny": r.deny,
         }
         out.append(_some(encoded))
-    return {"rules": out}
+    return {"rules": out} if bandwidth is None else {"rules": out, "bandwidth": bandwidth}
 
 
-def _limits(s: n.SandboxSpec) -> d.LimitsRequest:
+def _limits(s: n.SandboxSpec | n.Fork) -> d.LimitsRequest:
     limits: d.LimitsRequest = {}
     if s.memory_mib is not None:
         limits["memory"] = f"{s.memory_mib}MiB"
@@ -72,6 +84,10 @@ def _limits(s: n.SandboxSpec) -> d.LimitsRequest:
         limits["disk"] = f"{s.disk_mib}MiB"
     if s.processes is not None:
         limits["processes"] = s.processes
+    if s.open_files is not None:
+        limits["open_files"] = s.open_files
+    if s.output_kib is not None:
+        limits["output"] = f"{s.output_kib}KiB"
     return limits
 
 
@@ -97,6 +113,27 @@ def _workspace(w: str | n.WorkspaceUse) -> d.WorkspaceUse:
     return _some(encoded)
 
 
+def _placement(s: n.SandboxSpec) -> d.Placement:
+    fields: d.Placement = {"provider": s.provider, "only": bool(s.provider), "regions": list(s.regions)}
+    if s.prefer:
+        fields["prefer"] = s.prefer
+    return _some(fields)
+
+
+def _main(body: d.Spec, m: n.MainProgram) -> None:
+    fields: d.Spec = {
+        "command": list(m.command),
+        "shell": m.script,
+        "entrypoint": m.entrypoint,
+        "command_env": dict(m.env),
+        "cwd": m.cwd,
+        "user": m.user,
+    }
+    if m.timeout is not None:
+        fields["timeout_ms"] = millis(m.timeout, "main.timeout")
+    body.update(_some(fields))
+
+
 def spec(s: n.SandboxSpec) -> d.Spec:
     """Encode the specification of a sandbox."""
     body: d.Spec = {
@@ -105,8 +142,13 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         "limits": _limits(s),
         "labels": dict(s.labels),
         "env": dict(s.env),
+        "pause_at_end": s.pause_at_end,
         "pause_files_only": s.pause_files_only,
         "default_user": s.user,
+        "default_cwd": s.cwd,
+        "pausable": s.pausable,
+        "fixed_lease": s.fixed_lease,
+        "placement": _placement(s),
         "require": dict(s.require),
         "secrets": _secrets(s),
     }
@@ -116,13 +158,43 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         body["ttl_ms"] = millis(s.ttl, "ttl")
     if s.pause_after is not None:
         body["pause_after_ms"] = millis(s.pause_after, "pause_after")
-    if s.provider:
-        body["placement"] = {"provider": s.provider, "only": True}
-    if s.egress:
-        body["egress"] = egress(s.egress)
+    if s.freeze_after is not None:
+        body["freeze_after_ms"] = millis(s.freeze_after, "freeze_after")
+    if s.main is not None:
+        _main(body, s.main)
+    if s.egress or s.bandwidth is not None:
+        body["egress"] = egress(s.egress, s.bandwidth)
     if s.workspace is not None:
         body["workspace"] = _workspace(s.workspace)
     return _some(body)
+
+
+def fork(f: n.Fork) -> d.ForkRequest:
+    """Encode a request for copies."""
+    if f.bandwidth is not None and f.egress is None:
+        # The server replaces the rules and the bandwidth together, so it would remove all rules.
+        raise InvalidArgumentError(
+            "a fork replaces the bandwidth only with the rules", field="bandwidth", hint="give egress, too"
+        )
+    fields: d.ForkRequest = {
+        "name": f.name,
+        "env": dict(f.env),
+        "limits": _limits(f),
+        "pause_files_only": f.pause_files_only,
+        "default_user": f.user,
+        "default_cwd": f.cwd,
+    }
+    body = _some(fields)
+    body["count"], body["paused"] = f.count, f.paused
+    if f.labels is not None:
+        body["labels"] = dict(f.labels)
+    if f.ttl is not None:
+        body["ttl_ms"] = millis(f.ttl, "ttl")
+    if f.egress is not None:
+        body["egress"] = egress(f.egress, f.bandwidth)
+    if f.pause_at_end is not None:
+        body["pause_at_end"] = f.pause_at_end
+    return body
 
 
 def _stdin(body: d.ExecRequest | d.RunRequest, stdin: str | bytes | None) -> None:
@@ -140,11 +212,13 @@ def command(c: n.Command) -> d.ExecRequest:
         body["timeout_ms"] = millis(c.timeout)
     if c.script is not None:
         body["shell"] = c.script
+    if c.survive:
+        body["survive"] = True
     _stdin(body, c.stdin)
     return body
 
 
-def process(c: n.Command, tag: str) -> d.ProcessRequest:
+def process(c: n.Command) -> d.ProcessRequest:
     """Encode a command that runs in the background. Its input is written later."""
     _reject("a background process", "write to its standard input when it runs", stdin=c.stdin)
     fields: d.ProcessRequest = {
@@ -152,13 +226,33 @@ def process(c: n.Command, tag: str) -> d.ProcessRequest:
         "env": dict(c.env),
         "cwd": c.cwd,
         "user": c.user,
-        "tag": tag,
+        "tag": c.tag,
+        "no_input": c.no_input,
     }
     body = _some(fields)
     if c.timeout is not None:
         body["timeout_ms"] = millis(c.timeout)
     if c.script is not None:
         body["shell"] = c.script
+    if c.terminal is not None:
+        body["terminal"] = terminal(c.terminal)
+    return body
+
+
+def terminal(t: n.Terminal) -> d.Terminal:
+    """Encode the size of a terminal."""
+    return {"columns": t.columns, "rows": t.rows}
+
+
+def code(code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]) -> d.CodeRequest:
+    """Encode code for a context, or for the default context of a language."""
+    body: d.CodeRequest = {"code": code, "env": dict(env)}
+    if context:
+        body["context_id"] = context
+    else:
+        body["language"] = language
+    if timeout is not None:
+        body["timeout_ms"] = millis(timeout)
     return body
 
 
@@ -178,6 +272,12 @@ def program(p: n.Program) -> d.RunRequest:
         ttl=s.ttl,
         pause_after=s.pause_after,
         pause_files_only=s.pause_files_only,
+        pause_at_end=s.pause_at_end,
+        cwd=s.cwd,
+        main=s.main,
+        pausable=s.pausable,
+        fixed_lease=s.fixed_lease,
+        freeze_after=s.freeze_after,
     )
     fields: d.RunRequest = {
         "name": s.name,
@@ -185,6 +285,7 @@ def program(p: n.Program) -> d.RunRequest:
         "labels": dict(s.labels),
         "env": dict(s.env),
         "user": s.user,
+        "placement": _placement(s),
         "require": dict(s.require),
         "secrets": _secrets(s),
         "files": [_file(path, content) for path, content in p.files.items()],
@@ -192,10 +293,8 @@ def program(p: n.Program) -> d.RunRequest:
     body = _some(fields)
     if s.image:
         body["image"] = s.image
-    if s.provider:
-        body["placement"] = {"provider": s.provider, "only": True}
-    if s.egress:
-        body["egress"] = egress(s.egress)
+    if s.egress or s.bandwidth is not None:
+        body["egress"] = egress(s.egress, s.bandwidth)
     if s.workspace is not None:
         body["workspace"] = _workspace(s.workspace)
     if p.code is not None:
@@ -206,18 +305,22 @@ def program(p: n.Program) -> d.RunRequest:
         body["arguments"] = dict(p.arguments)
     if p.timeout is not None:
         body["timeout_ms"] = millis(p.timeout)
+    if p.grace is not None:
+        body["grace_ms"] = millis(p.grace, "grace")
     _stdin(body, p.stdin)
     return body
 
 
+def workspace_file(f: d.WorkspaceFile) -> n.WorkspaceFile:
+    """Decode a file or link in a version of a workspace."""
+    return n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
+
+
 def _captured(commit: d.WorkspaceCommit | None) -> tuple[n.WorkspaceFile, ...]:
-    return tuple(
-        n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
-        for f in (commit.get("captured") if commit else None) or ()
-    )
+    return tuple(map(workspace_file, (commit.get("captured") if commit else None) or ()))
 
 
-def _ended(b: d.Result) -> Body:
+def _ended(b: d.Result | d.Execution) -> Body:
     """Decode the fields that all results have."""
     return {
         "stdout": b["stdout"],
@@ -236,6 +339,57 @@ def _ended(b: d.Result) -> Body:
 def result(b: d.Result) -> n.ExecResult:
     """Decode the result of a command."""
     return n.ExecResult(**_ended(b))
+
+
+def execution(b: d.Execution) -> n.Execution:
+    """Decode a command with its result so far."""
+    return n.Execution(
+        **_ended(b),
+        command=tuple(b.get("command") or ()),
+        script=b.get("shell", ""),
+        cwd=b.get("cwd", ""),
+        user=b.get("user", ""),
+        done=b["done"],
+        started=b["started"],
+    )
+
+
+def process_info(b: d.Process) -> n.ProcessInfo:
+    """Decode a process in the background."""
+    return n.ProcessInfo(
+        pid=b["pid"],
+        running=b["running"],
+        command=tuple(b.get("command") or ()),
+        script=b.get("shell", ""),
+        tag=b.get("tag", ""),
+        started=b["started"],
+        result=result(b["result"]) if "result" in b else None,
+    )
+
+
+def context(b: d.Context) -> n.ContextInfo:
+    """Decode a context."""
+    return n.ContextInfo(b["id"], b["language"], b["state"], b["cwd"], b["version"], b["execution_count"])
+
+
+def usage(b: d.SandboxUsage) -> n.SandboxUsage:
+    """Decode what a sandbox uses."""
+    return n.SandboxUsage(b["at"], b["cpu_ms"] / 1000, b["memory"], b["cache"], b["sent"], b["received"], b.get("disk"))
+
+
+def run_summary(b: d.RunSummary) -> n.RunSummary:
+    """Decode a run in a list."""
+    return n.RunSummary(
+        sandbox=b["sandbox"],
+        status=b["status"],
+        exit_code=b["exit_code"],
+        started=b["started"],
+        duration=b["duration_ms"] / 1000,
+        signal=b.get("signal", ""),
+        image=b.get("image", ""),
+        provider=b.get("provider", ""),
+        error=program_error(b.get("error")),
+    )
 
 
 def program_error(b: d.ProgramError | None) -> n.ProgramError | None:
@@ -267,9 +421,7 @@ def run_result(b: d.RunAnswer) -> n.RunResult:
 
 def rich(b: d.Rich) -> n.Rich:
     """Decode a displayed value."""
-    return n.Rich(
-        b["data"], bool(b.get("main")), b.get("metadata") or {}, b.get("display_id", ""), b.get("update", False)
-    )
+    return n.Rich(b["data"], bool(b.get("main")), b.get("metadata") or {}, b.get("display_id", ""), b.get("update", False))
 
 
 def code_result(b: d.CodeAnswer) -> n.CodeResult:
@@ -292,6 +444,7 @@ def code_result(b: d.CodeAnswer) -> n.CodeResult:
 def sandbox(b: d.Sandbox) -> n.SandboxInfo:
     """Decode a sandbox."""
     limits: d.Limits = b.get("limits", {})
+    end = b.get("exit")
     return n.SandboxInfo(
         name=b.get("name") or b["id"],
         id=b["id"],
@@ -302,13 +455,32 @@ def sandbox(b: d.Sandbox) -> n.SandboxInfo:
         memory_mib=limits.get("memory", 0) >> 20,
         cpus=limits.get("cpus", 0),
         expires=b.get("expires", ""),
+        origin=b.get("origin", ""),
+        exit_code=end["code"] if end else None,
+        exit_reason=end["reason"] if end else "",
+        enforcement=b.get("enforcement", {}),
         raw=b,
     )
 
 
 def entry(b: d.Entry) -> n.FileInfo:
     """Decode the properties of a file."""
-    return n.FileInfo(b["name"], b["path"], b["type"], b["size"], b["mode"], b["owner"], b.get("target", ""))
+    return n.FileInfo(
+        name=b["name"],
+        path=b["path"],
+        type=b["type"],
+        size=b["size"],
+        mode=b["mode"],
+        owner=b["owner"],
+        target=b.get("target", ""),
+        group=b["group"],
+        modified=b["modified"],
+    )
+
+
+def change(b: d.Change) -> n.FileChange:
+    """Decode a change in a watched directory."""
+    return n.FileChange(b["name"], tuple(b["kinds"]), entry(b["entry"]) if "entry" in b else None)
 
 
 def workspace(b: d.Workspace) -> n.WorkspaceInfo:
@@ -323,9 +495,41 @@ def commit(b: d.WorkspaceCommit) -> n.WorkspaceCommit:
     return n.WorkspaceCommit(version["number"] if version else 0, tuple(c["path"] for c in b["changes"]))
 
 
+def workspace_version(b: d.WorkspaceVersion) -> n.WorkspaceVersion:
+    """Decode a version of a workspace."""
+    return n.WorkspaceVersion(b["number"], b["base"], b["files"], b["size"], b["created"], b["actor"], b.get("restored", 0))
+
+
+def workspace_change(b: d.WorkspaceChange) -> n.WorkspaceChange:
+    """Decode a path that differs between two versions."""
+    return n.WorkspaceChange(b["path"], b["kind"], b["type"], b["size"])
+
+
+def image(b: d.Image) -> n.ImageInfo:
+    """Decode an image."""
+    return n.ImageInfo(b["digest"], tuple(b["names"]), b["size"], b["source"])
+
+
+def template(b: d.Template) -> n.TemplateInfo:
+    """Decode a template."""
+    return n.TemplateInfo(b["name"], b["image"], b)
+
+
 def secret(b: d.Secret) -> n.SecretInfo:
     """Decode a secret, which has no value."""
     return n.SecretInfo(b["name"], b["version"], tuple(b["hosts"]))
+
+
+def pull(ref: str, username: str, password: str, platform: str, insecure: bool) -> d.PullRequest:
+    """Encode a pull of an image."""
+    fields: d.PullRequest = {
+        "ref": ref,
+        "username": username,
+        "password": password,
+        "platform": platform,
+        "insecure": insecure,
+    }
+    return _some(fields)
 
 
 def secret_value(value: str | bytes, hosts: Sequence[str]) -> d.SecretRequest:
@@ -343,11 +547,12 @@ def chunk(stream: Literal["stdout", "stderr"], b: d.Chunk) -> n.Chunk:
     return n.Chunk(stream, base64.b64decode(b["data_b64"]) if "data_b64" in b else b.get("data", "").encode())
 
 
-def refusal(status: int, content: bytes, retry_after: str | None, url: str) -> BrigError:
-    """Decode an error response."""
+def refusal(status: int, content: bytes, retry_after: str | None, url: str, names: Mapping[str, str] | None = None) -> BrigError:
+    """Decode an error response. ``names`` has the parameters of fields that only this call names differently."""
     try:
         error = json.loads(content)["error"]
-        return to_error(error, status=status, retry_after=float(retry_after) if retry_after and retry_after.isdigit() else None)
+        delay = float(retry_after) if retry_after and retry_after.isdigit() else None
+        return to_error(error, status=status, retry_after=delay, names=names)
     except (ValueError, KeyError, TypeError, AttributeError):
         return SandboxUnavailable(
             f"the response is not from a Brig server (HTTP {status})", hint=f"check that brig serve runs at {url}", status=status

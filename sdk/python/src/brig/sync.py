@@ -15,8 +15,19 @@ from ._sync._context import CodeContext
 from ._sync._files import Files
 from ._sync._handle import SandboxHandle
 from ._sync._process import Process
-from ._sync._stream import OutputStream
+from ._sync._stream import CodeStream, FileWatch, OutputStream, RunStream
 
-__all__ = ["CodeContext", "Connection", "Files", "OutputStream", "Process", "SandboxClient", "SandboxHandle"]
+__all__ = [
+    "CodeContext",
+    "CodeStream",
+    "Connection",
+    "FileWatch",
+    "Files",
+    "OutputStream",
+    "Process",
+    "RunStream",
+    "SandboxClient",
+    "SandboxHandle",
+]
 __all__ += _errors.__all__
 __all__ += _nouns.__all__

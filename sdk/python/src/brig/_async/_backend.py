@@ -33,9 +33,7 @@ class Backend:
     async def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
         raise self.lacks("sandboxes that stay")
 
-    async def fork(
-        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
-    ) -> list[n.SandboxInfo]:
+    async def fork(self, name: str, fork: n.Fork) -> list[n.SandboxInfo]:
         raise self.lacks("forks")
 
     async def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
@@ -56,13 +54,19 @@ class Backend:
     async def extend(self, name: str, ttl: float) -> n.SandboxInfo:
         raise self.lacks("leases")
 
-    async def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+    async def set_egress(self, name: str, rules: Sequence[str | n.EgressRule], bandwidth: int | None) -> None:
         raise self.lacks("rules of egress", "egress")
 
-    async def logs(self, name: str, tail: int | None) -> str:
+    async def usage(self, name: str) -> n.SandboxUsage:
+        raise self.lacks("measurements of a sandbox")
+
+    async def attest(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("way to verify limits")
+
+    async def logs(self, name: str, tail: int | None, times: bool) -> str:
         raise self.lacks("logs")
 
-    def follow_logs(self, name: str, tail: int | None) -> AsyncGenerator[str, None]:
+    def follow_logs(self, name: str, tail: int | None, times: bool) -> AsyncGenerator[str, None]:
         raise self.lacks("logs that are followed")
 
     # Programs.
@@ -73,8 +77,26 @@ class Backend:
     def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
         raise self.lacks("streams")
 
+    async def executions(self, name: str) -> list[n.Execution]:
+        raise self.lacks("records of commands")
+
+    async def execution(self, name: str, id: str) -> n.Execution:
+        raise self.lacks("records of commands")
+
     async def run(self, program: n.Program) -> n.RunResult:
         raise self.lacks("one-shots")
+
+    def stream_run(self, program: n.Program) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        raise self.lacks("streams of one-shots")
+
+    async def runs(self, status: str) -> list[n.RunSummary]:
+        raise self.lacks("records of one-shots")
+
+    async def run_result(self, name: str) -> n.RunResult:
+        raise self.lacks("records of one-shots")
+
+    async def contexts(self, name: str) -> list[n.ContextInfo]:
+        raise self.lacks("list of contexts")
 
     async def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
         raise self.lacks("contexts")
@@ -83,6 +105,11 @@ class Backend:
         self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
     ) -> n.CodeResult:
         raise self.lacks("contexts")
+
+    def stream_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> AsyncGenerator[n.Chunk | n.Rich | n.CodeResult, None]:
+        raise self.lacks("streams of code")
 
     async def interrupt_context(self, name: str, context: str) -> None:
         raise self.lacks("way to interrupt a context")
@@ -93,10 +120,16 @@ class Backend:
     async def remove_context(self, name: str, context: str) -> None:
         raise self.lacks("way to remove a context")
 
-    async def start(self, name: str, command: n.Command, tag: str) -> int:
+    async def start(self, name: str, command: n.Command) -> int:
         raise self.lacks("processes in the background")
 
-    def attach(self, name: str, pid: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+    async def processes(self, name: str) -> list[n.ProcessInfo]:
+        raise self.lacks("processes in the background")
+
+    def attach(self, name: str, pid: int, offset: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        raise self.lacks("processes in the background")
+
+    async def resize(self, name: str, pid: int, terminal: n.Terminal) -> None:
         raise self.lacks("processes in the background")
 
     async def signal(self, name: str, pid: int, signal: str) -> None:
@@ -113,7 +146,7 @@ class Backend:
 
     # Files.
 
-    async def read_file(self, name: str, path: str, user: str) -> bytes:
+    async def read_file(self, name: str, path: str, user: str, offset: int, length: int | None) -> bytes:
         raise self.lacks("files")
 
     async def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
@@ -130,6 +163,12 @@ class Backend:
 
     async def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
         raise self.lacks("files")
+
+    async def compose_file(self, name: str, sources: Sequence[str], target: str, user: str) -> n.FileInfo:
+        raise self.lacks("way to join files")
+
+    def watch_files(self, name: str, path: str, recursive: bool, user: str) -> AsyncGenerator[n.FileChange | None, None]:
+        raise self.lacks("way to watch files")
 
     async def remove_file(self, name: str, path: str, user: str) -> None:
         raise self.lacks("files")
@@ -151,6 +190,18 @@ class Backend:
     async def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
         raise self.lacks("workspaces", "workspace")
 
+    async def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        raise self.lacks("workspaces", "workspace")
+
+    async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        raise self.lacks("workspaces", "workspace")
+
     async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         raise self.lacks("secrets", "secrets")
 
@@ -160,5 +211,11 @@ class Backend:
     async def remove_secret(self, name: str) -> None:
         raise self.lacks("secrets", "secrets")
 
-    async def pull_image(self, ref: str) -> None:
+    async def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
         raise self.lacks("way to pull images", "image")
+
+    async def images(self) -> list[n.ImageInfo]:
+        raise self.lacks("list of images", "image")
+
+    async def templates(self) -> list[n.TemplateInfo]:
+        raise self.lacks("list of templates", "template")

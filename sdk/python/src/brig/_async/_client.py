@@ -18,6 +18,7 @@ from ._backend import Backend
 from ._e2b import E2B
 from ._handle import SandboxHandle
 from ._rest import Rest
+from ._stream import RunStream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -143,6 +144,7 @@ class SandboxClient:
         image: str | None = None,
         timeout: float | None = None,
         stdin: str | bytes | None = None,
+        grace: float | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
         """Run a program in a new sandbox.
@@ -150,10 +152,28 @@ class SandboxClient:
         The program's function ``main`` is called with ``arguments``, and its return
         value is the result's ``value``. ``files`` are written below ``/workspace``
         before the start. Files that the program writes to ``artifacts/`` are in the
-        result. ``language`` is python, javascript, typescript or bash.
+        result. ``language`` is python, javascript, typescript or bash. At its timeout, the
+        program gets SIGTERM ``grace`` seconds before it is killed.
         """
-        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin)
+        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin, grace)
         return await self._backend.run(program)
+
+    def stream(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        arguments: Mapping[str, Any] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        image: str | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        grace: float | None = None,
+        **options: Unpack[n.SpecOptions],
+    ) -> RunStream:
+        """Run a program in a new sandbox like :meth:`run`, and stream its output."""
+        program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin, grace)
+        return RunStream(self._backend.stream_run(program))
 
     async def run_command(
         self,
@@ -171,6 +191,30 @@ class SandboxClient:
         program = n.Program(_spec(image, options), argv=argv, files=files or {}, timeout=timeout, stdin=stdin)
         return await self._backend.run(program)
 
+    def stream_command(
+        self,
+        cmd: str,
+        args: Sequence[str] | None = None,
+        *,
+        files: Mapping[str, str | bytes] | None = None,
+        image: str | None = None,
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        **options: Unpack[n.SpecOptions],
+    ) -> RunStream:
+        """Run a command in a new sandbox, and stream its output."""
+        argv = (cmd, *(args or ()))
+        program = n.Program(_spec(image, options), argv=argv, files=files or {}, timeout=timeout, stdin=stdin)
+        return RunStream(self._backend.stream_run(program))
+
+    async def runs(self, *, status: n.RunStatus | None = None) -> builtins.list[n.RunSummary]:
+        """List the one-shot runs whose results the server keeps, the last one to end first."""
+        return await self._backend.runs(status or "")
+
+    async def get_run(self, name: str) -> n.RunResult:
+        """Return the result of a one-shot run by the name of its sandbox, for a limited time after its end."""
+        return await self._backend.run_result(name)
+
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         """Create an empty workspace, a directory that outlives sandboxes."""
         return await self._backend.create_workspace(name)
@@ -182,6 +226,22 @@ class SandboxClient:
     async def read_workspace_file(self, workspace: str, path: str, *, version: int = 0) -> bytes:
         """Return a file of a workspace by its path in the sandbox. ``version`` 0 is the newest version."""
         return await self._backend.read_workspace_file(workspace, path, version)
+
+    async def workspace_versions(self, workspace: str) -> builtins.list[n.WorkspaceVersion]:
+        """List the versions of a workspace with their sizes and creators."""
+        return await self._backend.workspace_versions(workspace)
+
+    async def workspace_files(self, workspace: str, path: str = "", *, version: int = 0) -> builtins.list[n.WorkspaceFile]:
+        """List the files of a version, or those at and below a path. ``version`` 0 is the newest version."""
+        return await self._backend.workspace_files(workspace, path, version)
+
+    async def diff_workspace(self, workspace: str, old: int, new: int) -> builtins.list[n.WorkspaceChange]:
+        """List the paths that differ between two versions. Version 0 is the empty workspace."""
+        return await self._backend.diff_workspace(workspace, old, new)
+
+    async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        """Create a new version with the content of an old one. No version is lost."""
+        return await self._backend.restore_workspace(workspace, version)
 
     async def remove_workspace(self, name: str) -> None:
         """Remove a workspace with all its versions."""
@@ -203,9 +263,22 @@ class SandboxClient:
         """Remove a secret."""
         await self._backend.remove_secret(name)
 
-    async def pull_image(self, ref: str) -> None:
-        """Pull an image from a registry."""
-        await self._backend.pull_image(ref)
+    async def pull_image(
+        self, ref: str, *, username: str = "", password: str = "", platform: str = "", insecure: bool = False
+    ) -> n.ImageInfo:
+        """Pull an image from a registry. The server does not store the password.
+
+        ``platform`` is for example ``linux/arm64``. ``insecure`` allows plain HTTP.
+        """
+        return await self._backend.pull_image(ref, username, password, platform, insecure)
+
+    async def images(self) -> builtins.list[n.ImageInfo]:
+        """List the images from which sandboxes can be created."""
+        return await self._backend.images()
+
+    async def templates(self) -> builtins.list[n.TemplateInfo]:
+        """List the templates from which sandboxes can be created."""
+        return await self._backend.templates()
 
 
 def _spec(image: str | None, options: n.SpecOptions) -> n.SandboxSpec:

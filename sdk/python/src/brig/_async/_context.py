@@ -7,12 +7,13 @@ from types import TracebackType
 
 from .. import _nouns as n
 from ._backend import Backend
+from ._stream import CodeStream
 
 
 class CodeContext:
     """An interpreter in a sandbox that keeps its variables between cells, like a notebook."""
 
-    def __init__(self, backend: Backend, sandbox: str, id: str, language: str) -> None:
+    def __init__(self, backend: Backend, sandbox: str, id: str, language: str = "") -> None:
         self._backend, self._sandbox = backend, sandbox
         self.id, self.language = id, language
 
@@ -22,6 +23,10 @@ class CodeContext:
     async def run(self, code: str, *, timeout: float | None = None, env: Mapping[str, str] | None = None) -> n.CodeResult:
         """Run code and return its result. Calls in one context run one after the other."""
         return await self._backend.run_code(self._sandbox, code, "", self.id, timeout, env or {})
+
+    def stream(self, code: str, *, timeout: float | None = None, env: Mapping[str, str] | None = None) -> CodeStream:
+        """Run code, and stream its output and the values that it displays."""
+        return CodeStream(self._backend.stream_code(self._sandbox, code, "", self.id, timeout, env or {}))
 
     async def interrupt(self) -> None:
         """Interrupt the running code, like Ctrl-C."""

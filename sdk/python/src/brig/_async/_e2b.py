@@ -182,7 +182,9 @@ class E2B(Backend):
         await self._control("POST", f"/sandboxes/{box['sandboxID']}/timeout", json={"timeout": round(ttl)})
         return await self.info(name)
 
-    async def logs(self, name: str, tail: int | None) -> str:
+    async def logs(self, name: str, tail: int | None, times: bool) -> str:
+        if times:
+            raise self.lacks("times in logs", "times")
         info = await self.info(name)
         query = {"direction": "forward", "limit": "1000"}
         lines: list[str] = []
@@ -206,6 +208,8 @@ class E2B(Backend):
         raise SandboxUnavailable("the connection ended before the result")
 
     async def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
+        if command.survive:
+            raise self.lacks("commands that survive their caller", "survive")
         base, headers = self._service(await self._box(name), wire.ENVD)
         headers |= {
             "Authorization": _account(command.user),
@@ -273,6 +277,8 @@ class E2B(Backend):
     async def run(self, program: n.Program) -> n.RunResult:
         if program.arguments is not None:
             raise self.lacks("arguments of a program", "arguments")
+        if program.grace is not None:
+            raise self.lacks("time of grace", "grace")
         argv = program.argv
         if program.code is not None:
             if program.language not in _LANGUAGES:
@@ -334,7 +340,9 @@ class E2B(Backend):
 
     # Files.
 
-    async def read_file(self, name: str, path: str, user: str) -> bytes:
+    async def read_file(self, name: str, path: str, user: str, offset: int, length: int | None) -> bytes:
+        if offset or length is not None:
+            raise self.lacks("parts of files", "offset" if offset else "length")
         return (await self._envd(name, "GET", "/files", params=_at(path, user))).content
 
     async def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:

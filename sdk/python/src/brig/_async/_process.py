@@ -18,9 +18,12 @@ class Process:
     def __repr__(self) -> str:
         return f"Process({self.pid})"
 
-    def output(self) -> OutputStream:
-        """Stream the output from the beginning. Closing the stream does not end the program."""
-        return OutputStream(self._backend.attach(self._sandbox, self.pid))
+    def output(self, *, offset: int = 0) -> OutputStream:
+        """Stream the output from the beginning, or without its first ``offset`` bytes; -1 skips the present output.
+
+        Closing the stream does not end the program.
+        """
+        return OutputStream(self._backend.attach(self._sandbox, self.pid, offset))
 
     async def wait(self) -> n.ExecResult:
         """Wait until the program ends, and return its result."""
@@ -37,6 +40,10 @@ class Process:
     async def close_input(self) -> None:
         """Close the standard input of the program."""
         await self._backend.close_input(self._sandbox, self.pid)
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the program's terminal."""
+        await self._backend.resize(self._sandbox, self.pid, n.Terminal(columns, rows))
 
     async def send_signal(self, signal: str) -> None:
         """Send a signal, for example ``SIGTERM``. ``SIGKILL`` also kills the program's descendants."""

@@ -34,9 +34,7 @@ class Backend:
     def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
         raise self.lacks("sandboxes that stay")
 
-    def fork(
-        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
-    ) -> list[n.SandboxInfo]:
+    def fork(self, name: str, fork: n.Fork) -> list[n.SandboxInfo]:
         raise self.lacks("forks")
 
     def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
@@ -57,13 +55,19 @@ class Backend:
     def extend(self, name: str, ttl: float) -> n.SandboxInfo:
         raise self.lacks("leases")
 
-    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
+    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule], bandwidth: int | None) -> None:
         raise self.lacks("rules of egress", "egress")
 
-    def logs(self, name: str, tail: int | None) -> str:
+    def usage(self, name: str) -> n.SandboxUsage:
+        raise self.lacks("measurements of a sandbox")
+
+    def attest(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("way to verify limits")
+
+    def logs(self, name: str, tail: int | None, times: bool) -> str:
         raise self.lacks("logs")
 
-    def follow_logs(self, name: str, tail: int | None) -> Generator[str, None, None]:
+    def follow_logs(self, name: str, tail: int | None, times: bool) -> Generator[str, None, None]:
         raise self.lacks("logs that are followed")
 
     # Programs.
@@ -74,8 +78,26 @@ class Backend:
     def stream(self, name: str, command: n.Command) -> Generator[n.Chunk | n.ExecResult, None, None]:
         raise self.lacks("streams")
 
+    def executions(self, name: str) -> list[n.Execution]:
+        raise self.lacks("records of commands")
+
+    def execution(self, name: str, id: str) -> n.Execution:
+        raise self.lacks("records of commands")
+
     def run(self, program: n.Program) -> n.RunResult:
         raise self.lacks("one-shots")
+
+    def stream_run(self, program: n.Program) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        raise self.lacks("streams of one-shots")
+
+    def runs(self, status: str) -> list[n.RunSummary]:
+        raise self.lacks("records of one-shots")
+
+    def run_result(self, name: str) -> n.RunResult:
+        raise self.lacks("records of one-shots")
+
+    def contexts(self, name: str) -> list[n.ContextInfo]:
+        raise self.lacks("list of contexts")
 
     def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
         raise self.lacks("contexts")
@@ -84,6 +106,11 @@ class Backend:
         self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
     ) -> n.CodeResult:
         raise self.lacks("contexts")
+
+    def stream_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> Generator[n.Chunk | n.Rich | n.CodeResult, None, None]:
+        raise self.lacks("streams of code")
 
     def interrupt_context(self, name: str, context: str) -> None:
         raise self.lacks("way to interrupt a context")
@@ -94,10 +121,16 @@ class Backend:
     def remove_context(self, name: str, context: str) -> None:
         raise self.lacks("way to remove a context")
 
-    def start(self, name: str, command: n.Command, tag: str) -> int:
+    def start(self, name: str, command: n.Command) -> int:
         raise self.lacks("processes in the background")
 
-    def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
+    def processes(self, name: str) -> list[n.ProcessInfo]:
+        raise self.lacks("processes in the background")
+
+    def attach(self, name: str, pid: int, offset: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        raise self.lacks("processes in the background")
+
+    def resize(self, name: str, pid: int, terminal: n.Terminal) -> None:
         raise self.lacks("processes in the background")
 
     def signal(self, name: str, pid: int, signal: str) -> None:
@@ -114,7 +147,7 @@ class Backend:
 
     # Files.
 
-    def read_file(self, name: str, path: str, user: str) -> bytes:
+    def read_file(self, name: str, path: str, user: str, offset: int, length: int | None) -> bytes:
         raise self.lacks("files")
 
     def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
@@ -131,6 +164,12 @@ class Backend:
 
     def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
         raise self.lacks("files")
+
+    def compose_file(self, name: str, sources: Sequence[str], target: str, user: str) -> n.FileInfo:
+        raise self.lacks("way to join files")
+
+    def watch_files(self, name: str, path: str, recursive: bool, user: str) -> Generator[n.FileChange | None, None, None]:
+        raise self.lacks("way to watch files")
 
     def remove_file(self, name: str, path: str, user: str) -> None:
         raise self.lacks("files")
@@ -152,6 +191,18 @@ class Backend:
     def read_workspace_file(self, workspace: str, path: str, version: int) -> bytes:
         raise self.lacks("workspaces", "workspace")
 
+    def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        raise self.lacks("workspaces", "workspace")
+
+    def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        raise self.lacks("workspaces", "workspace")
+
+    def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        raise self.lacks("workspaces", "workspace")
+
+    def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        raise self.lacks("workspaces", "workspace")
+
     def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         raise self.lacks("secrets", "secrets")
 
@@ -161,5 +212,11 @@ class Backend:
     def remove_secret(self, name: str) -> None:
         raise self.lacks("secrets", "secrets")
 
-    def pull_image(self, ref: str) -> None:
+    def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
         raise self.lacks("way to pull images", "image")
+
+    def images(self) -> list[n.ImageInfo]:
+        raise self.lacks("list of images", "image")
+
+    def templates(self) -> list[n.TemplateInfo]:
+        raise self.lacks("list of templates", "template")

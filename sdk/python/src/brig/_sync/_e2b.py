@@ -183,7 +183,9 @@ class E2B(Backend):
         self._control("POST", f"/sandboxes/{box['sandboxID']}/timeout", json={"timeout": round(ttl)})
         return self.info(name)
 
-    def logs(self, name: str, tail: int | None) -> str:
+    def logs(self, name: str, tail: int | None, times: bool) -> str:
+        if times:
+            raise self.lacks("times in logs", "times")
         info = self.info(name)
         query = {"direction": "forward", "limit": "1000"}
         lines: list[str] = []
@@ -207,6 +209,8 @@ class E2B(Backend):
         raise SandboxUnavailable("the connection ended before the result")
 
     def stream(self, name: str, command: n.Command) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        if command.survive:
+            raise self.lacks("commands that survive their caller", "survive")
         base, headers = self._service(self._box(name), wire.ENVD)
         headers |= {
             "Authorization": _account(command.user),
@@ -274,6 +278,8 @@ class E2B(Backend):
     def run(self, program: n.Program) -> n.RunResult:
         if program.arguments is not None:
             raise self.lacks("arguments of a program", "arguments")
+        if program.grace is not None:
+            raise self.lacks("time of grace", "grace")
         argv = program.argv
         if program.code is not None:
             if program.language not in _LANGUAGES:
@@ -335,7 +341,9 @@ class E2B(Backend):
 
     # Files.
 
-    def read_file(self, name: str, path: str, user: str) -> bytes:
+    def read_file(self, name: str, path: str, user: str, offset: int, length: int | None) -> bytes:
+        if offset or length is not None:
+            raise self.lacks("parts of files", "offset" if offset else "length")
         return (self._envd(name, "GET", "/files", params=_at(path, user))).content
 
     def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:

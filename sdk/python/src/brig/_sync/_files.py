@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import _nouns as n
 from ._backend import Backend
+from ._stream import FileWatch
 
 
 class Files:
@@ -16,9 +19,9 @@ class Files:
     def __init__(self, backend: Backend, sandbox: str) -> None:
         self._backend, self._sandbox = backend, sandbox
 
-    def read(self, path: str, *, user: str = "") -> bytes:
-        """Return the content of a file."""
-        return self._backend.read_file(self._sandbox, path, user)
+    def read(self, path: str, *, offset: int = 0, length: int | None = None, user: str = "") -> bytes:
+        """Return the content of a file, or ``length`` bytes from ``offset`` on."""
+        return self._backend.read_file(self._sandbox, path, user, offset, length)
 
     def read_text(self, path: str, *, user: str = "") -> str:
         """Return the content of a file as UTF-8 text."""
@@ -44,6 +47,14 @@ class Files:
     def move(self, source: str, target: str, *, user: str = "") -> n.FileInfo:
         """Move or rename a file or directory."""
         return self._backend.move_file(self._sandbox, source, target, user)
+
+    def compose(self, sources: Sequence[str], target: str, *, user: str = "") -> n.FileInfo:
+        """Join files into one, in order, and remove them. It completes an upload in parts."""
+        return self._backend.compose_file(self._sandbox, sources, target, user)
+
+    def watch(self, path: str, *, recursive: bool = False, user: str = "") -> FileWatch:
+        """Watch a directory for changes."""
+        return FileWatch(self._backend.watch_files(self._sandbox, path, recursive, user))
 
     def remove(self, path: str, *, user: str = "") -> None:
         """Remove a file, or a directory with its contents."""

@@ -13,7 +13,7 @@ from ._connection import Connection
 from ._context import CodeContext
 from ._files import Files
 from ._process import Process
-from ._stream import OutputStream
+from ._stream import CodeStream, OutputStream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,12 +61,29 @@ class SandboxHandle:
         """Run a shell script and stream its output."""
         return OutputStream(self._backend.stream(self.name, n.Command(script=script, **options)))
 
-    def start(
-        self, cmd: str, args: Sequence[str] | None = None, *, tag: str = "", **options: Unpack[n.CommandOptions]
-    ) -> Process:
+    def execs(self) -> list[n.Execution]:
+        """List the commands with their results, including running ones."""
+        return self._backend.executions(self.name)
+
+    def get_exec(self, id: str) -> n.Execution:
+        """Return a command by the ID in its result, with its result so far."""
+        return self._backend.execution(self.name, id)
+
+    def start(self, cmd: str, args: Sequence[str] | None = None, **options: Unpack[n.ProcessOptions]) -> Process:
         """Start a program in the background, for example a server."""
-        command = n.Command((cmd, *(args or ())), **options)
-        return Process(self._backend, self.name, self._backend.start(self.name, command, tag))
+        return self.process(self._backend.start(self.name, n.Command((cmd, *(args or ())), **options)))
+
+    def start_shell(self, script: str, **options: Unpack[n.ProcessOptions]) -> Process:
+        """Start a shell script in the background."""
+        return self.process(self._backend.start(self.name, n.Command(script=script, **options)))
+
+    def processes(self) -> list[n.ProcessInfo]:
+        """List the processes in the background, including some that have ended."""
+        return self._backend.processes(self.name)
+
+    def process(self, pid: int) -> Process:
+        """Return the process with an ID, without a call to the server."""
+        return Process(self._backend, self.name, pid)
 
     def run_code(
         self,
@@ -79,6 +96,25 @@ class SandboxHandle:
         """Run code in the sandbox's default context of a language, which keeps its variables."""
         return self._backend.run_code(self.name, code, language, "", timeout, env or {})
 
+    def stream_code(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> CodeStream:
+        """Run code like :meth:`run_code`, and stream its output and the values that it displays."""
+        return CodeStream(self._backend.stream_code(self.name, code, language, "", timeout, env or {}))
+
+    def contexts(self) -> list[n.ContextInfo]:
+        """List the contexts, including the default ones."""
+        return self._backend.contexts(self.name)
+
+    def context(self, id: str) -> CodeContext:
+        """Return the context with an ID, without a call to the server."""
+        return CodeContext(self._backend, self.name, id)
+
     def create_context(
         self, language: str = "python", *, cwd: str = "", env: Mapping[str, str] | None = None
     ) -> CodeContext:
@@ -90,22 +126,14 @@ class SandboxHandle:
         """Connect to a TCP port on which a program in the sandbox listens."""
         return self._backend.connect(self.name, port)
 
-    def fork(
-        self,
-        count: int = 1,
-        *,
-        name: str = "",
-        paused: bool = False,
-        labels: Mapping[str, str] | None = None,
-        ttl: float | None = None,
-    ) -> list[SandboxHandle]:
+    def fork(self, count: int = 1, **options: Unpack[n.ForkOptions]) -> list[SandboxHandle]:
         """Create copies of the sandbox, with its memory, programs and files. The sandbox runs on.
 
-        The copies have its labels and lease unless you set others. If one copy fails, none is
-        created. A single copy can have a name and be paused: it then uses only disk space,
-        and can be forked any number of times.
+        The copies have its environment, egress rules, user, directory, labels and lease unless
+        you set others. If one copy fails, none is created. A single copy can have a name and be
+        paused: it then uses only disk space, and can be forked any number of times.
         """
-        infos = self._backend.fork(self.name, count, name, paused, labels, ttl)
+        infos = self._backend.fork(self.name, n.Fork(count, **options))
         return [SandboxHandle(self._backend, info.name) for info in infos]
 
     def pause(self, *, files_only: bool = False) -> n.SandboxInfo:
@@ -132,16 +160,19 @@ class SandboxHandle:
         """Kill the sandbox if it runs, and remove its record."""
         self._backend.remove(self.name)
 
-    def logs(self, *, tail: int | None = None) -> str:
-        """Return the output of the programs, or its last ``tail`` lines, also after the sandbox has ended."""
-        return self._backend.logs(self.name, tail)
+    def logs(self, *, tail: int | None = None, times: bool = False) -> str:
+        """Return the output of the programs, or its last ``tail`` lines, also after the sandbox has ended.
 
-    def follow_logs(self, *, tail: int | None = None) -> Generator[str, None, None]:
+        With ``times``, each line begins with its time.
+        """
+        return self._backend.logs(self.name, tail, times)
+
+    def follow_logs(self, *, tail: int | None = None, times: bool = False) -> Generator[str, None, None]:
         """Yield what its programs wrote, or the last lines of it, and then what they write until it ends.
 
         Reading it is a use of the sandbox. Close the generator to end it earlier.
         """
-        return self._backend.follow_logs(self.name, tail)
+        return self._backend.follow_logs(self.name, tail, times)
 
     def info(self) -> n.SandboxInfo:
         """Return the current state of the sandbox."""
@@ -151,9 +182,21 @@ class SandboxHandle:
         """Renew the lease, so that the sandbox lives for ``ttl`` seconds from now."""
         return self._backend.extend(self.name, ttl)
 
-    def set_egress(self, rules: Sequence[str | n.EgressRule]) -> None:
-        """Replace the egress rules. Open connections that the new rules deny are closed."""
-        self._backend.set_egress(self.name, rules)
+    def set_egress(self, rules: Sequence[str | n.EgressRule], *, bandwidth: int | None = None) -> None:
+        """Replace the egress rules. Open connections that the new rules deny are closed.
+
+        ``bandwidth`` is bytes per second in each direction; 0 is unlimited, and None leaves
+        it unchanged.
+        """
+        self._backend.set_egress(self.name, rules, bandwidth)
+
+    def usage(self) -> n.SandboxUsage:
+        """Measure the processor time, memory, disk and network. That is no use of the sandbox."""
+        return self._backend.usage(self.name)
+
+    def attest(self) -> n.SandboxInfo:
+        """Verify in the sandbox and on its host that its limits hold. The result is in ``enforcement``."""
+        return self._backend.attest(self.name)
 
     def commit(self) -> n.WorkspaceCommit:
         """Save the current files as a new version of the workspace."""

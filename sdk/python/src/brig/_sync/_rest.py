@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # only type checkers need the documents
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
 _CONNECT_TIME = 10.0
+#: The parameters of a comparison of versions, whose names in REST are those of other parameters in other calls.
+_VERSIONS = {"from": "old", "to": "new"}
 
 
 class Rest(Backend):
@@ -73,9 +75,18 @@ class Rest(Backend):
             in_thread(self._engine.end)
 
     def _send(
-        self, method: str, path: str, *, stream: bool = False, headers: Mapping[str, str] | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        stream: bool = False,
+        headers: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> httpx.Response:
         """Send a request and return its successful response. The caller reads or closes a stream.
+
+        `names` has the parameters of fields that only this call names differently in errors.
 
         A server at its capacity rejects a call before it starts. The client then retries
         after the time that the server returns, for up to `patience` seconds.
@@ -85,7 +96,7 @@ class Rest(Backend):
         end = time.monotonic() + self._patience
         while True:
             try:
-                return self._send_once(method, path, stream=stream, headers=headers, **options)
+                return self._send_once(method, path, stream=stream, headers=headers, names=names, **options)
             except RateLimitedError as e:
                 if not repeatable or e.field != "capacity" or not e.retry_after:
                     raise
@@ -96,7 +107,14 @@ class Rest(Backend):
             pause(wait)
 
     def _send_once(
-        self, method: str, path: str, *, stream: bool, headers: Mapping[str, str] | None, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        stream: bool,
+        headers: Mapping[str, str] | None,
+        names: Mapping[str, str] | None,
+        **options: Any,
     ) -> httpx.Response:
         for attempt in (1, 2):
             if self._engine is not None and not self._begun:
@@ -120,22 +138,32 @@ class Rest(Backend):
             return answer
         content = answer.read()
         answer.close()
-        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._server)
+        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._server, names)
 
     def _lost(self, message: str, e: Exception) -> SandboxUnavailable:
         return SandboxUnavailable(f"{message}: {e}", hint=f"check that brig serve runs at {self._server}")
 
-    def _call(self, method: str, *parts: str | int, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        answer = self._send(method, wire.path(*parts), json=body, params=query)
+    def _call(
+        self,
+        method: str,
+        *parts: str | int,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> Any:
+        answer = self._send(method, wire.path(*parts), json=body, params=query, names=names)
         return answer.json() if answer.content else None
 
-    def _events(self, path: str, method: str, body: Any = None) -> Generator[Any, None, None]:
+    def _events(
+        self, path: str, method: str, body: Any = None, query: Mapping[str, str] | None = None
+    ) -> Generator[Any, None, None]:
         """Yield the events of a response. The result is the last one."""
         answer = self._send(
             method,
             path,
             stream=True,
             json=body,
+            params=query,
             headers={"Accept": wire.NDJSON},
             timeout=httpx.Timeout(None, connect=_CONNECT_TIME, read=_SILENCE),
         )
@@ -155,30 +183,31 @@ class Rest(Backend):
         raise SandboxUnavailable("the connection ended before the result")
 
     def _outputs(
-        self, path: str, method: str, body: Any, result: Callable[[d.Result], n.ExecResult]
+        self, path: str, method: str, body: Any, result: Callable[[Any], n.ExecResult]
     ) -> Generator[n.Chunk | n.ExecResult, None, None]:
         with closing(self._events(path, method, body)) as events:
-            event: d.ResultEvent
+            event: d.ResultEvent | d.RunAnswerEvent
             for event in events:
                 if event["event"] == "result":
                     yield result(event)
                 elif event["event"] == "stdout" or event["event"] == "stderr":
                     yield wire.chunk(event["event"], event)
 
-    def _with_image(self, image: str | None, *parts: str, body: d.Spec | d.RunRequest) -> Any:
-        """Send a request that may need an image. The client's own server pulls a missing one, like docker run."""
-        try:
-            return self._call("POST", *parts, body=body)
-        except InvalidArgumentError as e:
-            if self._engine is None or not image or e.field != "image":
-                raise
-        self.pull_image(image)
-        return self._call("POST", *parts, body=body)
+    def _pull_missing(self, image: str | None, e: InvalidArgumentError) -> None:
+        """Pull the image that a request needs, like docker run, if this client's own server rejects it."""
+        if self._engine is None or not image or e.field != "image":
+            raise e
+        self.pull_image(image, "", "", "", False)
 
     # Sandboxes.
 
     def create(self, spec: n.SandboxSpec) -> n.SandboxInfo:
-        return wire.sandbox(self._with_image(spec.image, "sandboxes", body=wire.spec(spec)))
+        body = wire.spec(spec)
+        try:
+            return wire.sandbox(self._call("POST", "sandboxes", body=body, names=wire.MAIN))
+        except InvalidArgumentError as e:
+            self._pull_missing(spec.image, e)
+        return wire.sandbox(self._call("POST", "sandboxes", body=body, names=wire.MAIN))
 
     def info(self, name: str) -> n.SandboxInfo:
         return wire.sandbox(self._call("GET", "sandboxes", name))
@@ -197,17 +226,8 @@ class Rest(Backend):
                 return out
             query["cursor"] = page["next_cursor"]
 
-    def fork(
-        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
-    ) -> list[n.SandboxInfo]:
-        body: d.ForkRequest = {"count": count, "paused": paused}
-        if copy:
-            body["name"] = copy
-        if labels is not None:
-            body["labels"] = dict(labels)
-        if ttl is not None:
-            body["ttl_ms"] = wire.millis(ttl, "ttl")
-        answer: d.Copies = self._call("POST", "sandboxes", name, "fork", body=body)
+    def fork(self, name: str, fork: n.Fork) -> list[n.SandboxInfo]:
+        answer: d.Copies = self._call("POST", "sandboxes", name, "fork", body=wire.fork(fork))
         return [wire.sandbox(b) for b in answer["sandboxes"]]
 
     def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
@@ -231,18 +251,24 @@ class Rest(Backend):
         body: d.ExtendRequest = {"ttl_ms": wire.millis(ttl, "ttl")}
         return wire.sandbox(self._call("POST", "sandboxes", name, "extend", body=body))
 
-    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
-        body: d.EgressChange = wire.egress(rules)
+    def set_egress(self, name: str, rules: Sequence[str | n.EgressRule], bandwidth: int | None) -> None:
+        body: d.EgressChange = wire.egress(rules, bandwidth)
         self._call("PUT", "sandboxes", name, "egress", body=body)
 
-    def logs(self, name: str, tail: int | None) -> str:
-        query = {} if tail is None else {"tail": tail}
+    def usage(self, name: str) -> n.SandboxUsage:
+        return wire.usage(self._call("GET", "sandboxes", name, "usage"))
+
+    def attest(self, name: str) -> n.SandboxInfo:
+        return wire.sandbox(self._call("POST", "sandboxes", name, "attest", body={}))
+
+    def logs(self, name: str, tail: int | None, times: bool) -> str:
+        query = _query(tail=tail, times=times)
         answer = self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
         return answer.content.decode("utf-8", "replace")
 
-    def follow_logs(self, name: str, tail: int | None) -> Generator[str, None, None]:
-        query = "?follow=true" + ("" if tail is None else f"&tail={tail}")
-        with closing(self._events(wire.path("sandboxes", name, "logs") + query, "GET")) as events:
+    def follow_logs(self, name: str, tail: int | None, times: bool) -> Generator[str, None, None]:
+        query = _query(follow=True, tail=tail, times=times)
+        with closing(self._events(wire.path("sandboxes", name, "logs"), "GET", query=query)) as events:
             event: d.LogEndEvent
             for event in events:
                 if event["event"] == "log":
@@ -258,7 +284,49 @@ class Rest(Backend):
         return self._outputs(wire.path("sandboxes", name, "exec"), "POST", body, wire.result)
 
     def run(self, program: n.Program) -> n.RunResult:
-        return wire.run_result(self._with_image(program.spec.image, "run", body=wire.program(program)))
+        body = wire.program(program)
+        try:
+            return wire.run_result(self._call("POST", "run", body=body))
+        except InvalidArgumentError as e:
+            self._pull_missing(program.spec.image, e)
+        return wire.run_result(self._call("POST", "run", body=body))
+
+    def stream_run(self, program: n.Program) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        body = {**wire.program(program), "stream": True}
+        for attempt in (1, 2):
+            try:
+                with closing(self._outputs(wire.path("run"), "POST", body, wire.run_result)) as events:
+                    for event in events:
+                        yield event
+                return
+            except InvalidArgumentError as e:  # the server has not begun
+                if attempt == 2:
+                    raise
+                self._pull_missing(program.spec.image, e)
+
+    def runs(self, status: str) -> list[n.RunSummary]:
+        query: dict[str, Any] = {"limit": 200} | ({"status": status} if status else {})
+        out: list[n.RunSummary] = []
+        while True:
+            page: d.Runs = self._call("GET", "runs", query=query)
+            out += [wire.run_summary(b) for b in page["runs"]]
+            if not page["next_cursor"]:
+                return out
+            query["cursor"] = page["next_cursor"]
+
+    def run_result(self, name: str) -> n.RunResult:
+        return wire.run_result(self._call("GET", "runs", name))
+
+    def contexts(self, name: str) -> list[n.ContextInfo]:
+        answer: d.Contexts = self._call("GET", "sandboxes", name, "contexts")
+        return [wire.context(b) for b in answer["contexts"]]
+
+    def executions(self, name: str) -> list[n.Execution]:
+        answer: d.Executions = self._call("GET", "sandboxes", name, "execs")
+        return [wire.execution(b) for b in answer["execs"]]
+
+    def execution(self, name: str, id: str) -> n.Execution:
+        return wire.execution(self._call("GET", "sandboxes", name, "execs", id))
 
     def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
         body: d.ContextRequest = {"language": language, "env": dict(env)}
@@ -270,14 +338,22 @@ class Rest(Backend):
     def run_code(
         self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
     ) -> n.CodeResult:
-        body: d.CodeRequest = {"code": code, "env": dict(env)}
-        if context:
-            body["context_id"] = context
-        else:
-            body["language"] = language
-        if timeout is not None:
-            body["timeout_ms"] = wire.millis(timeout)
+        body = wire.code(code, language, context, timeout, env)
         return wire.code_result(self._call("POST", "sandboxes", name, "code", body=body))
+
+    def stream_code(
+        self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
+    ) -> Generator[n.Chunk | n.Rich | n.CodeResult, None, None]:
+        body = wire.code(code, language, context, timeout, env)
+        with closing(self._events(wire.path("sandboxes", name, "code", "stream"), "POST", body)) as events:
+            event: d.CodeAnswerEvent
+            for event in events:
+                if event["event"] == "result":
+                    yield wire.code_result(event)
+                elif event["event"] == "output":
+                    yield wire.rich(event)
+                elif event["event"] == "stdout" or event["event"] == "stderr":
+                    yield wire.chunk(event["event"], event)
 
     def interrupt_context(self, name: str, context: str) -> None:
         self._call("POST", "sandboxes", name, "contexts", context, "interrupt")
@@ -288,12 +364,20 @@ class Rest(Backend):
     def remove_context(self, name: str, context: str) -> None:
         self._call("DELETE", "sandboxes", name, "contexts", context)
 
-    def start(self, name: str, command: n.Command, tag: str) -> int:
-        process: d.Process = self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
+    def start(self, name: str, command: n.Command) -> int:
+        process: d.Process = self._call("POST", "sandboxes", name, "processes", body=wire.process(command))
         return process["pid"]
 
-    def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
-        return self._outputs(wire.path("sandboxes", name, "processes", pid, "output"), "GET", None, wire.result)
+    def processes(self, name: str) -> list[n.ProcessInfo]:
+        answer: d.Processes = self._call("GET", "sandboxes", name, "processes")
+        return [wire.process_info(b) for b in answer["processes"]]
+
+    def attach(self, name: str, pid: int, offset: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
+        path = wire.path("sandboxes", name, "processes", pid, "output") + (f"?offset={offset}" if offset else "")
+        return self._outputs(path, "GET", None, wire.result)
+
+    def resize(self, name: str, pid: int, terminal: n.Terminal) -> None:
+        self._call("POST", "sandboxes", name, "processes", pid, "resize", body=wire.terminal(terminal))
 
     def signal(self, name: str, pid: int, signal: str) -> None:
         body: d.SignalRequest = {"signal": signal}
@@ -327,8 +411,9 @@ class Rest(Backend):
 
     # Files.
 
-    def read_file(self, name: str, path: str, user: str) -> bytes:
-        answer = self._send("GET", wire.path("sandboxes", name, "files", "content"), params=_at(path, user))
+    def read_file(self, name: str, path: str, user: str, offset: int, length: int | None) -> bytes:
+        query = _at(path, user) | _query(offset=offset or None, length=length)
+        answer = self._send("GET", wire.path("sandboxes", name, "files", "content"), params=query)
         return answer.content
 
     def write_file(self, name: str, path: str, data: bytes, mode: int | None, user: str) -> n.FileInfo:
@@ -352,14 +437,30 @@ class Rest(Backend):
     def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
         body: d.MakeDirRequest = {"path": path}
         if user:
-            body["user"] = wire.user(user)
+            body["user"] = user
         return wire.entry(self._call("POST", "sandboxes", name, "files", "mkdir", body=body))
 
     def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
         body: d.MoveRequest = {"from": source, "to": target}
         if user:
-            body["user"] = wire.user(user)
+            body["user"] = user
         return wire.entry(self._call("POST", "sandboxes", name, "files", "move", body=body))
+
+    def compose_file(self, name: str, sources: Sequence[str], target: str, user: str) -> n.FileInfo:
+        body: d.ComposeRequest = {"source_paths": list(sources), "destination": target}
+        if user:
+            body["user"] = user
+        return wire.entry(self._call("POST", "sandboxes", name, "files", "compose", body=body))
+
+    def watch_files(self, name: str, path: str, recursive: bool, user: str) -> Generator[n.FileChange | None, None, None]:
+        query = _at(path, user) | _query(recursive=recursive)
+        with closing(self._events(wire.path("sandboxes", name, "files", "watch"), "GET", query=query)) as events:
+            event: d.WatchEndEvent
+            for event in events:
+                if event["event"] == "watching":
+                    yield None
+                elif event["event"] == "change":
+                    yield wire.change(event)
 
     def remove_file(self, name: str, path: str, user: str) -> None:
         self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
@@ -384,6 +485,24 @@ class Rest(Backend):
         where = wire.path("workspaces", workspace, "versions", version, "files", "content")
         return (self._send("GET", where, params={"path": path})).content
 
+    def workspace_versions(self, workspace: str) -> list[n.WorkspaceVersion]:
+        answer: d.WorkspaceVersions = self._call("GET", "workspaces", workspace, "versions")
+        return [wire.workspace_version(b) for b in answer["versions"]]
+
+    def workspace_files(self, workspace: str, path: str, version: int) -> list[n.WorkspaceFile]:
+        query = {"path": path} if path else {}
+        answer: d.WorkspaceFiles = self._call("GET", "workspaces", workspace, "versions", version, "files", query=query)
+        return [wire.workspace_file(b) for b in answer["files"]]
+
+    def diff_workspace(self, workspace: str, old: int, new: int) -> list[n.WorkspaceChange]:
+        query = {"from": old, "to": new}
+        answer: d.WorkspaceDiff = self._call("GET", "workspaces", workspace, "diff", query=query, names=_VERSIONS)
+        return [wire.workspace_change(b) for b in answer["changes"]]
+
+    def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
+        body: d.RestoreRequest = {"version": version}
+        return wire.workspace_version(self._call("POST", "workspaces", workspace, "restore", body=body))
+
     def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         return wire.secret(self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
 
@@ -394,9 +513,22 @@ class Rest(Backend):
     def remove_secret(self, name: str) -> None:
         self._call("DELETE", "secrets", name)
 
-    def pull_image(self, ref: str) -> None:
-        body: d.PullRequest = {"ref": ref}
-        self._call("POST", "images", "pull", body=body)
+    def pull_image(self, ref: str, username: str, password: str, platform: str, insecure: bool) -> n.ImageInfo:
+        return wire.image(self._call("POST", "images", "pull", body=wire.pull(ref, username, password, platform, insecure)))
+
+    def images(self) -> list[n.ImageInfo]:
+        answer: d.Images = self._call("GET", "images")
+        return [wire.image(b) for b in answer["images"]]
+
+    def templates(self) -> list[n.TemplateInfo]:
+        answer: d.Templates = self._call("GET", "templates")
+        return [wire.template(b) for b in answer["templates"]]
+
+
+def _query(**values: int | bool | None) -> dict[str, str]:
+    """Return the parameters that have a value other than false."""
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
+    return {name: "true" if value is True else str(value) for name, value in given.items()}
 
 
 def _at(path: str, user: str) -> dict[str, str]:
