@@ -40,6 +40,7 @@ var tiers = []struct {
 	{"webhook", 2, "delivery of lifecycle events to webhooks"},
 	{"volume", 2, "images of volumes, and their files"},
 	{"builder", 2, "builds of templates, in sandboxes of a brig.Service"},
+	{"dockerfile", 2, "Dockerfiles as steps of builds"},
 	{"tool", 2, "the rules of agents' tools"},
 	{"workspace", 2, "directories that outlive sandboxes"},
 	{"remote", 2, "calls of other services"},

@@ -196,6 +196,7 @@ var (
 	OpRequestBuild   = Op{"template.build.request", "", Member, true, false}
 	OpStartBuild     = Op{"template.build.start", "", Member, true, false}
 	OpGetBuild       = Op{"template.build.get", "", Viewer, false, false}
+	OpCancelBuild    = Op{"template.build.cancel", "", Member, true, false}
 	OpUploadFiles    = Op{"template.upload", "", Member, true, false}
 	OpGetTemplate    = Op{"template.get", "", Viewer, false, false}
 	OpTagTemplate    = Op{"template.tag", "", Member, true, false}
@@ -204,4 +205,4 @@ var (
 )
 
 // TemplateOps lists the operations above.
-var TemplateOps = []Op{OpRequestBuild, OpStartBuild, OpGetBuild, OpUploadFiles, OpGetTemplate, OpTagTemplate, OpUntagTemplate, OpRemoveTemplate}
+var TemplateOps = []Op{OpRequestBuild, OpStartBuild, OpGetBuild, OpCancelBuild, OpUploadFiles, OpGetTemplate, OpTagTemplate, OpUntagTemplate, OpRemoveTemplate}

@@ -154,6 +154,8 @@ type ForkSpec struct {
 	// Env is added to the original's environment and overrides it. Programs that are copied keep
 	// the environment with which they started.
 	Env map[string]string
+	// Secrets are added to those of the original. Programs that are copied do not get them.
+	Secrets []SecretUse
 	// Egress replaces the egress rules and the bandwidth. Default (nil): those of the original.
 	Egress *Egress
 	// User and Dir are the defaults of commands. Default: those of the original.
@@ -161,6 +163,8 @@ type ForkSpec struct {
 	// AtEnd is what happens at the end of the lease of each copy. Default (nil): as for the
 	// original.
 	AtEnd *AtEnd
+	// FixedLease replaces Spec.FixedLease. Default (nil): that of the original.
+	FixedLease *bool
 	// Limits replaces the limits that are not zero. Only copies of a sandbox that is paused without
 	// its memory can have other limits, because they boot.
 	Limits Limits

@@ -46,6 +46,9 @@ type Template struct {
 	// the creation fails.
 	Ready                       *Command
 	ReadyTimeout, ReadyInterval time.Duration
+	// Built describes a template that the caller's tenant has built; nil for one that the operator has
+	// configured. A built template has no other field except Name.
+	Built *BuiltTemplate `json:",omitempty"`
 }
 
 // Default and maximum values for a template's ready command.

@@ -63,6 +63,7 @@ type Client struct {
 	sandboxCalls
 	secretCalls
 	sessionCalls
+	templateCalls
 	tenancyCalls
 	toolCalls
 	workspaceCalls
@@ -87,7 +88,7 @@ func New(o Options) (*Client, error) {
 	}
 	base := strings.TrimRight(o.URL, "/")
 	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: newHTTPClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
-	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}, volumeCalls{c}, webhookCalls{c}}, nil
+	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, templateCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}, volumeCalls{c}, webhookCalls{c}}, nil
 }
 
 // request is one HTTP request.
@@ -95,6 +96,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	body         io.Reader
+	size         int64 // of a body of a known size; 0 for others
 	contentType  string
 	accept       string
 	header       http.Header // additional headers, if any
@@ -140,6 +142,9 @@ func (c *conn) sendOnce(ctx context.Context, rq request) (*http.Response, error)
 	req, err := http.NewRequestWithContext(ctx, rq.method, target, rq.body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
+	}
+	if rq.size > 0 {
+		req.ContentLength = rq.size
 	}
 	req.Header.Set("User-Agent", version.UserAgent())
 	for name, values := range rq.header {

@@ -74,11 +74,12 @@ func serveDocument(t *testing.T) (url string, d document, empty func()) {
 	addKeys(t, store)
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: noImages{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Store: store, Provider: &fake.Provider{BuildRights: true}, Images: noImages{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 		Workspaces: folderOf(t, t.TempDir()),
 	})
 	t.Cleanup(e.Close)
-	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet}))
+	service, builds := withBuilds(t, e, store)
+	srv := httptest.NewServer(rest.New(rest.Options{Service: service, Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet}))
 	t.Cleanup(srv.Close)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 	if _, err := e.Create(ctx, brig.Spec{Name: "box"}); err != nil {

@@ -25,7 +25,7 @@ type command struct {
 
 // fileBlock matches the first line of a block with the content of the file that is named by its
 // title.
-var fileBlock = regexp.MustCompile("^```[a-z]+ title=\"([a-z._-]+)\"$")
+var fileBlock = regexp.MustCompile("^```[a-z]+ title=\"([A-Za-z._-]+)\"$")
 
 // commands returns the commands of a page in docs. Every fenced block of a page must be a console
 // session, or a file with its name as the title, so that no block remains untested. The command

@@ -100,11 +100,12 @@ func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.
 	log = &outputLog{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: noImages{}, LimitRange: brig.DefaultLimitRange(), Log: logger, Keys: keyring(t), Seed: []byte("seed"),
+		Store: store, Provider: &fake.Provider{BuildRights: true}, Images: noImages{}, LimitRange: brig.DefaultLimitRange(), Log: logger, Keys: keyring(t), Seed: []byte("seed"),
 		GrantSeed: []byte("a seed of grants that is long enough"), Workspaces: folderOf(t, t.TempDir()),
 	})
 	t.Cleanup(e.Close)
-	h := rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: logger, Version: "v0"})
+	service, builds := withBuilds(t, e, store)
+	h := rest.New(rest.Options{Service: service, Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: logger, Version: "v0"})
 	if wrap != nil {
 		h = wrap(h)
 	}

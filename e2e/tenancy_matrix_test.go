@@ -82,6 +82,12 @@ var operations = map[string]requestCase{
 	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", foreignQuery: "tenant=acme"}, "end-session": {op: "session.end"},
 	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // affect only the caller
 
+	"get-template": {op: "template.get"}, "remove-template": {op: "template.remove"}, "tag-template": {op: "template.tag", body: `{"tag":"x"}`}, "untag-template": {op: "template.untag"},
+	"build-template": {op: "template.build.request", body: `{"image":"host"}`, createsObject: true}, "get-template-build": {op: "template.build.get"},
+	"template-build-log": {op: "template.build.get"}, "cancel-template-build": {op: "template.build.cancel"},
+	// Files have no names, only digests. checkTemplateFiles tests that tenants do not share them.
+	"find-template-files": {op: "template.build.get", createsObject: true}, "put-template-files": {op: "template.upload", body: "x", kind: "application/octet-stream", createsObject: true},
+
 	"set-egress": {op: "sandbox.egress", body: `{"rules":[]}`}, "templates": {op: "template.list"}, "audit": {op: "audit.read"},
 	"put-secret": {op: "secret.put", body: `{"value":"x"}`, createsObject: true}, "list-secrets": {op: "secret.list"},
 	"remove-secret": {op: "secret.remove"}, "rotate-key": {op: "secret.rotate_key"},
@@ -131,9 +137,10 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
-	native := rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
+	service, builds := withBuilds(t, e, change(store))
+	native := rest.New(rest.Options{Service: service, Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -174,12 +181,12 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err := store.DeleteKey(ctx, "k-revoked"); err != nil {
 		t.Fatal(err)
 	}
-	m.createFixtures(t, e)
+	m.createFixtures(t, e, builds)
 	return m
 }
 
 // createFixtures creates one object of acme for each kind that a path can name.
-func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
+func (m *matrix) createFixtures(t *testing.T, e *engine.Engine, builds brig.TemplateService) {
 	t.Helper()
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator})
 	fatal := func(err error) {
@@ -202,14 +209,20 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
 	fatal(err)
+	template := m.buildTemplate(t, ctx, builds)
 	m.ownParams = map[string]map[string]string{
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
 		"list-workspace-files": {"name": "acmes", "version": "0"}, "read-workspace-file": {"name": "acmes", "version": "0"},
-		"restore-workspace": {"name": "acmes"},
-		"get-run":           {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID}, "end-session": {"id": session.ID},
+		"restore-workspace":   {"name": "acmes"},
+		"build-template":      {"name": "acmes-other"},
+		"find-template-files": {"digest": filesHash}, "put-template-files": {"digest": filesHash},
+		"get-run": {"name": "acmes-run"}, "get-exec": {"name": "acmes-box", "id": res.ExecID}, "revoke-key": {"id": key.ID}, "end-session": {"id": session.ID},
 		"get-tenant": {"name": "acme"}, "update-tenant": {"name": "acme"}, "remove-tenant": {"name": "acme"},
+	}
+	for _, id := range templateOperations {
+		m.ownParams[id] = template
 	}
 	m.state = func() string {
 		s, err := e.Get(ctx, "acmes-box")
@@ -220,7 +233,9 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 		fatal(err)
 		sessions, err := e.Sessions(ctx, "acme")
 		fatal(err)
-		return fmt.Sprint(s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
+		details, err := builds.GetTemplate(ctx, template["name"])
+		fatal(err)
+		return fmt.Sprint(details.Tags, len(details.Builds), s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
 	}
 }
 
@@ -323,7 +338,7 @@ func TestTenancyMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	roles := map[string]brig.Op{}
-	for _, op := range brig.Ops {
+	for _, op := range slices.Concat(brig.Ops, brig.TemplateOps) {
 		roles[op.Name] = op
 	}
 	before, checked := m.state(), 0
@@ -355,6 +370,7 @@ func TestTenancyMatrix(t *testing.T) {
 			checked++
 		}
 	}
+	m.checkTemplateFiles(t)
 	if checked < len(operations)-5 {
 		t.Errorf("only %d of %d operations were checked", checked, len(operations))
 	}
@@ -484,9 +500,12 @@ func (l leakyStore) Builds(ctx context.Context, f brig.BuildFilter) ([]*brig.Tem
 //suite:part hostile
 func TestTenancyMatrixDetectsRevealedSandboxes(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
-	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
+	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}, "get-template": {"GET", "/v1/templates/{name}"}} {
 		seen := 0
-		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.ownParams[""]}
+		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.ownParams[id]}
+		if c.ownParams == nil {
+			c.ownParams = m.ownParams[""]
+		}
 		if c.checkForeign(); seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", id)
 		}

@@ -72,19 +72,23 @@ func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec, c
 		if err != nil {
 			return nil, err
 		}
+		given, err := f.vault.grantsOfCopy(ctx, v.rec, spec)
+		if err != nil {
+			return nil, err
+		}
 		done, err := f.admitCopyMounts(ctx, v, &spec, o)
 		if err != nil {
 			return nil, err
 		}
 		defer done()
 		if o.Paused {
-			rec, err := f.forkPaused(ctx, v, spec)
+			rec, err := f.forkPaused(ctx, v, spec, given)
 			if err != nil {
 				return nil, err
 			}
 			return []*brig.Sandbox{&rec.Sandbox}, nil
 		}
-		copies, err := f.fork(ctx, v, spec, n)
+		copies, err := f.fork(ctx, v, spec, n, given)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +162,7 @@ func (f *forks) checkImage(ctx context.Context, v *call) error {
 
 // fork makes n copies of the sandbox of a call. If it fails, it leaves no copy behind, and the
 // original is unchanged.
-func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*pendingCopy, err error) {
+func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int, given []brig.Secret) (_ []*pendingCopy, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
 		return nil, err
@@ -166,7 +170,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 	if err := f.capacity.CheckAdmission(v.rec.Tenant); err != nil {
 		return nil, err
 	}
-	copies, err := f.reserve(v, backend, spec, n)
+	copies, err := f.reserve(v, backend, spec, n, given)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +232,7 @@ type pendingCopy struct {
 }
 
 // reserve reserves the quota and the capacity of the provider for all copies.
-func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int) (copies []*pendingCopy, err error) {
+func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int, given []brig.Secret) (copies []*pendingCopy, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -243,7 +247,7 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 		if err != nil {
 			return copies, err
 		}
-		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, taken: alloc})
+		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec, given), backend: backend}, taken: alloc})
 	}
 	return copies, nil
 }
@@ -258,8 +262,8 @@ func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy)
 	return nil
 }
 
-// newCopy returns the record of a copy.
-func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *brig.Record {
+// newCopy returns the record of a copy. given is the state of its secrets.
+func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec, given []brig.Secret) *brig.Record {
 	rec := &brig.Record{Sandbox: brig.Sandbox{
 		ID: newID(), Tenant: origin.Tenant, Spec: spec, State: brig.Creating, Origin: origin.ID,
 		Provider: origin.Provider, Route: brig.Route{Provider: backend.ID, Reason: "fork"}, Digest: origin.Digest,
@@ -269,7 +273,7 @@ func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *b
 	}
 	if len(spec.Secrets) > 0 {
 		rec.Former = append(slices.Clone(origin.Former), origin.ID)
-		rec.Given = slices.Clone(origin.Given)
+		rec.Given = slices.Clone(given)
 	}
 	return rec
 }

@@ -9,7 +9,7 @@ import (
 
 // forkPaused makes a paused copy of the sandbox of a call. The copy has a save of the original, but
 // no instance. The original continues to run.
-func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *brig.Record, err error) {
+func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec, given []brig.Secret) (_ *brig.Record, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 		return nil, err
 	}
 	now := f.Now().UTC()
-	rec := newCopy(v.rec, backend, spec)
+	rec := newCopy(v.rec, backend, spec, given)
 	rec.Created, rec.Expires = now, now.Add(spec.TTL)
 	if err := f.Store.Put(ctx, rec); err != nil {
 		return nil, err

@@ -23,6 +23,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 		maps.Copy(env, o.Env)
 		spec.Env = env
 	}
+	if len(o.Secrets) > 0 {
+		spec.Secrets = slices.Concat(spec.Secrets, o.Secrets)
+	}
 	if o.Egress != nil {
 		spec.Egress = *o.Egress
 	}
@@ -30,6 +33,9 @@ func specOfCopy(spec brig.Spec, o brig.ForkSpec) brig.Spec {
 	if o.AtEnd != nil {
 		spec.PauseAtEnd = o.AtEnd.Pause
 		spec.PauseFilesOnly = o.AtEnd.FilesOnly || !o.AtEnd.Pause && spec.PauseAfter != 0 && spec.PauseFilesOnly
+	}
+	if o.FixedLease != nil {
+		spec.FixedLease = *o.FixedLease
 	}
 	if o.Volumes != nil {
 		spec.Volumes = o.Volumes
@@ -135,8 +141,8 @@ func checkOrigin(v *call, o *forkOrigin, spec brig.Spec) error {
 // changesOf returns the names of the properties that o changes, for the audit log.
 func changesOf(o brig.ForkSpec) (changes []string) {
 	for name, changed := range map[string]bool{
-		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil,
-		"limits": o.Limits != (brig.Limits{}), "volumes": o.Volumes != nil, "build_rights": o.BuildRights,
+		"env": len(o.Env) > 0, "egress": o.Egress != nil, "user": o.User != "" || o.Dir != "", "pauses": o.AtEnd != nil, "lease": o.FixedLease != nil,
+		"secrets": len(o.Secrets) > 0, "limits": o.Limits != (brig.Limits{}), "volumes": o.Volumes != nil, "build_rights": o.BuildRights,
 	} {
 		if changed {
 			changes = append(changes, name)

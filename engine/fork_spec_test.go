@@ -103,3 +103,61 @@ func TestForkPostponesEndOfPausedSandbox(t *testing.T) {
 		}
 	})
 }
+
+// A copy can have secrets of its own and another kind of lease. Its secrets have the hosts of the time at which
+// it was made, and the placeholders of the original do not apply to them.
+func TestForkAddsSecrets(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	for _, name := range []string{"old", "new"} {
+		if _, err := h.PutSecret(ctx, brig.SecretChange{Name: name, Value: []byte("the value"), Hosts: []string{"a.example"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one", Secrets: []brig.SecretUse{{Name: "old"}}})
+	for field, uses := range map[string][]brig.SecretUse{
+		"secrets[1].name": {{Name: "none"}}, "secrets[1].env": {{Name: "new", Env: "OLD"}},
+	} {
+		if _, err := h.Fork(ctx, "one", brig.ForkSpec{Secrets: uses}); brig.AsError(err).Field != field {
+			t.Errorf("%v, want an error of %s", err, field)
+		}
+	}
+	fixed := true
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Secrets: []brig.SecretUse{{Name: "new"}}, FixedLease: &fixed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := copies[0].Spec; len(s.Secrets) != 2 || !s.FixedLease {
+		t.Errorf("the copy is %+v", s)
+	}
+	record := func(name string) *brig.Record {
+		t.Helper()
+		rec, err := h.store.Get(ctx, "acme", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}
+	rec := record(copies[0].Spec.Name)
+	if len(rec.Given) != 2 || rec.Given[1].Name != "new" || len(rec.Given[1].Hosts) != 1 {
+		t.Errorf("the copy has the grants %+v", rec.Given)
+	}
+	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "new", Value: []byte("the value"), Hosts: []string{"a.example", "b.example"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range h.Brokered(rec) {
+		if len(s.Hosts) != 1 || s.Hosts[0] != "a.example" {
+			t.Errorf("the copy sends %s to %q", s.Name, s.Hosts)
+		}
+	}
+	if s := record("one"); len(s.Spec.Secrets) != 1 || len(s.Given) != 1 || s.Spec.FixedLease {
+		t.Errorf("the original is %+v", s)
+	}
+	again, err := h.Fork(ctx, copies[0].Spec.Name, brig.ForkSpec{})
+	if err != nil || len(again[0].Spec.Secrets) != 2 {
+		t.Errorf("a copy of the copy: %+v, %v", again, err)
+	}
+	if rec := record(again[0].Spec.Name); len(rec.Given) != 2 || len(rec.Given[1].Hosts) != 1 {
+		t.Errorf("a copy of the copy has the grants %+v", rec.Given)
+	}
+}

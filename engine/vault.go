@@ -72,6 +72,23 @@ func (vt *vault) grantedSecrets(ctx context.Context, rec *brig.Record) (list []b
 	return list, nil
 }
 
+// grantsOfCopy returns the state of the secrets of a copy, for its record. Those of the original keep the
+// state that they had when the original got them.
+func (vt *vault) grantsOfCopy(ctx context.Context, origin *brig.Record, spec brig.Spec) ([]brig.Secret, error) {
+	given := slices.Clone(origin.Given)
+	for _, u := range spec.Secrets {
+		if slices.ContainsFunc(origin.Spec.Secrets, func(o brig.SecretUse) bool { return o.Name == u.Name }) {
+			continue
+		}
+		s, err := vt.secretOf(ctx, origin, u)
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, s.Secret)
+	}
+	return given, nil
+}
+
 // recoverGrants records the grants of a sandbox that an earlier version created without them. A
 // removed secret gets no grant, because setting it again requires a value.
 func (vt *vault) recoverGrants(ctx context.Context, rec *brig.Record) error {

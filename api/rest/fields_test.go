@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,9 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	case reflect.Struct:
 		for f, field := range v.Fields() {
 			own := v.Type() == reflect.TypeFor[brig.Egress]() && f.Name == "Operator" ||
-				v.Type() == reflect.TypeFor[brig.Pause]() && f.Name == "Executions"
+				v.Type() == reflect.TypeFor[brig.Pause]() && f.Name == "Executions" ||
+				v.Type() == reflect.TypeFor[brig.BuiltTemplate]() && (f.Name == "Tenant" || f.Name == "Rev") || // the server's own
+				v.Type() == reflect.TypeFor[brig.TemplateBuild]() && (f.Name == "Tenant" || f.Name == "Rev" || f.Name == "Digest" || f.Name == "Log")
 			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "BuildRights" && f.Name != "Share" && f.Name != "Draining" { // only the engine sets these fields
 				fill(t, field, n)
 			}
@@ -200,7 +203,7 @@ func TestClientPreservesEveryFileField(t *testing.T) {
 // wire types, the API or the client do not have.
 func TestClientPreservesEveryField(t *testing.T) {
 	s := &stub{}
-	srv := httptest.NewServer(rest.New(rest.Options{Service: fullStub{s, t}, Keys: keys{}}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: fullStub{s, t}, Builds: fullTemplates{stubTemplates{s}, t}, Keys: keys{}}))
 	defer srv.Close()
 	c := dial(t, client.Options{URL: srv.URL, Key: key})
 	compare := func(got, want any, err error) {
@@ -232,6 +235,18 @@ func TestClientPreservesEveryField(t *testing.T) {
 	}
 	templates, err := c.Templates(t.Context())
 	compare(templates, []brig.Template{fullTemplate(t)}, err)
+	details, err := c.GetTemplate(t.Context(), "web")
+	compare(details, full[brig.TemplateDetails](t), err)
+	build, err := c.GetTemplateBuild(t.Context(), "web", "b1")
+	compare(build, fullBuild(t), err)
+	wanted := full[brig.BuildSpec](t)
+	wanted.Steps[0].Kind, wanted.Steps[1].Kind = brig.BuildRun, brig.BuildCopy
+	for i := range wanted.Steps {
+		wanted.Steps[i].Digest, wanted.Steps[i].Mode = strings.Repeat("a", 64), "0644"
+	}
+	wanted.Template = "" // a build has one base
+	_, err = c.BuildTemplate(t.Context(), *wanted)
+	compare(s.lastArguments(), *wanted, err)
 	shelves, err := c.Pool(t.Context())
 	compare(shelves, []brig.PoolClass{*full[brig.PoolClass](t)}, err)
 

@@ -23,11 +23,13 @@ func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 		if !ok {
 			continue
 		}
-		path := strings.NewReplacer("{name}", "one", "{id}", "x", "{pid}", "7", "{version}", "1").Replace(rt.pattern)
+		path := strings.NewReplacer("{name}", "one", "{id}", "x", "{pid}", "7", "{version}", "1", "{digest}", "aa").Replace(rt.pattern)
 		one := transcript.AuthorizedRequest{Method: rt.method, Path: path, Role: rt.op.Role}
 		switch rt.base() {
 		case "write-file", "write-volume-file":
 			one.Path, one.Header = path+"?path=a", []string{"Content-Type", "application/octet-stream"}
+		case "put-template-files":
+			one.Header = []string{"Content-Type", "application/octet-stream"}
 		case "import-image":
 			one.Path, one.Header = path+"?name=a", []string{"Content-Type", "application/x-tar"}
 		}
@@ -39,7 +41,7 @@ func TestRoutesAuthorizeBeforeReading(t *testing.T) {
 	if len(all) < 25 {
 		t.Fatalf("%d routes take a body", len(all))
 	}
-	transcript.CheckAuthorization(t, New(Options{Service: bodyReader{}, Keys: transcript.RoleKeys{}, Hosts: []string{"example.com"}}), all)
+	transcript.CheckAuthorization(t, New(Options{Service: bodyReader{}, Builds: templateBodyReader{}, Keys: transcript.RoleKeys{}, Hosts: []string{"example.com"}}), all)
 }
 
 // bodyReader is a Service that reads its input and does nothing else.
@@ -72,4 +74,12 @@ func (bodyReaderVolume) Write(_ context.Context, _ string, _ brig.VolumeWrite, r
 func (bodyReader) ImportImage(_ context.Context, _ string, r io.Reader, _ func(brig.Progress)) (*brig.Image, error) {
 	_, err := r.Read(make([]byte, 1))
 	return &brig.Image{}, err
+}
+
+// templateBodyReader is a TemplateService that reads its input and does nothing else.
+type templateBodyReader struct{ brig.TemplateService }
+
+func (templateBodyReader) PutTemplateFiles(_ context.Context, _ string, _ int64, r io.Reader) error {
+	_, err := r.Read(make([]byte, 1))
+	return err
 }

@@ -42,6 +42,14 @@ func JSON(v any) any {
 		return v1.FromProcesses(v)
 	case []brig.Template:
 		return fromTemplates(v)
+	case *brig.TemplateDetails:
+		return v1.FromTemplateDetails(v)
+	case *brig.TemplateBuild:
+		return v1.FromTemplateBuild(v)
+	case []*brig.TemplateBuild:
+		return v1.FromTemplateBuilds(v)
+	case brig.BuildLine:
+		return v1.FromBuildLine(v)
 	case []brig.PoolClass:
 		return v1.FromPool(v)
 	case *brig.NewKey:

@@ -253,6 +253,8 @@ func (d describer) event(name string, result any) *huma.Schema {
 		doc = v1.Exception{}
 	case v1.EventChange:
 		doc = v1.Change{}
+	case v1.EventLine:
+		doc = v1.TemplateBuildLine{}
 	case v1.EventProgress:
 		doc = v1.Progress{}
 	case v1.EventResult:

@@ -128,8 +128,9 @@ var combinations = map[string]object{
 		object{"properties": object{"count": object{"maximum": 1}}},
 		object{"properties": forbidTrue("paused", "name")},
 	}},
-	"Placement": {"dependentRequired": object{"only": []string{"provider"}}, "if": byRegion, "then": withRegions},
-	"Routing":   {"if": byRegion, "then": withRegions},
+	"TemplateBuildRequest": {"oneOf": exactlyOne("image", "template")},
+	"Placement":            {"dependentRequired": object{"only": []string{"provider"}}, "if": byRegion, "then": withRegions},
+	"Routing":              {"if": byRegion, "then": withRegions},
 	"Spec": {
 		"anyOf": []any{
 			object{"required": []string{"command"}, "properties": forbidPause("shell")},
@@ -271,6 +272,8 @@ var pathParameters = map[string]parameter{
 	"pid":     {doc: "Process ID inside the sandbox", number: true, min: 1, max: 1<<31 - 1, example: 42},
 	"port":    {doc: "The TCP port inside the sandbox", number: true, min: 1, max: 65535, example: 8000},
 	"version": {doc: "Number of the version; 0 is the newest", number: true, max: 1<<31 - 1, example: 1},
+	"tag":     {doc: "The tag", nonempty: true, example: "stable"},
+	"digest":  {doc: "Digest that the client chooses, 64 hexadecimal digits: the same for the same files, and no other", nonempty: true, pattern: "^[0-9a-f]{64}$", example: strings.Repeat("0a", 32)},
 	"ref":     {doc: "Name or digest of the image", nonempty: true, example: "host"},
 }
 

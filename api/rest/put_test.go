@@ -90,8 +90,8 @@ var putCases = map[string]putCase{
 // putWithoutCase lists the other routes with PUT or PATCH. The body of write-file and of
 // write-volume-file is the new content of a file, whose mode does not change. Package volume tests
 // that set-volume-attributes keeps what it does not name (TestAttributes), and package engine that
-// update-webhook does (TestWebhookChangesAreSelective).
-var putWithoutCase = []string{"write-file", "write-volume-file", "set-volume-attributes", "update-webhook"}
+// update-webhook does (TestWebhookChangesAreSelective). The body of put-template-files is an archive.
+var putWithoutCase = []string{"write-file", "write-volume-file", "set-volume-attributes", "update-webhook", "put-template-files"}
 
 // putServer serves the API on top of an engine.
 type putServer struct {

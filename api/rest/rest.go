@@ -39,6 +39,8 @@ type Options struct {
 	// SignIn lets people sign in with an identity provider. Default: only API
 	// keys are accepted.
 	SignIn *signin.Provider
+	// Builds builds the templates of tenants. Default: the server builds none.
+	Builds brig.TemplateService
 	// LimitRange appears in the OpenAPI document. The Service enforces it.
 	LimitRange brig.LimitRange
 }

@@ -456,7 +456,7 @@ var _ brig.Service = (*stub)(nil)
 func serve(t testing.TB) (*stub, *httptest.Server) {
 	t.Helper()
 	s := &stub{ended: make(chan error, 8)}
-	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", LimitRange: brig.DefaultLimitRange()}))
+	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Builds: stubTemplates{s}, Keys: keys{}, Version: "v0", LimitRange: brig.DefaultLimitRange()}))
 	t.Cleanup(srv.Close)
 	return s, srv
 }

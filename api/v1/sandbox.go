@@ -23,7 +23,7 @@ type Limits struct {
 type Spec struct {
 	Name       string            `json:"name,omitempty" doc:"1 to 63 characters of a-z, 0-9 and -, unique among the tenant's sandboxes; default: a generated name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" example:"worker-1"`
 	Image      string            `json:"image,omitempty" doc:"name or digest of an image; default host" minLength:"1" maxLength:"512"`
-	Template   string            `json:"template,omitempty" doc:"name of a template, instead of image" minLength:"1" maxLength:"63"`
+	Template   string            `json:"template,omitempty" doc:"name of a template, instead of image; one that the tenant has built can have a tag, as web:v1" minLength:"1" maxLength:"192"`
 	Entrypoint bool              `json:"entrypoint,omitempty" doc:"run the image's entrypoint as the main program, with command or the image's own command as its arguments"`
 	Command    []string          `json:"command,omitempty" doc:"main program and its arguments, without a shell; without one, the sandbox waits for commands" minItems:"1" maxItems:"10000" items:"^[^\\x00]*$"`
 	Shell      string            `json:"shell,omitempty" doc:"main program as a script for the image's shell" minLength:"1" pattern:"^[^\\x00]*$"`

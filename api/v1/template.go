@@ -22,6 +22,7 @@ type Template struct {
 	Imports         []string          `json:"imports,omitempty" doc:"Python modules that the interpreter of the first context has imported"`
 	ReadyTimeoutMS  int64             `json:"ready_timeout_ms,omitempty"`
 	ReadyIntervalMS int64             `json:"ready_interval_ms,omitempty"`
+	Built           *BuiltTemplate    `json:"built,omitempty" doc:"set if the caller's tenant has built the template, which then has no image of its own"`
 }
 
 // TemplateCommand is a command that a template runs.
@@ -40,20 +41,29 @@ type Templates struct {
 
 // FromTemplate converts t to its wire type.
 func FromTemplate(t brig.Template) Template {
-	return Template{
+	out := Template{
 		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTLMS: FromDuration(t.TTL), Limits: FromLimits(t.Limits),
 		User: t.User, Cwd: t.Dir, Start: fromTemplateCommand(t.Start), Entrypoint: t.Entrypoint, Ready: fromTemplateCommand(t.Ready),
 		ReadyTimeoutMS: FromDuration(t.ReadyTimeout), ReadyIntervalMS: FromDuration(t.ReadyInterval), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
+	if t.Built != nil {
+		built := FromBuiltTemplate(t.Built)
+		out.Built = &built
+	}
+	return out
 }
 
 // Domain converts t to its domain type.
 func (t Template) Domain() brig.Template {
-	return brig.Template{
+	out := brig.Template{
 		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: ToDuration(t.TTLMS), Limits: t.Limits.Domain(),
 		User: t.User, Dir: t.Cwd, Start: t.Start.toCommand(), Entrypoint: t.Entrypoint, Ready: t.Ready.toCommand(),
 		ReadyTimeout: ToDuration(t.ReadyTimeoutMS), ReadyInterval: ToDuration(t.ReadyIntervalMS), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
+	if t.Built != nil {
+		out.Built = t.Built.Domain()
+	}
+	return out
 }
 
 func fromTemplateCommand(c *brig.Command) *TemplateCommand {

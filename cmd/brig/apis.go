@@ -96,13 +96,14 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	if err != nil {
 		return nil, err
 	}
+	service := builder.Compose(e, builds)
 	used, clock := &meter{engine: e}, in.clock
 	// All APIs share one keyring, so that failed attempts and blocked addresses count across all of
 	// them.
 	ring := httpapi.NewKeyring(e)
 	ring.Cookie.Secure = strings.HasPrefix(cfg.URL, "https://")
 	ring.Clock, ring.Owner = clock, folderOwner(dir, e)
-	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: ring, Log: log, Registry: seen, Hosts: in.hosts, Version: version.String()})
+	tools, err := mcp.New(ctx, mcp.Options{Service: service, Keys: ring, Log: log, Registry: seen, Hosts: in.hosts, Version: version.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 			{ui.IsDocsRequest, ui.NewDocs(log, in.hosts)},
 		},
 		native: rest.New(rest.Options{
-			Registry: seen, Service: e, Keys: ring, Log: log, Hosts: in.hosts, Version: version.String(), LimitRange: cfg.limitRange(), SignIn: in.signIn,
+			Registry: seen, Service: service, Builds: builds, Keys: ring, Log: log, Hosts: in.hosts, Version: version.String(), LimitRange: cfg.limitRange(), SignIn: in.signIn,
 			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 		}),
 		e2b: e2b.New(e2b.Options{

@@ -38,6 +38,9 @@ func (o completion) registerNames(root *cobra.Command) {
 	for _, name := range []string{"versions", "files", "cat", "diff", "restore", "rm"} {
 		arguments["workspace "+name] = listWorkspaceNames
 	}
+	for _, name := range []string{"show", "logs", "cancel", "tag", "untag", "rm"} {
+		arguments["template "+name] = listTemplateNames
+	}
 	for _, name := range []string{"files", "cat", "put", "rm-file", "rm"} {
 		arguments["volume "+name] = listVolumeNames
 	}

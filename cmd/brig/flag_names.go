@@ -21,7 +21,7 @@ var flagOfField = map[string]string{
 	"workspace.prefixes": "writable", "workspace.capture": "capture",
 	"events": "event", "types": "type", "url": "URL",
 	"volumes": "volume", "volumes.name": "volume", "volumes.path": "volume",
-	"placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
+	"tags": "tag", "placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
 	"routing.split": "split", "split": "split", "regions": "region",
 	"scopes": "scope", "sandboxes": "sandbox", "hosts": "host", "places": "place", "context_id": "context",
 	"quota.execution_ms_per_day": "execution-time-per-day", "quota.cpu_ms_per_day": "cpu-time-per-day",

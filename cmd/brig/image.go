@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// imageCommands creates the commands for images and templates.
+// imageCommands creates the commands for images.
 type imageCommands struct{ *cli }
 
 func (c imageCommands) command() *cobra.Command {

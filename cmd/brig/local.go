@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/builder"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/image"
@@ -152,15 +153,29 @@ func (c *cli) openLocal(ctx context.Context, dir string, ephemeral bool) (brig.S
 		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
 	}
 	e := engine.New(ctx, o)
+	var builds *builder.Builder
 	done := func() {
+		if builds != nil {
+			builds.Close()
+		}
 		e.Close()
 		compiler.Close()
 		_ = store.Close()
 		lock.Close()
 	}
-	if err := e.Recover(ctx); err != nil {
+	err = e.Recover(ctx)
+	if err == nil {
+		builds, err = newBuilder(ctx, dir, cfg, e, store, o.Templates, log)
+	}
+	if err != nil {
 		done()
 		return nil, nil, nil, err
 	}
-	return e, ctx, done, nil
+	return localService{builder.Compose(e, builds), builds}, ctx, done, nil
+}
+
+// localService is an engine of this process with its builder of templates.
+type localService struct {
+	builder.ComposedService
+	brig.TemplateService
 }

@@ -92,7 +92,7 @@ in plain HTTP.`,
 		commands  []*cobra.Command
 	}{
 		{groupRun, "Run code:", []*cobra.Command{
-			run.command(), sandboxCommands{c}.command(), workspaceCommands{c}.command(), volumeCommands{c}.command(), image.command(), image.templates(),
+			run.command(), sandboxCommands{c}.command(), workspaceCommands{c}.command(), volumeCommands{c}.command(), image.command(), templateCommands{c}.command(),
 			toolCommands{c}.command(), run.screenCommand(),
 		}},
 		{groupServer, "Set up and serve:", []*cobra.Command{

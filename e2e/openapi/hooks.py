@@ -62,6 +62,9 @@ def before_call(ctx, case, kwargs):
     # A link that is inferred by name takes the server's version for a workspace's.
     if not str((case.path_parameters or {}).get("version", 0)).isdigit():
         case.path_parameters["version"] = 1
+    if operation == "build-template":
+        case.path_parameters["name"] = "web"
+        case.body = {"image": "host", "steps": [{"type": "run", "command": "make"}, {"type": "env", "env": {"A": "1"}}, {"type": "workdir", "cwd": "/srv"}]}
     if operation == "tag-image":
         case.body = {"image": "host", "name": "python:3.11-slim"}
     if operation == "read-file" and case.query:

@@ -141,7 +141,8 @@ func Areas() []Area {
 
 		{"egress", []string{"egress", "race"}},
 		{"remote", []string{"egress", "providers"}},
-		{"builder", []string{"clients", "race"}},
+		{"builder", []string{"core", "clients", "race"}},
+		{"dockerfile", []string{"core"}},
 		{"webhook", []string{"clients", "race"}},
 		{"volume", []string{"clients", "core", "race"}},
 		{"workspace", []string{"workspaces", "race"}},

@@ -39,6 +39,12 @@ export interface Attempt {
 
 export type AttestRequest = Record<string, never>;
 
+export interface BuildFailure {
+  message: string;
+  /** base, the number of a step from 1, or finalize for the part after the last step */
+  step: string;
+}
+
 export interface BuildRequest {
   /** 1 to 63 of a-z, 0-9 and - */
   name?: string;
@@ -46,6 +52,18 @@ export interface BuildRequest {
   packages?: string[];
   /** the Debian release, for example bookworm */
   suite?: string;
+}
+
+export interface BuiltTemplate {
+  created: string;
+  id: string;
+  last_used?: string;
+  name: string;
+  /** sorted by name */
+  tags: TemplateTag[];
+  updated: string;
+  /** number of sandboxes that were created from it */
+  uses: number;
 }
 
 export interface Capabilities {
@@ -698,6 +716,10 @@ export interface Line {
   time: string;
 }
 
+export type LineEvent = TemplateBuildLine & {
+  event: "line";
+};
+
 export type LogEnd = Record<string, unknown>;
 
 /** One event per line or message. The last one is result or error. */
@@ -1044,6 +1066,12 @@ export interface QuotaRequest {
   workspaces?: number | string;
 }
 
+export interface RegistryLogin {
+  /** password, or a token without a username */
+  password?: string;
+  username?: string;
+}
+
 export interface ReplayRequest {
   /** events from this time on, at most as old as the webhook */
   since: string;
@@ -1360,7 +1388,7 @@ export interface Sandbox {
   /** main program as a script for the image's shell */
   shell?: string;
   state: "creating" | "running" | "paused" | "stopping" | "stopped";
-  /** name of a template, instead of image */
+  /** name of a template, instead of image; one that the tenant has built can have a tag, as web:v1 */
   template?: string;
   tenant: string;
   /** wall time limit of the main program */
@@ -1554,7 +1582,7 @@ export interface Spec {
   secrets?: SecretUse[];
   /** main program as a script for the image's shell */
   shell?: string;
-  /** name of a template, instead of image */
+  /** name of a template, instead of image; one that the tenant has built can have a tag, as web:v1 */
   template?: string;
   /** wall time limit of the main program */
   timeout_ms?: number;
@@ -1614,9 +1642,18 @@ export interface TagRequest {
   name: string;
 }
 
+export interface TagTemplateRequest {
+  /** tag that refers to the build; default: default */
+  from?: string;
+  /** 1 to 128 of a-z, A-Z, 0-9, -, _ and . */
+  tag: string;
+}
+
 export interface Template {
   /** sandboxes are copies of one that has run start and ready */
   boot_once?: boolean;
+  /** set if the caller's tenant has built the template, which then has no image of its own */
+  built?: BuiltTemplate;
   /** default of commands */
   cwd?: string;
   /** run the image's entrypoint and command as start */
@@ -1644,12 +1681,146 @@ export interface Template {
   user?: string;
 }
 
+export interface TemplateBuild {
+  /** name of the caller who requested the build */
+  actor: string;
+  created: string;
+  /** default working directory of the sandboxes' commands */
+  cwd?: string;
+  /** variables of the sandboxes' commands */
+  env?: Record<string, string>;
+  /** why the build failed */
+  failure?: BuildFailure;
+  /** ID of the paused sandbox with the files; another one than sandbox if there is a start command */
+  files_sandbox?: string;
+  finished?: string;
+  id: string;
+  /** limits of the template's sandboxes */
+  limits?: Limits;
+  /** ready command */
+  ready?: string;
+  /** ID of the paused sandbox that the template's sandboxes are copies of */
+  sandbox?: string;
+  /** start command */
+  start?: string;
+  started?: string;
+  status: "waiting" | "building" | "ready" | "error";
+  /** tags that the build gets when it is ready */
+  tags: string[];
+  /** ID of the template */
+  template_id: string;
+  /** default user of the sandboxes' commands */
+  user?: string;
+}
+
+export interface TemplateBuildLine {
+  /** warn for standard error */
+  level: "debug" | "info" | "warn" | "error";
+  /** base, the number of a step from 1, or finalize */
+  step: string;
+  text: string;
+  time: string;
+}
+
+export interface TemplateBuildLog {
+  build: TemplateBuild;
+  /** empty in the result of a stream, whose events have the lines */
+  lines: TemplateBuildLine[];
+  /** offset of the next line */
+  next_offset: number;
+}
+
+/** One event per line or message. The last one is result or error. */
+export type TemplateBuildLogEvent = LineEvent | PingEvent | TemplateBuildLogResultEvent | ErrorEvent;
+
+export type TemplateBuildLogResultEvent = TemplateBuildLog & {
+  event: "result";
+};
+
+export interface TemplateBuildRequest {
+  /** image that the build begins with */
+  image?: string;
+  /** limits of the template's sandboxes; default: those of the server */
+  limits?: TemplateLimits;
+  /** run all steps, also those that an earlier build has run */
+  no_cache?: boolean;
+  /** shell command that runs repeatedly until it exits with 0; then the template is ready; default with start: sleep 20 */
+  ready?: string;
+  /** login for the registry of image; not stored */
+  registry?: RegistryLogin;
+  /** shell command that runs in every sandbox of the template */
+  start?: string;
+  /** steps, in order */
+  steps?: TemplateBuildStep[];
+  /** tags that refer to the build when it is ready; default: the tag in the path, or default */
+  tags?: string[];
+  /** template that the build begins with, instead of image */
+  template?: string;
+}
+
+export interface TemplateBuildStep {
+  /** shell command of a run */
+  command?: string;
+  /** working directory of the following steps and of the sandboxes' commands, which is created */
+  cwd?: string;
+  /** path in the sandbox; a relative one is below the working directory */
+  destination?: string;
+  /** digest of the uploaded archive of a copy */
+  digest?: string;
+  /** variables of the following steps and of the sandboxes; values can refer to others as $NAME */
+  env?: Record<string, string>;
+  /** mode of the copied files in octal digits; default: as in the archive */
+  mode?: string;
+  /** run this step and those after it, also if an earlier build has run them */
+  no_cache?: boolean;
+  /** owner of the copied files, such as root or user:user; default: the user of the steps before */
+  owner?: string;
+  /** path in the archive: a file, or a directory, whose content is copied */
+  source?: string;
+  /** run (command, user), copy (digest, source, destination, owner, mode), env (env), workdir (cwd) or user (user) */
+  type: "run" | "copy" | "env" | "workdir" | "user";
+  /** user of the following steps and of the sandboxes' commands; of a run: only for its command */
+  user?: string;
+}
+
 export interface TemplateCommand {
   command?: string[];
   cwd?: string;
   env?: Record<string, string>;
   shell?: string;
   user?: string;
+}
+
+export interface TemplateDetails {
+  /** newest first */
+  builds: TemplateBuild[];
+  created: string;
+  id: string;
+  last_used?: string;
+  name: string;
+  /** sorted by name */
+  tags: TemplateTag[];
+  updated: string;
+  /** number of sandboxes that were created from it */
+  uses: number;
+}
+
+export interface TemplateFiles {
+  present: boolean;
+}
+
+export interface TemplateLimits {
+  /** number of processors, for example 0.5 */
+  cpus?: number;
+  /** bytes of memory */
+  memory?: number | string;
+}
+
+export interface TemplateTag {
+  assigned: string;
+  /** ID of the build that it refers to */
+  build: string;
+  tag: string;
 }
 
 export interface Templates {

@@ -70,11 +70,11 @@ export default function Images({ who }: { who: Whoami }) {
       </Title>
       <Fetched query={templates}>
         {({ templates }) => (
-          <Rows head={["Name", "Image", "Instead, until that exists"]} empty="There are no templates. The server's configuration file defines them.">
+          <Rows head={["Name", "Image", "Instead, until that exists"]} empty="There are no templates. Build one with: brig template build FOLDER">
             {templates.map((t) => (
               <Table.Tr key={t.name}>
                 <Table.Td>{t.name}</Table.Td>
-                <Table.Td>{t.image}</Table.Td>
+                <Table.Td>{t.built ? `built by the tenant: ${t.built.tags.map((one) => one.tag).join(", ")}` : t.image}</Table.Td>
                 <Table.Td>{t.stand_in}</Table.Td>
               </Table.Tr>
             ))}

@@ -44,10 +44,25 @@ class AttestRequest(TypedDict):
     pass
 
 
+class BuildFailure(TypedDict):
+    message: str
+    step: str
+
+
 class BuildRequest(TypedDict):
     name: NotRequired[str]
     packages: NotRequired[list[str]]
     suite: NotRequired[str]
+
+
+class BuiltTemplate(TypedDict):
+    created: str
+    id: str
+    last_used: NotRequired[str]
+    name: str
+    tags: list[TemplateTag]
+    updated: str
+    uses: int
 
 
 class Capabilities(TypedDict):
@@ -729,6 +744,11 @@ class QuotaRequest(TypedDict):
     workspaces: NotRequired[Union[int, str]]
 
 
+class RegistryLogin(TypedDict):
+    password: NotRequired[str]
+    username: NotRequired[str]
+
+
 class ReplayRequest(TypedDict):
     since: str
 
@@ -1080,8 +1100,18 @@ class TagRequest(TypedDict):
     name: str
 
 
+TagTemplateRequest = TypedDict(
+    "TagTemplateRequest",
+    {
+        "from": "NotRequired[str]",
+        "tag": "str",
+    },
+)
+
+
 class Template(TypedDict):
     boot_once: NotRequired[bool]
+    built: NotRequired[BuiltTemplate]
     cwd: NotRequired[str]
     entrypoint: NotRequired[bool]
     env: NotRequired[dict[str, str]]
@@ -1099,12 +1129,97 @@ class Template(TypedDict):
     user: NotRequired[str]
 
 
+class TemplateBuild(TypedDict):
+    actor: str
+    created: str
+    cwd: NotRequired[str]
+    env: NotRequired[dict[str, str]]
+    failure: NotRequired[BuildFailure]
+    files_sandbox: NotRequired[str]
+    finished: NotRequired[str]
+    id: str
+    limits: NotRequired[Limits]
+    ready: NotRequired[str]
+    sandbox: NotRequired[str]
+    start: NotRequired[str]
+    started: NotRequired[str]
+    status: Literal["waiting", "building", "ready", "error"]
+    tags: list[str]
+    template_id: str
+    user: NotRequired[str]
+
+
+class TemplateBuildLine(TypedDict):
+    level: Literal["debug", "info", "warn", "error"]
+    step: str
+    text: str
+    time: str
+
+
+class TemplateBuildLog(TypedDict):
+    build: TemplateBuild
+    lines: list[TemplateBuildLine]
+    next_offset: int
+
+
+class TemplateBuildRequest(TypedDict):
+    image: NotRequired[str]
+    limits: NotRequired[TemplateLimits]
+    no_cache: NotRequired[bool]
+    ready: NotRequired[str]
+    registry: NotRequired[RegistryLogin]
+    start: NotRequired[str]
+    steps: NotRequired[list[TemplateBuildStep]]
+    tags: NotRequired[list[str]]
+    template: NotRequired[str]
+
+
+class TemplateBuildStep(TypedDict):
+    command: NotRequired[str]
+    cwd: NotRequired[str]
+    destination: NotRequired[str]
+    digest: NotRequired[str]
+    env: NotRequired[dict[str, str]]
+    mode: NotRequired[str]
+    no_cache: NotRequired[bool]
+    owner: NotRequired[str]
+    source: NotRequired[str]
+    type: Literal["run", "copy", "env", "workdir", "user"]
+    user: NotRequired[str]
+
+
 class TemplateCommand(TypedDict):
     command: NotRequired[list[str]]
     cwd: NotRequired[str]
     env: NotRequired[dict[str, str]]
     shell: NotRequired[str]
     user: NotRequired[str]
+
+
+class TemplateDetails(TypedDict):
+    builds: list[TemplateBuild]
+    created: str
+    id: str
+    last_used: NotRequired[str]
+    name: str
+    tags: list[TemplateTag]
+    updated: str
+    uses: int
+
+
+class TemplateFiles(TypedDict):
+    present: bool
+
+
+class TemplateLimits(TypedDict):
+    cpus: NotRequired[float]
+    memory: NotRequired[Union[int, str]]
+
+
+class TemplateTag(TypedDict):
+    assigned: str
+    build: str
+    tag: str
 
 
 class Templates(TypedDict):
@@ -1411,6 +1526,10 @@ class ImageResultEvent(Image):
     event: Literal["result"]
 
 
+class LineEvent(TemplateBuildLine):
+    event: Literal["line"]
+
+
 class LogEndResultEvent(LogEnd):
     event: Literal["result"]
 
@@ -1447,6 +1566,10 @@ class StdoutEvent(Chunk):
     event: Literal["stdout"]
 
 
+class TemplateBuildLogResultEvent(TemplateBuildLog):
+    event: Literal["result"]
+
+
 class WatchEndResultEvent(WatchEnd):
     event: Literal["result"]
 
@@ -1459,5 +1582,7 @@ LogEndEvent = Union[LogEvent, PingEvent, LogEndResultEvent, ErrorEvent]
 ResultEvent = Union[StartedEvent, StdoutEvent, StderrEvent, Descriptor3Event, PingEvent, ResultResultEvent, ErrorEvent]
 
 RunAnswerEvent = Union[StartedEvent, StdoutEvent, StderrEvent, Descriptor3Event, PingEvent, RunAnswerResultEvent, ErrorEvent]
+
+TemplateBuildLogEvent = Union[LineEvent, PingEvent, TemplateBuildLogResultEvent, ErrorEvent]
 
 WatchEndEvent = Union[WatchingEvent, ChangeEvent, PingEvent, WatchEndResultEvent, ErrorEvent]
