@@ -71,7 +71,8 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 // watchStart adds the output of the start command to the log until ctx ends. It returns an error if
 // the command fails.
 func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pid int) error {
-	out := &lineWriter{log: r.log, level: "info", step: r.step}
+	last := &lastLines{}
+	out := &lineWriter{log: r.log, level: "info", step: r.step, last: last}
 	var end *brig.Result
 	err := processes.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error {
 		_, _ = out.Write(e.Output) // never fails
@@ -80,12 +81,12 @@ func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pi
 		}
 		return nil
 	})
-	last := out.flush()
+	out.flush()
 	if ctx.Err() != nil { // the template is ready, or the build has ended
 		return nil //nolint:nilerr // err only says that
 	}
 	if end != nil {
-		return resultError(brig.Clip(r.build.Start, 200), end, last)
+		return resultError(brig.Clip(r.build.Start, 200), end, last.text())
 	}
 	return err
 }

@@ -161,21 +161,20 @@ func (r *activeRun) runCommand(ctx context.Context, s Step) error {
 // error for a failure.
 func (r *activeRun) exec(ctx context.Context, what string, cmd brig.Command) error {
 	cmd.Timeout = min(buildTimeout, r.bounds.MaxTimeout)
-	out := &lineWriter{log: r.log, level: "info", step: r.step}
-	errs := &lineWriter{log: r.log, level: "warn", step: r.step}
+	last := &lastLines{}
+	out := &lineWriter{log: r.log, level: "info", step: r.step, last: last}
+	errs := &lineWriter{log: r.log, level: "warn", step: r.step, last: last}
 	res, err := r.b.options.Service.Exec(ctx, r.box(), cmd, brig.IO{Stdout: out, Stderr: errs})
-	last := out.flush()
-	if e := errs.flush(); len(e) > 0 {
-		last = e
-	}
+	out.flush()
+	errs.flush()
 	if err != nil {
 		return err
 	}
-	return resultError(what, res, last)
+	return resultError(what, res, last.text())
 }
 
-// resultError returns an error if a command failed. last are the last lines of its output.
-func resultError(what string, res *brig.Result, last []string) error {
+// resultError returns an error if a command failed. last is the end of its output.
+func resultError(what string, res *brig.Result, last string) error {
 	reason := fmt.Sprintf("exit status %d", res.ExitCode)
 	switch {
 	case res.TimedOut:
@@ -186,8 +185,8 @@ func resultError(what string, res *brig.Result, last []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("failed to run command '%s': %s", what, reason)
-	if len(last) > 0 {
-		text += ": " + brig.Clip(strings.Join(last, "\n"), 2000)
+	if last != "" {
+		text += ": " + last
 	}
 	return &stepError{text}
 }
