@@ -136,10 +136,26 @@ func envBytes(env map[string]string) (n int) {
 	return n
 }
 
-// login runs a command in a login shell of the image, as E2B's clients run commands in sandboxes.
+// loginScript runs its argument in a login shell of the image. A user that is given by its IDs gets the
+// name and the home of its account, as E2B's clients get them in sandboxes.
+const loginScript = `case $USER in
+'' | *[!0-9]*) ;;
+*) if [ -r /etc/passwd ]; then
+  while IFS=: read -r brig_name _ brig_id _ _ brig_home _; do
+    if [ "$brig_id" = "$USER" ]; then
+      if [ "$HOME" = /home/user ]; then HOME=${brig_home:-/}; fi
+      USER=$brig_name LOGNAME=$brig_name
+      break
+    fi
+  done </etc/passwd
+fi ;;
+esac
+if [ -x /bin/bash ]; then exec /bin/bash -l -c "$1"; fi
+exec /bin/sh -l -c "$1"`
+
+// login runs a command in a login shell, as E2B's clients run commands in sandboxes.
 func login(command string) []string {
-	const choose = `if [ -x /bin/bash ]; then exec /bin/bash -l -c "$1"; fi; exec /bin/sh -l -c "$1"`
-	return []string{"/bin/sh", "-c", choose, "sh", command}
+	return []string{"/bin/sh", "-c", loginScript, "sh", command}
 }
 
 // runCommand runs a RUN step.
