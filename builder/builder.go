@@ -183,6 +183,9 @@ type Request struct {
 	// CPUs and Memory are the limits of the sandboxes. Default: those of the server.
 	CPUs   float64
 	Memory int64
+	// FreeDisk is the disk space that the sandboxes should have beside that for the steps, as far as the server's
+	// limits allow it.
+	FreeDisk int64
 }
 
 // Request creates a build, which waits for Start.
@@ -203,7 +206,8 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 		if err != nil {
 			return err
 		}
-		limits, err := bounds.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory})
+		disk := bounds.Default.Disk + min(r.FreeDisk, bounds.Max.Disk-bounds.Default.Disk)
+		limits, err := bounds.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory, Disk: disk})
 		if err != nil {
 			return err
 		}

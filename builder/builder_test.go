@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ type fakeService struct {
 	boxes    map[string]*brig.Sandbox
 	made     int
 	commands []string
-	base     string // the digest of the image base
+	base     string            // the digest of the image base
+	output   map[string]string // what a command writes to its standard output
 	// run is the result of a command. Default: it succeeds.
 	run func(ctx context.Context, box *brig.Sandbox, command string) (int, error)
 }
@@ -89,8 +91,9 @@ func (f *fakeService) Exec(ctx context.Context, name string, cmd brig.Command, s
 		return nil, brig.InvalidField("timeout_ms", "%v is out of bounds", cmd.Timeout)
 	}
 	f.commands = append(f.commands, command)
-	run := f.run
+	run, output := f.run, f.output[command]
 	f.mu.Unlock()
+	_, _ = io.WriteString(cmp.Or[io.Writer](sio.Stdout, io.Discard), output)
 	switch whole := strings.Join(cmd.Argv, " "); {
 	case strings.Contains(whole, "id -g"):
 		_, _ = io.WriteString(sio.Stdout, "1001 1002\n")

@@ -336,7 +336,7 @@ func (r *activeRun) finish(ctx context.Context, err error) {
 	r.log.add("error", r.step, x.Failure.Message)
 	x.Log = r.log.lines()
 	r.b.removeSandboxes(ctx, x)
-	if brig.KindOf(err) == brig.Internal {
+	if _, ok := errors.AsType[*stepError](err); !ok && brig.KindOf(err) == brig.Internal {
 		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
 	}
 	if err := r.record(ctx); err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed

@@ -3,6 +3,7 @@ package builder
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -186,7 +187,16 @@ func (r *activeRun) exec(ctx context.Context, what string, cmd brig.Command) err
 	if err != nil {
 		return err
 	}
-	return resultError(what, res, last.text())
+	return r.explain(resultError(what, res, last.text()))
+}
+
+// explain adds the remedy to the failure of a command that found no space.
+func (r *activeRun) explain(err error) error {
+	if f, ok := errors.AsType[*stepError](err); ok && strings.Contains(strings.ToLower(f.message), "no space left on device") {
+		return failf("%s (the template's sandboxes have %s of disk space; request more free space, in E2B's SDKs with minFreeDiskMb)",
+			f.message, brig.FormatBytes(r.build.Limits.Disk))
+	}
+	return err
 }
 
 // resultError returns an error if a command failed. last is the end of its output.
