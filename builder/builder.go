@@ -225,16 +225,17 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 		if err := b.makeRoom(ctx, t); err != nil {
 			return err
 		}
+		t.Builds++
 		x = &brig.TemplateBuild{
 			ID: uuid.NewString(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.options.Now().UTC(),
 			Actor: brig.ActorFrom(ctx).Name, Tags: tags,
 		}
-		return b.options.Store.PutBuild(ctx, x)
+		return b.options.Store.PutTemplate(ctx, t, x)
 	})
 	return t, x, err
 }
 
-// findOrCreate returns the tenant's template with a name.
+// findOrCreate returns the tenant's template with a name, or a new one, which is not stored yet.
 func (b *Builder) findOrCreate(ctx context.Context, tenant, name string) (*brig.BuiltTemplate, error) {
 	t, err := b.options.Store.GetTemplate(ctx, tenant, name)
 	if brig.KindOf(err) != brig.NotFound {
@@ -248,8 +249,7 @@ func (b *Builder) findOrCreate(ctx context.Context, tenant, name string) (*brig.
 		return nil, brig.Errorf(brig.RateLimited, "the tenant has %d templates, the maximum", maxTemplates).WithHint("remove one")
 	}
 	now := b.options.Now().UTC()
-	t = &brig.BuiltTemplate{ID: newTemplateID(), Tenant: tenant, Name: name, Created: now, Updated: now, Tags: map[string]brig.TemplateTag{}}
-	return t, b.options.Store.PutTemplate(ctx, t)
+	return &brig.BuiltTemplate{ID: newTemplateID(), Tenant: tenant, Name: name, Created: now, Updated: now, Tags: map[string]brig.TemplateTag{}}, nil
 }
 
 // makeRoom deletes the oldest build of a template that nothing refers to, if the template has as
@@ -354,6 +354,17 @@ func (b *Builder) List(ctx context.Context) ([]*brig.BuiltTemplate, error) {
 	return b.options.Store.BuiltTemplates(ctx, brig.ActorFrom(ctx).Tenant)
 }
 
+// NewestBuilds returns the newest build of each of the tenant's templates, by the ID of the template and
+// without its log.
+func (b *Builder) NewestBuilds(ctx context.Context) (map[string]*brig.TemplateBuild, error) {
+	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: brig.ActorFrom(ctx).Tenant, Newest: true})
+	out := map[string]*brig.TemplateBuild{}
+	for _, x := range all {
+		out[x.Template] = x
+	}
+	return out, err
+}
+
 // Builds returns the builds of a template without their logs, newest first.
 func (b *Builder) Builds(ctx context.Context, t *brig.BuiltTemplate) ([]*brig.TemplateBuild, error) {
 	return b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
@@ -372,8 +383,8 @@ func (b *Builder) Template(ctx context.Context, ref string) (*brig.BuiltTemplate
 	return t, err
 }
 
-// Find is like Template, and also returns the build of the tag in ref, or of DefaultTag. The build is nil
-// if the tag does not exist.
+// Find is like Template, and also returns the build of the tag in ref, or of DefaultTag, without its log. The
+// build is nil if the tag does not exist.
 func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *brig.TemplateBuild, error) {
 	t, err := b.Template(ctx, ref)
 	if err != nil {
@@ -384,8 +395,11 @@ func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *b
 	if !ok {
 		return t, nil, nil
 	}
-	x, err := b.options.Store.GetBuild(ctx, t.Tenant, t.ID, to.Build)
-	return t, x, err
+	found, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID, ID: to.Build})
+	if err != nil || len(found) == 0 {
+		return t, nil, err
+	}
+	return t, found[0], nil
 }
 
 // Create creates a sandbox from the build that ref refers to. The environment, the user and the

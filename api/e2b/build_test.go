@@ -95,11 +95,12 @@ func TestBuiltTemplate(t *testing.T) {
 		x.decode(t, want, nil, "POST", "/v2/sandboxes", body, k.Secret)
 	}
 	var list []struct {
-		TemplateID, BuildStatus string
-		Public                  bool
+		TemplateID, BuildStatus, BuildID string
+		BuildCount                       int
+		Public                           bool
 	}
 	x.decode(t, http.StatusOK, &list, "GET", "/v2/templates", "", k.Secret)
-	if n := len(list); n != 2 || list[1].TemplateID != r.TemplateID || list[1].BuildStatus != "ready" || list[1].Public {
+	if n := len(list); n != 2 || list[1].TemplateID != r.TemplateID || list[1].BuildStatus != "ready" || list[1].BuildID != r.BuildID || list[1].BuildCount != 1 || list[1].Public {
 		t.Errorf("the templates are %+v", list)
 	}
 	x.decode(t, http.StatusOK, nil, "GET", "/templates/aliases/web", "", k.Secret)
