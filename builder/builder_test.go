@@ -26,6 +26,8 @@ type fakeService struct {
 	commands []string
 	base     string            // the digest of the image base
 	output   map[string]string // what a command writes to its standard output
+	// removing is called before a sandbox is removed. It may be nil.
+	removing func(ctx context.Context) error
 	// run is the result of a command. Default: it succeeds.
 	run func(ctx context.Context, box *brig.Sandbox, command string) (int, error)
 }
@@ -74,7 +76,15 @@ func (f *fakeService) Pause(_ context.Context, name string, o brig.PauseOptions)
 	return s, nil
 }
 
-func (f *fakeService) Remove(_ context.Context, name string) error {
+func (f *fakeService) Remove(ctx context.Context, name string) error {
+	f.mu.Lock()
+	removing := f.removing
+	f.mu.Unlock()
+	if removing != nil {
+		if err := removing(ctx); err != nil {
+			return err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.boxes[name] == nil {
@@ -176,6 +186,7 @@ func newFixture(t *testing.T, store brig.Store, change func(*builder.Options)) *
 	if change != nil {
 		change(&o)
 	}
+	f.service, _ = o.Service.(*fakeService)
 	b, err := builder.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

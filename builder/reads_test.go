@@ -38,6 +38,7 @@ func TestOnlyNeededBuildsAreRead(t *testing.T) {
 		}
 	}
 	f.service.wantLeft(t, "paused paused")
+	f.Close() // after it has recorded the removals
 	var newest map[string]*brig.TemplateBuild
 	for what, c := range map[string]struct {
 		want int64

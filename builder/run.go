@@ -92,6 +92,9 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 			return err
 		}
 		defer unlock()
+		if _, err := b.template(ctx, of.Name, template); err != nil {
+			return err
+		}
 		x, err := b.options.Store.GetBuild(ctx, of.Name, template, id)
 		if err != nil {
 			return err
@@ -182,8 +185,11 @@ func (r *activeRun) runPhases(ctx context.Context) error {
 	return r.checkActor(ctx)
 }
 
-// checkActor returns an error if the key that started the build is no longer valid.
+// checkActor returns an error if the build has ended, or the key that started it is no longer valid.
 func (r *activeRun) checkActor(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	actor := brig.ActorFrom(ctx)
 	if r.b.options.Actor == nil || actor.Key == "" {
 		return nil
@@ -316,32 +322,40 @@ func (r *activeRun) pull(ctx context.Context) error {
 
 // finish records the result of the build.
 func (r *activeRun) finish(ctx context.Context, err error) {
-	x := r.build
-	unlock, lockErr := r.b.changes.Lock(ctx, x.Tenant)
-	if lockErr != nil {
-		return // ctx does not end
-	}
-	defer unlock()
-	defer r.b.forget(x.ID)
-	x.Finished = r.b.options.Now().UTC()
-	defer r.b.dropOldLogs(ctx, x)
+	defer r.b.forget(r.build.ID)
+	r.build.Finished = r.b.options.Now().UTC()
 	if err == nil {
 		r.log.add("info", stepFinalize, "Build finished")
-		x.Log = r.log.lines()
-		if err = r.b.makeReady(ctx, x); err == nil {
-			return
-		}
+		r.build.Log = r.log.lines()
+		err = r.b.underLock(ctx, r.build.Tenant, func(ctx context.Context) error {
+			defer r.b.dropOldLogs(ctx, r.build)
+			return r.b.makeReady(ctx, r.build)
+		})
 	}
-	x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(err)}
+	if err != nil {
+		r.fail(ctx, err)
+	}
+}
+
+// fail removes the sandboxes of the build, and records that it has failed.
+func (r *activeRun) fail(ctx context.Context, cause error) {
+	x := r.build
+	x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(cause)}
 	r.log.add("error", r.step, x.Failure.Message)
 	x.Log = r.log.lines()
-	r.b.removeSandboxes(ctx, x)
-	if _, ok := errors.AsType[*stepError](err); !ok && brig.KindOf(err) == brig.Internal {
-		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
+	if _, ok := errors.AsType[*stepError](cause); !ok && brig.KindOf(cause) == brig.Internal {
+		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", cause)
 	}
-	if err := r.record(ctx); err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
+	discard(x)
+	x.Discarded = r.b.removeSandboxes(ctx, x)
+	err := r.b.underLock(ctx, x.Tenant, func(ctx context.Context) error {
+		defer r.b.dropOldLogs(ctx, x)
+		return r.record(ctx)
+	})
+	if err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
 		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", err)
 	}
+	r.b.deleteRemoved(ctx, x.Tenant, x.Template)
 }
 
 // messageOf returns the message of a failure for the user.
