@@ -26,6 +26,8 @@ type fakeService struct {
 	commands []string
 	base     string            // the digest of the image base
 	output   map[string]string // what a command writes to its standard output
+	// forking is called before a sandbox is copied. It may be nil.
+	forking func(name string, o brig.ForkSpec) error
 	// removing is called before a sandbox is removed. It may be nil.
 	removing func(ctx context.Context) error
 	// run is the result of a command. Default: it succeeds.
@@ -54,6 +56,14 @@ func (f *fakeService) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, 
 }
 
 func (f *fakeService) Fork(_ context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	f.mu.Lock()
+	forking := f.forking
+	f.mu.Unlock()
+	if forking != nil {
+		if err := forking(name, o); err != nil {
+			return nil, err
+		}
+	}
 	f.mu.Lock()
 	from := f.boxes[name]
 	f.mu.Unlock()
@@ -135,7 +145,7 @@ func (f *fakeService) KeepPaused(context.Context, string, brig.ID) error { retur
 func (f *fakeService) Uncounted(ctx context.Context) context.Context     { return ctx }
 
 func (f *fakeService) Files(string) brig.Files         { return nil }
-func (f *fakeService) Processes(string) brig.Processes { return nil }
+func (f *fakeService) Processes(string) brig.Processes { return fakeProcesses{} }
 func (f *fakeService) GetImage(_ context.Context, ref string) (*brig.Image, error) {
 	if ref != "base" {
 		return nil, brig.Errorf(brig.NotFound, "no image %q", ref)
@@ -146,6 +156,18 @@ func (f *fakeService) GetImage(_ context.Context, ref string) (*brig.Image, erro
 }
 func (f *fakeService) PullImage(context.Context, brig.ImagePull, func(brig.Progress)) (*brig.Image, error) {
 	return nil, brig.Errorf(brig.PermissionDenied, "not with this key")
+}
+
+// fakeProcesses starts processes that do not end.
+type fakeProcesses struct{ brig.Processes }
+
+func (fakeProcesses) Start(context.Context, brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	return &brig.ProcessInfo{PID: 7}, nil
+}
+
+func (fakeProcesses) Attach(ctx context.Context, _ int, _ int64, _ func(brig.ProcessEvent) error) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // left returns the states of the sandboxes, sorted.
@@ -216,7 +238,7 @@ func (f *fixture) start(t *testing.T, ctx context.Context, name string, p builde
 // wait waits for the end of a build.
 func (f *fixture) wait(t *testing.T, ctx context.Context, x *brig.TemplateBuild) *brig.TemplateBuild {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
 		now, err := f.Build(ctx, x.Template, x.ID)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,12 @@ const (
 	defaultReady  = "sleep 20" // of a template with a start command
 )
 
+// Times of a build that waits for the tenant's quota.
+const (
+	quotaTimeout  = 2 * time.Minute
+	quotaInterval = 500 * time.Millisecond
+)
+
 // finalize saves the files of the build, and then the start command's processes if there is one.
 func (r *activeRun) finalize(ctx context.Context) error {
 	x := r.build
@@ -30,15 +36,45 @@ func (r *activeRun) finalize(ctx context.Context) error {
 	if x.Start == "" {
 		return nil
 	}
-	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout(), AtEnd: &brig.AtEnd{Pause: true}}))
+	// The pause has freed the place of the build in the tenant's quota, and another creation may have taken it.
+	err := r.awaitQuota(ctx, func() error {
+		copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout(), AtEnd: &brig.AtEnd{Pause: true}}))
+		if err == nil {
+			x.Sandbox = copies[0].ID
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	x.Sandbox = copies[0].ID
 	if err := r.record(ctx); err != nil {
 		return err
 	}
 	return r.startIn(ctx, string(x.Sandbox))
+}
+
+// awaitQuota calls f until the quota of the tenant admits it, for at most quotaTimeout.
+func (r *activeRun) awaitQuota(ctx context.Context, f func() error) error {
+	err := f()
+	if brig.KindOf(err) != brig.RateLimited {
+		return err
+	}
+	r.log.add("warn", r.step, "waiting for the tenant's quota: "+messageOf(err))
+	timeout := time.NewTimer(quotaTimeout)
+	defer timeout.Stop()
+	retry := time.NewTicker(quotaInterval)
+	defer retry.Stop()
+	for brig.KindOf(err) == brig.RateLimited {
+		select {
+		case <-retry.C:
+			err = f()
+		case <-timeout.C:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
 }
 
 // startIn runs the start command in a sandbox until the template is ready, and then saves the sandbox
@@ -47,8 +83,12 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 	x := r.build
 	r.log.add("info", r.step, "START "+brig.Clip(x.Start, 1000))
 	processes := r.b.options.Service.Processes(box)
-	p, err := processes.Start(ctx, brig.ProcessSpec{
-		Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: brig.StartTag,
+	var p *brig.ProcessInfo
+	err := r.awaitQuota(ctx, func() (err error) {
+		p, err = processes.Start(ctx, brig.ProcessSpec{
+			Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: brig.StartTag,
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -103,11 +143,11 @@ func (r *activeRun) awaitReady(ctx context.Context, box, command string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			return err
-		}
-		if res.ExitCode == 0 {
+		if err == nil && res.ExitCode == 0 {
 			return nil
+		}
+		if err != nil && brig.KindOf(err) != brig.RateLimited { // the quota may admit the next attempt
+			return err
 		}
 		select {
 		case <-time.After(readyInterval):
