@@ -407,8 +407,7 @@ func (b *Builder) Create(ctx context.Context, ref string, o brig.ForkSpec) (*bri
 		switch {
 		case brig.KindOf(err) == brig.NotFound && !retried: // another build may have replaced it
 		case brig.KindOf(err) == brig.NotFound:
-			return nil, brig.Errorf(brig.FailedPrecondition, "the files of the template are gone, because its paused sandbox was removed").
-				WithHint("build the template again")
+			return nil, errNoFiles(x.Template)
 		case err != nil:
 			return nil, err
 		default:
@@ -473,6 +472,11 @@ func (b *Builder) Remove(ctx context.Context, ref string) error {
 		b.deleteRemoved(ctx, t.Tenant, t.ID)
 		return nil
 	})
+}
+
+func errNoFiles(template string) *brig.Error {
+	return brig.Errorf(brig.FailedPrecondition, "the files of the template %s are gone, because its paused sandbox was removed", template).
+		WithHint("build the template again")
 }
 
 func errNoTemplate(ref string) *brig.Error {

@@ -206,19 +206,19 @@ func (r *activeRun) record(ctx context.Context) error {
 	return r.b.options.Store.PutBuild(ctx, r.build)
 }
 
-// begin creates the sandbox of the build. It returns the number of steps that an earlier build has run.
+// begin creates the sandbox of the build. It returns the number of steps that an earlier build has run. If the build
+// begins with another template, which was built again in the meantime, begin uses the new build of it.
 func (r *activeRun) begin(ctx context.Context) (done int, err error) {
 	if err := r.findBase(ctx); err != nil {
 		return 0, err
 	}
-	digest, err := r.baseDigest(ctx)
-	if err != nil {
-		return 0, err
-	}
-	made, done, err := r.restoreCached(ctx, r.digests(digest))
-	if err == nil && made == nil {
-		if made, err = r.createBase(ctx); err == nil && r.from == nil && made.Digest != "" {
-			digest = r.describeBase(made.Digest) // the image may have changed since
+	made, digest, done, err := r.create(ctx)
+	if before := r.from; err != nil && before != nil {
+		if ferr := r.findBase(ctx); ferr != nil {
+			return 0, ferr
+		}
+		if r.from.ID != before.ID {
+			made, digest, done, err = r.create(ctx)
 		}
 	}
 	if err != nil {
@@ -229,6 +229,20 @@ func (r *activeRun) begin(ctx context.Context) (done int, err error) {
 	}
 	r.build.Files, r.build.Sandbox = made.ID, made.ID
 	return done, r.record(ctx)
+}
+
+// create creates the sandbox of the build from its base or from an earlier build, and returns the digest of the base.
+func (r *activeRun) create(ctx context.Context) (made *brig.Sandbox, digest string, done int, err error) {
+	if digest, err = r.baseDigest(ctx); err != nil {
+		return nil, "", 0, err
+	}
+	if made, done, err = r.restoreCached(ctx, r.digests(digest)); err != nil || made != nil {
+		return made, digest, done, err
+	}
+	if made, err = r.createBase(ctx); err == nil && r.from == nil && made.Digest != "" {
+		digest = r.describeBase(made.Digest) // the image may have changed since
+	}
+	return made, digest, 0, err
 }
 
 // findBase finds the build of another template with which the build begins, if it does. The build takes its
@@ -246,6 +260,7 @@ func (r *activeRun) findBase(ctx context.Context) error {
 		return errNoTag(t, tag)
 	}
 	r.from = from
+	r.build.Start, r.build.Ready = r.plan.Start, r.plan.Ready
 	if r.build.Start == "" && r.build.Ready == "" {
 		r.build.Start, r.build.Ready = from.Start, from.Ready
 	}
@@ -257,7 +272,11 @@ func (r *activeRun) createBase(ctx context.Context) (*brig.Sandbox, error) {
 	if r.from != nil {
 		r.log.add("info", stepBase, "FROM TEMPLATE "+brig.Clip(r.plan.Template, 200))
 		r.state = stateAfter(r.from)
-		return r.copyFilesOf(ctx, r.from)
+		made, err := r.copyFilesOf(ctx, r.from)
+		if brig.KindOf(err) == brig.NotFound {
+			err = errNoFiles(brig.Clip(r.plan.Template, 200))
+		}
+		return made, err
 	}
 	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
 	return r.createFromImage(ctx)
