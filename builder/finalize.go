@@ -15,12 +15,6 @@ const (
 	defaultReady  = "sleep 20" // of a template with a start command
 )
 
-// Times of a build that waits for the tenant's quota.
-const (
-	quotaTimeout  = 2 * time.Minute
-	quotaInterval = 500 * time.Millisecond
-)
-
 // finalize saves the files of the build, and then the start command's processes if there is one.
 func (r *activeRun) finalize(ctx context.Context) error {
 	x := r.build
@@ -51,30 +45,6 @@ func (r *activeRun) finalize(ctx context.Context) error {
 		return err
 	}
 	return r.startIn(ctx, string(x.Sandbox))
-}
-
-// awaitQuota calls f until the quota of the tenant admits it, for at most quotaTimeout.
-func (r *activeRun) awaitQuota(ctx context.Context, f func() error) error {
-	err := f()
-	if brig.KindOf(err) != brig.RateLimited {
-		return err
-	}
-	r.log.add("warn", r.step, "waiting for the tenant's quota: "+messageOf(err))
-	timeout := time.NewTimer(quotaTimeout)
-	defer timeout.Stop()
-	retry := time.NewTicker(quotaInterval)
-	defer retry.Stop()
-	for brig.KindOf(err) == brig.RateLimited {
-		select {
-		case <-retry.C:
-			err = f()
-		case <-timeout.C:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return err
 }
 
 // startIn runs the start command in a sandbox until the template is ready, and then saves the sandbox
@@ -146,7 +116,7 @@ func (r *activeRun) awaitReady(ctx context.Context, box, command string) error {
 		if err == nil && res.ExitCode == 0 {
 			return nil
 		}
-		if err != nil && brig.KindOf(err) != brig.RateLimited { // the quota may admit the next attempt
+		if err != nil && !isFull(err) {
 			return err
 		}
 		select {

@@ -181,7 +181,7 @@ func (r *activeRun) exec(ctx context.Context, what string, cmd brig.Command) err
 	last := &lastLines{}
 	out := &lineWriter{log: r.log, level: "info", step: r.step, last: last}
 	errs := &lineWriter{log: r.log, level: "warn", step: r.step, last: last}
-	res, err := r.b.options.Service.Exec(ctx, r.box(), cmd, brig.IO{Stdout: out, Stderr: errs})
+	res, err := r.command(ctx, cmd, brig.IO{Stdout: out, Stderr: errs})
 	out.flush()
 	errs.flush()
 	if err != nil {
@@ -300,7 +300,7 @@ func (r *activeRun) findAccount(ctx context.Context, name string) (account, erro
 		return account{}, nil
 	}
 	var out bytes.Buffer
-	res, err := r.b.options.Service.Exec(ctx, r.box(), brig.Command{
+	res, err := r.command(ctx, brig.Command{
 		Argv: []string{"/bin/sh", "-c", `id -u "$1" && id -g "$1"`, "sh", name}, Dir: "/", User: "root", Timeout: time.Minute,
 	}, brig.IO{Stdout: &limitedBuffer{&out, 256}})
 	if err != nil || res.ExitCode != 0 {
