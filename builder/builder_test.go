@@ -52,6 +52,9 @@ func (f *fakeService) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, 
 	}
 	s := f.add(spec, brig.Running)
 	s.Digest = "sha256:" + f.base
+	if spec.Template != "" {
+		s.Notes = []string{"image: host, which stands in for " + spec.Template}
+	}
 	return s, nil
 }
 

@@ -49,3 +49,19 @@ func TestFreeDisk(t *testing.T) {
 		}
 	}
 }
+
+// The log says that another image stands in for that of a template, because steps may fail for that reason.
+func TestLogHasNotes(t *testing.T) {
+	f := newFixture(t, nil, func(o *builder.Options) { o.Configured = []brig.Template{{Name: "base"}} })
+	ctx := as(t, "acme")
+	x := f.wait(t, ctx, f.start(t, ctx, "web", builder.Plan{Image: "e2bdev/base"}))
+	var notes []string
+	for _, l := range x.Log {
+		if l.Level == "warn" && l.Step == "base" {
+			notes = append(notes, l.Text)
+		}
+	}
+	if want := "image: host, which stands in for base"; len(notes) != 1 || notes[0] != want {
+		t.Errorf("the notes in the log are %q, want %q", notes, want)
+	}
+}

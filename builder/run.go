@@ -300,7 +300,13 @@ func (r *activeRun) createFromImage(ctx context.Context) (*brig.Sandbox, error) 
 			r.state.user = accountOf(t.User)
 		}
 		r.state.dir = cmp.Or(t.Dir, r.state.dir)
-		return r.b.options.Service.Create(ctx, spec)
+		made, err := r.b.options.Service.Create(ctx, spec)
+		if err == nil {
+			for _, note := range made.Notes { // for example that another image stands in for that of the template
+				r.log.add("warn", stepBase, note)
+			}
+		}
+		return made, err
 	}
 	spec.Image = r.plan.Image
 	r.log.add("info", stepBase, "FROM "+brig.Clip(spec.Image, 200))
