@@ -14,11 +14,15 @@ type BuiltTemplate struct {
 	Created, Updated time.Time
 	// Tags maps each tag to a build.
 	Tags map[string]TemplateTag
+	// Builds is the number of builds that were requested.
+	Builds int64
 	// Uses is the number of sandboxes that were created from the template, and LastUsed is the
 	// time of the last creation.
 	Uses     int64
 	LastUsed time.Time
-	Rev      int64 // like Record.Rev
+	// Removed is set when the template was removed, and some of its sandboxes were not yet.
+	Removed time.Time
+	Rev     int64 // like Record.Rev
 }
 
 // TemplateTag is the build that a tag of a template refers to.
@@ -57,6 +61,8 @@ type TemplateBuild struct {
 	// sandboxes are copies of. They are the same unless there is a start command, because
 	// Sandbox then also contains the processes of that command.
 	Files, Sandbox ID
+	// Discarded are sandboxes that the build no longer needs, and that are not removed yet.
+	Discarded []ID
 	// Digest identifies the base and the steps of the build. An empty one is unknown.
 	Digest string
 	// Tags refer to the build when it is ready.
@@ -84,8 +90,10 @@ type BuildLine struct {
 
 // BuildFilter selects builds. Empty fields do not filter.
 type BuildFilter struct {
-	Tenant, Template string
-	Unfinished       bool // only builds whose status can still change
+	Tenant, Template, ID string
+	Unfinished           bool // only builds whose status can still change
+	Discarded            bool // only builds with Discarded sandboxes
+	Newest               bool // only the newest build of each template, before the other fields select
 }
 
 // TemplateStore persists the templates that tenants build.

@@ -75,7 +75,8 @@ type ImagePull struct {
 	Insecure bool
 }
 
-// ImageBuild is a request to build an image from Debian packages.
+// ImageBuild is a request to build an image from Debian packages. The image keeps the package sources
+// of the server's machine, except those with credentials.
 type ImageBuild struct {
 	Name string
 	// Packages are the names of Debian packages, in addition to the minimal

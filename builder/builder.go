@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -94,6 +95,7 @@ type Builder struct {
 	ctx        context.Context // ends with Close
 	stop       context.CancelCauseFunc
 	changes    keylock.Mutex // by tenant, held while a template is read, changed and written
+	discarded  chan struct{} // has a value after sandboxes were discarded
 
 	mu         sync.Mutex            // guards the fields below
 	active     map[string]*activeRun // by the ID of a build
@@ -112,7 +114,7 @@ func New(ctx context.Context, o Options) (*Builder, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Builder{options: o, configured: map[string]brig.Template{}, active: map[string]*activeRun{}}
+	b := &Builder{options: o, configured: map[string]brig.Template{}, discarded: make(chan struct{}, 1), active: map[string]*activeRun{}}
 	for _, t := range o.Configured {
 		b.configured[t.Name] = t
 	}
@@ -122,6 +124,7 @@ func New(ctx context.Context, o Options) (*Builder, error) {
 	}
 	b.ctx, b.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	b.finishInterrupted(ctx)
+	b.inBackground(b.removeDiscarded)
 	return b, nil
 }
 
@@ -155,9 +158,10 @@ func (b *Builder) finishInterrupted(ctx context.Context) {
 			continue
 		}
 		full, err := b.options.Store.GetBuild(ctx, x.Tenant, x.Template, x.ID)
-		if err == nil && b.removeSandboxes(ctx, full) {
+		if err == nil {
 			full.Failure = &brig.BuildFailure{Step: stepBase, Message: "the server ended during the build"}
 			full.Status, full.Finished = brig.BuildFailed, b.options.Now().UTC()
+			discard(full)
 			err = b.options.Store.PutBuild(ctx, full)
 		}
 		if err != nil {
@@ -170,7 +174,7 @@ func (b *Builder) finishInterrupted(ctx context.Context) {
 // the caller nor on the rate of the tenant.
 func (b *Builder) internal(ctx context.Context, tenant string) context.Context {
 	actor := brig.Actor{Name: "template builder", Tenant: tenant, Role: brig.Member}
-	return b.options.Service.Uncounted(brig.WithActor(context.WithoutCancel(ctx), actor))
+	return b.options.Service.Uncounted(brig.WithActor(ctx, actor))
 }
 
 // Request describes a build that a client is about to upload files for.
@@ -183,6 +187,9 @@ type Request struct {
 	// CPUs and Memory are the limits of the sandboxes. Default: those of the server.
 	CPUs   float64
 	Memory int64
+	// FreeDisk is the disk space that the sandboxes should have beside that for the steps, as far as the server's
+	// limits allow it.
+	FreeDisk int64
 }
 
 // Request creates a build, which waits for Start.
@@ -203,7 +210,8 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 		if err != nil {
 			return err
 		}
-		limits, err := bounds.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory})
+		disk := bounds.Default.Disk + min(r.FreeDisk, bounds.Max.Disk-bounds.Default.Disk)
+		limits, err := bounds.Fill(brig.Limits{CPUs: r.CPUs, Memory: r.Memory, Disk: disk})
 		if err != nil {
 			return err
 		}
@@ -221,22 +229,23 @@ func (b *Builder) Request(ctx context.Context, r Request) (t *brig.BuiltTemplate
 		if err := b.makeRoom(ctx, t); err != nil {
 			return err
 		}
+		t.Builds++
 		x = &brig.TemplateBuild{
 			ID: uuid.NewString(), Template: t.ID, Tenant: t.Tenant, Status: brig.BuildWaiting, Limits: limits, Created: b.options.Now().UTC(),
 			Actor: brig.ActorFrom(ctx).Name, Tags: tags,
 		}
-		return b.options.Store.PutBuild(ctx, x)
+		return b.options.Store.PutTemplate(ctx, t, x)
 	})
 	return t, x, err
 }
 
-// findOrCreate returns the tenant's template with a name.
+// findOrCreate returns the tenant's template with a name, or a new one, which is not stored yet.
 func (b *Builder) findOrCreate(ctx context.Context, tenant, name string) (*brig.BuiltTemplate, error) {
-	t, err := b.options.Store.GetTemplate(ctx, tenant, name)
+	t, err := b.template(ctx, tenant, name)
 	if brig.KindOf(err) != brig.NotFound {
 		return t, err
 	}
-	all, err := b.options.Store.BuiltTemplates(ctx, tenant)
+	all, err := b.list(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -244,23 +253,20 @@ func (b *Builder) findOrCreate(ctx context.Context, tenant, name string) (*brig.
 		return nil, brig.Errorf(brig.RateLimited, "the tenant has %d templates, the maximum", maxTemplates).WithHint("remove one")
 	}
 	now := b.options.Now().UTC()
-	t = &brig.BuiltTemplate{ID: newTemplateID(), Tenant: tenant, Name: name, Created: now, Updated: now, Tags: map[string]brig.TemplateTag{}}
-	return t, b.options.Store.PutTemplate(ctx, t)
+	return &brig.BuiltTemplate{ID: newTemplateID(), Tenant: tenant, Name: name, Created: now, Updated: now, Tags: map[string]brig.TemplateTag{}}, nil
 }
 
-// makeRoom deletes the oldest build of a template that nothing refers to, if the template has as
-// many as it may have.
+// makeRoom deletes the oldest build of a template that nothing refers to and that has no sandboxes, if the template
+// has as many as it may have.
 func (b *Builder) makeRoom(ctx context.Context, t *brig.BuiltTemplate) error {
 	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID})
 	if err != nil || len(all) < maxBuilds {
 		return err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].Status == brig.BuildRunning || len(tagsOf(t, all[i].ID)) > 0 {
-			continue
+	for _, x := range slices.Backward(all) {
+		if x.Status != brig.BuildRunning && len(tagsOf(t, x.ID)) == 0 && !hasSandboxes(x) {
+			return b.options.Store.DeleteBuild(ctx, t.Tenant, t.ID, x.ID)
 		}
-		b.removeSandboxes(ctx, all[i])
-		return b.options.Store.DeleteBuild(ctx, t.Tenant, t.ID, all[i].ID)
 	}
 	return brig.Errorf(brig.RateLimited, "the template %q has %d builds, the maximum", t.Name, maxBuilds).WithHint("remove a tag, or wait until a build ends")
 }
@@ -283,34 +289,6 @@ func (b *Builder) dropOldLogs(ctx context.Context, of *brig.TemplateBuild) {
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		b.options.Log.WarnContext(ctx, "failed to remove old logs of builds", "template", of.Template, "err", err)
 	}
-}
-
-// removeSandboxes removes the sandboxes that a build has left, and their IDs in x. It reports whether it has
-// removed all. A sandbox that its tenant has removed is no error.
-func (b *Builder) removeSandboxes(ctx context.Context, x *brig.TemplateBuild) (all bool) {
-	if x.Sandbox == x.Files {
-		x.Sandbox = ""
-	}
-	for _, id := range []*brig.ID{&x.Files, &x.Sandbox} {
-		if *id == "" {
-			continue
-		}
-		if err := b.removeSandbox(ctx, x.Tenant, *id); err != nil {
-			b.options.Log.WarnContext(ctx, "failed to remove a sandbox of a template", "build", x.ID, "sandbox", *id, "err", err)
-			continue
-		}
-		*id = ""
-	}
-	return x.Files == "" && x.Sandbox == ""
-}
-
-func (b *Builder) removeSandbox(ctx context.Context, tenant string, id brig.ID) error {
-	ctx, cancel := context.WithTimeout(b.internal(ctx, tenant), removeTimeout)
-	defer cancel()
-	if err := b.options.Service.Remove(ctx, string(id)); brig.KindOf(err) != brig.NotFound {
-		return err
-	}
-	return nil
 }
 
 // activeBuild returns a build that runs, or nil.
@@ -347,7 +325,23 @@ func (b *Builder) Build(ctx context.Context, template, id string) (*brig.Templat
 
 // List returns the tenant's templates, oldest first.
 func (b *Builder) List(ctx context.Context) ([]*brig.BuiltTemplate, error) {
-	return b.options.Store.BuiltTemplates(ctx, brig.ActorFrom(ctx).Tenant)
+	return b.list(ctx, brig.ActorFrom(ctx).Tenant)
+}
+
+func (b *Builder) list(ctx context.Context, tenant string) ([]*brig.BuiltTemplate, error) {
+	all, err := b.options.Store.BuiltTemplates(ctx, tenant)
+	return slices.DeleteFunc(all, func(t *brig.BuiltTemplate) bool { return !t.Removed.IsZero() }), err
+}
+
+// NewestBuilds returns the newest build of each of the tenant's templates, by the ID of the template and
+// without its log.
+func (b *Builder) NewestBuilds(ctx context.Context) (map[string]*brig.TemplateBuild, error) {
+	all, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: brig.ActorFrom(ctx).Tenant, Newest: true})
+	out := map[string]*brig.TemplateBuild{}
+	for _, x := range all {
+		out[x.Template] = x
+	}
+	return out, err
 }
 
 // Builds returns the builds of a template without their logs, newest first.
@@ -361,15 +355,24 @@ func (b *Builder) Template(ctx context.Context, ref string) (*brig.BuiltTemplate
 	if err != nil {
 		return nil, errNoTemplate(ref)
 	}
-	t, err := b.options.Store.GetTemplate(ctx, brig.ActorFrom(ctx).Tenant, name)
+	t, err := b.template(ctx, brig.ActorFrom(ctx).Tenant, name)
 	if brig.KindOf(err) == brig.NotFound {
 		return nil, errNoTemplate(ref)
 	}
 	return t, err
 }
 
-// Find is like Template, and also returns the build of the tag in ref, or of DefaultTag. The build is nil
-// if the tag does not exist.
+// template returns a tenant's template by ID or by name, unless it was removed.
+func (b *Builder) template(ctx context.Context, tenant, ref string) (*brig.BuiltTemplate, error) {
+	t, err := b.options.Store.GetTemplate(ctx, tenant, ref)
+	if err == nil && !t.Removed.IsZero() {
+		return nil, errNoTemplate(ref)
+	}
+	return t, err
+}
+
+// Find is like Template, and also returns the build of the tag in ref, or of DefaultTag, without its log. The
+// build is nil if the tag does not exist.
 func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *brig.TemplateBuild, error) {
 	t, err := b.Template(ctx, ref)
 	if err != nil {
@@ -380,8 +383,11 @@ func (b *Builder) Find(ctx context.Context, ref string) (*brig.BuiltTemplate, *b
 	if !ok {
 		return t, nil, nil
 	}
-	x, err := b.options.Store.GetBuild(ctx, t.Tenant, t.ID, to.Build)
-	return t, x, err
+	found, err := b.options.Store.Builds(ctx, brig.BuildFilter{Tenant: t.Tenant, Template: t.ID, ID: to.Build})
+	if err != nil || len(found) == 0 {
+		return t, nil, err
+	}
+	return t, found[0], nil
 }
 
 // Create creates a sandbox from the build that ref refers to. The environment, the user and the
@@ -401,8 +407,7 @@ func (b *Builder) Create(ctx context.Context, ref string, o brig.ForkSpec) (*bri
 		switch {
 		case brig.KindOf(err) == brig.NotFound && !retried: // another build may have replaced it
 		case brig.KindOf(err) == brig.NotFound:
-			return nil, brig.Errorf(brig.FailedPrecondition, "the files of the template are gone, because its paused sandbox was removed").
-				WithHint("build the template again")
+			return nil, errNoFiles(x.Template)
 		case err != nil:
 			return nil, err
 		default:
@@ -429,7 +434,7 @@ func (b *Builder) countUse(x *brig.TemplateBuild) {
 		return // the server stops
 	}
 	defer unlock()
-	t, err := b.options.Store.GetTemplate(b.ctx, x.Tenant, x.Template)
+	t, err := b.template(b.ctx, x.Tenant, x.Template)
 	if err == nil {
 		t.Uses++
 		t.LastUsed = b.options.Now().UTC()
@@ -452,31 +457,26 @@ func (b *Builder) Remove(ctx context.Context, ref string) error {
 	if tag != "" {
 		return brig.InvalidField("template", "%q names one tag of a template", brig.Clip(ref, 200)).WithHint("give the name of the template, or remove the tag")
 	}
-	return b.options.Service.Authorize(ctx, brig.OpRemoveTemplate, name, func(of brig.Tenant) error {
-		unlock, err := b.changes.Lock(ctx, of.Name)
+	return b.options.Service.Authorize(ctx, brig.OpRemoveTemplate, name, func(brig.Tenant) error {
+		t, builds, err := b.markRemoved(ctx, ref)
 		if err != nil {
 			return err
 		}
-		defer unlock()
-		t, err := b.Template(ctx, ref)
-		if err != nil {
-			return err
-		}
-		all, err := b.Builds(ctx, t)
-		if err != nil {
-			return err
-		}
-		if err := b.options.Store.DeleteTemplate(ctx, t.Tenant, t.ID); err != nil {
-			return err
-		}
-		for _, x := range all {
+		ctx := context.WithoutCancel(ctx) // the caller may not wait
+		for _, x := range builds {
 			if r := b.activeBuild(x.ID); r != nil {
 				r.cancel(brig.Errorf(brig.FailedPrecondition, "the template was removed during the build"))
 			}
-			b.removeSandboxes(ctx, x)
+			b.removeOf(ctx, x)
 		}
+		b.deleteRemoved(ctx, t.Tenant, t.ID)
 		return nil
 	})
+}
+
+func errNoFiles(template string) *brig.Error {
+	return brig.Errorf(brig.FailedPrecondition, "the files of the template %s are gone, because its paused sandbox was removed", template).
+		WithHint("build the template again")
 }
 
 func errNoTemplate(ref string) *brig.Error {

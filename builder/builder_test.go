@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,12 @@ type fakeService struct {
 	boxes    map[string]*brig.Sandbox
 	made     int
 	commands []string
-	base     string // the digest of the image base
+	base     string            // the digest of the image base
+	output   map[string]string // what a command writes to its standard output
+	// forking is called before a sandbox is copied. It may be nil.
+	forking func(name string, o brig.ForkSpec) error
+	// removing is called before a sandbox is removed. It may be nil.
+	removing func(ctx context.Context) error
 	// run is the result of a command. Default: it succeeds.
 	run func(ctx context.Context, box *brig.Sandbox, command string) (int, error)
 }
@@ -46,10 +52,21 @@ func (f *fakeService) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, 
 	}
 	s := f.add(spec, brig.Running)
 	s.Digest = "sha256:" + f.base
+	if spec.Template != "" {
+		s.Notes = []string{"image: host, which stands in for " + spec.Template}
+	}
 	return s, nil
 }
 
 func (f *fakeService) Fork(_ context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	f.mu.Lock()
+	forking := f.forking
+	f.mu.Unlock()
+	if forking != nil {
+		if err := forking(name, o); err != nil {
+			return nil, err
+		}
+	}
 	f.mu.Lock()
 	from := f.boxes[name]
 	f.mu.Unlock()
@@ -72,7 +89,15 @@ func (f *fakeService) Pause(_ context.Context, name string, o brig.PauseOptions)
 	return s, nil
 }
 
-func (f *fakeService) Remove(_ context.Context, name string) error {
+func (f *fakeService) Remove(ctx context.Context, name string) error {
+	f.mu.Lock()
+	removing := f.removing
+	f.mu.Unlock()
+	if removing != nil {
+		if err := removing(ctx); err != nil {
+			return err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.boxes[name] == nil {
@@ -89,8 +114,9 @@ func (f *fakeService) Exec(ctx context.Context, name string, cmd brig.Command, s
 		return nil, brig.InvalidField("timeout_ms", "%v is out of bounds", cmd.Timeout)
 	}
 	f.commands = append(f.commands, command)
-	run := f.run
+	run, output := f.run, f.output[command]
 	f.mu.Unlock()
+	_, _ = io.WriteString(cmp.Or[io.Writer](sio.Stdout, io.Discard), output)
 	switch whole := strings.Join(cmd.Argv, " "); {
 	case strings.Contains(whole, "id -g"):
 		_, _ = io.WriteString(sio.Stdout, "1001 1002\n")
@@ -122,7 +148,7 @@ func (f *fakeService) KeepPaused(context.Context, string, brig.ID) error { retur
 func (f *fakeService) Uncounted(ctx context.Context) context.Context     { return ctx }
 
 func (f *fakeService) Files(string) brig.Files         { return nil }
-func (f *fakeService) Processes(string) brig.Processes { return nil }
+func (f *fakeService) Processes(string) brig.Processes { return fakeProcesses{} }
 func (f *fakeService) GetImage(_ context.Context, ref string) (*brig.Image, error) {
 	if ref != "base" {
 		return nil, brig.Errorf(brig.NotFound, "no image %q", ref)
@@ -133,6 +159,18 @@ func (f *fakeService) GetImage(_ context.Context, ref string) (*brig.Image, erro
 }
 func (f *fakeService) PullImage(context.Context, brig.ImagePull, func(brig.Progress)) (*brig.Image, error) {
 	return nil, brig.Errorf(brig.PermissionDenied, "not with this key")
+}
+
+// fakeProcesses starts processes that do not end.
+type fakeProcesses struct{ brig.Processes }
+
+func (fakeProcesses) Start(context.Context, brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	return &brig.ProcessInfo{PID: 7}, nil
+}
+
+func (fakeProcesses) Attach(ctx context.Context, _ int, _ int64, _ func(brig.ProcessEvent) error) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // left returns the states of the sandboxes, sorted.
@@ -173,6 +211,7 @@ func newFixture(t *testing.T, store brig.Store, change func(*builder.Options)) *
 	if change != nil {
 		change(&o)
 	}
+	f.service, _ = o.Service.(*fakeService)
 	b, err := builder.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +241,7 @@ func (f *fixture) start(t *testing.T, ctx context.Context, name string, p builde
 // wait waits for the end of a build.
 func (f *fixture) wait(t *testing.T, ctx context.Context, x *brig.TemplateBuild) *brig.TemplateBuild {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
 		now, err := f.Build(ctx, x.Template, x.ID)
 		if err != nil {
 			t.Fatal(err)

@@ -103,7 +103,7 @@ const maxVariable = 8 * brig.KiB
 // variable returns the value of a variable in a login shell of the current user.
 func (r *activeRun) variable(ctx context.Context, name string) (string, error) {
 	var out bytes.Buffer
-	res, err := r.b.options.Service.Exec(ctx, r.box(), brig.Command{
+	res, err := r.command(ctx, brig.Command{
 		Argv: login(`printf %s "${` + name + `-}"`), Env: r.state.env, Dir: "/", User: r.state.user.run, Timeout: time.Minute,
 	}, brig.IO{Stdout: &limitedBuffer{&out, maxVariable}})
 	if err != nil || res.ExitCode != 0 {

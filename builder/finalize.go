@@ -30,11 +30,17 @@ func (r *activeRun) finalize(ctx context.Context) error {
 	if x.Start == "" {
 		return nil
 	}
-	copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout(), AtEnd: &brig.AtEnd{Pause: true}}))
+	// The pause has freed the place of the build in the tenant's quota, and another creation may have taken it.
+	err := r.awaitQuota(ctx, func() error {
+		copies, err := r.b.options.Service.Fork(ctx, string(x.Files), withDefaults(x, brig.ForkSpec{TTL: r.timeout(), AtEnd: &brig.AtEnd{Pause: true}}))
+		if err == nil {
+			x.Sandbox = copies[0].ID
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	x.Sandbox = copies[0].ID
 	if err := r.record(ctx); err != nil {
 		return err
 	}
@@ -47,8 +53,12 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 	x := r.build
 	r.log.add("info", r.step, "START "+brig.Clip(x.Start, 1000))
 	processes := r.b.options.Service.Processes(box)
-	p, err := processes.Start(ctx, brig.ProcessSpec{
-		Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: brig.StartTag,
+	var p *brig.ProcessInfo
+	err := r.awaitQuota(ctx, func() (err error) {
+		p, err = processes.Start(ctx, brig.ProcessSpec{
+			Command: brig.Command{Argv: login(x.Start), Env: x.Env, Dir: x.Dir, User: x.User}, NoInput: true, Tag: brig.StartTag,
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -71,7 +81,8 @@ func (r *activeRun) startIn(ctx context.Context, box string) error {
 // watchStart adds the output of the start command to the log until ctx ends. It returns an error if
 // the command fails.
 func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pid int) error {
-	out := &lineWriter{log: r.log, level: "info", step: r.step}
+	last := &lastLines{}
+	out := &lineWriter{log: r.log, level: "info", step: r.step, last: last}
 	var end *brig.Result
 	err := processes.Attach(ctx, pid, 0, func(e brig.ProcessEvent) error {
 		_, _ = out.Write(e.Output) // never fails
@@ -80,12 +91,12 @@ func (r *activeRun) watchStart(ctx context.Context, processes brig.Processes, pi
 		}
 		return nil
 	})
-	last := out.flush()
+	out.flush()
 	if ctx.Err() != nil { // the template is ready, or the build has ended
 		return nil //nolint:nilerr // err only says that
 	}
 	if end != nil {
-		return resultError(brig.Clip(r.build.Start, 200), end, last)
+		return resultError(brig.Clip(r.build.Start, 200), end, last.text())
 	}
 	return err
 }
@@ -102,11 +113,11 @@ func (r *activeRun) awaitReady(ctx context.Context, box, command string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			return err
-		}
-		if res.ExitCode == 0 {
+		if err == nil && res.ExitCode == 0 {
 			return nil
+		}
+		if err != nil && !isFull(err) {
+			return err
 		}
 		select {
 		case <-time.After(readyInterval):

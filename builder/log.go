@@ -49,18 +49,53 @@ func (l *buildLog) lines() []brig.BuildLine {
 	return l.all[:len(l.all):len(l.all)]
 }
 
+// Bounds of the output that a failure quotes.
+const (
+	keptLines = 20
+	keptBytes = 2000
+)
+
+// lastLines keeps the last lines of a command. Both of its streams write to it, because the reason of
+// a failure may be in either: apt-get writes the errors of dpkg to its standard output.
+type lastLines struct {
+	mu    sync.Mutex // guards the field below
+	lines []string
+}
+
+func (l *lastLines) add(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines = append(l.lines, text); len(l.lines) > keptLines {
+		l.lines = l.lines[1:]
+	}
+}
+
+// text returns the last lines that have at most keptBytes together.
+func (l *lastLines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, size := len(l.lines), 0
+	for first > 0 {
+		if size += len(l.lines[first-1]) + 1; size > keptBytes+1 {
+			break
+		}
+		first--
+	}
+	if first == len(l.lines) && first > 0 {
+		return brig.Clip(l.lines[first-1], keptBytes)
+	}
+	return strings.Join(l.lines[first:], "\n")
+}
+
 // lineWriter adds the lines of a stream to a log.
 type lineWriter struct {
 	log         *buildLog
 	level, step string
+	last        *lastLines
 
-	mu   sync.Mutex // guards the fields below
+	mu   sync.Mutex // guards the field below
 	rest []byte
-	last []string // the last lines
 }
-
-// keptLines is the number of lines that a failure quotes.
-const keptLines = 20
 
 // Write implements io.Writer.
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -86,17 +121,14 @@ func (w *lineWriter) endLine() {
 	text := strings.TrimRight(string(w.rest), "\r")
 	w.rest = w.rest[:0]
 	w.log.add(w.level, w.step, text)
-	if w.last = append(w.last, text); len(w.last) > keptLines {
-		w.last = w.last[1:]
-	}
+	w.last.add(text)
 }
 
-// flush ends the last line, and returns the last lines of the stream.
-func (w *lineWriter) flush() []string {
+// flush ends the last line.
+func (w *lineWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.rest) > 0 {
 		w.endLine()
 	}
-	return w.last
 }

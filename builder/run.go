@@ -92,6 +92,9 @@ func (b *Builder) Start(ctx context.Context, template, id string, p Plan) error 
 			return err
 		}
 		defer unlock()
+		if _, err := b.template(ctx, of.Name, template); err != nil {
+			return err
+		}
 		x, err := b.options.Store.GetBuild(ctx, of.Name, template, id)
 		if err != nil {
 			return err
@@ -182,8 +185,11 @@ func (r *activeRun) runPhases(ctx context.Context) error {
 	return r.checkActor(ctx)
 }
 
-// checkActor returns an error if the key that started the build is no longer valid.
+// checkActor returns an error if the build has ended, or the key that started it is no longer valid.
 func (r *activeRun) checkActor(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	actor := brig.ActorFrom(ctx)
 	if r.b.options.Actor == nil || actor.Key == "" {
 		return nil
@@ -200,19 +206,19 @@ func (r *activeRun) record(ctx context.Context) error {
 	return r.b.options.Store.PutBuild(ctx, r.build)
 }
 
-// begin creates the sandbox of the build. It returns the number of steps that an earlier build has run.
+// begin creates the sandbox of the build. It returns the number of steps that an earlier build has run. If the build
+// begins with another template, which was built again in the meantime, begin uses the new build of it.
 func (r *activeRun) begin(ctx context.Context) (done int, err error) {
 	if err := r.findBase(ctx); err != nil {
 		return 0, err
 	}
-	digest, err := r.baseDigest(ctx)
-	if err != nil {
-		return 0, err
-	}
-	made, done, err := r.restoreCached(ctx, r.digests(digest))
-	if err == nil && made == nil {
-		if made, err = r.createBase(ctx); err == nil && r.from == nil && made.Digest != "" {
-			digest = r.describeBase(made.Digest) // the image may have changed since
+	made, digest, done, err := r.create(ctx)
+	if before := r.from; err != nil && before != nil {
+		if ferr := r.findBase(ctx); ferr != nil {
+			return 0, ferr
+		}
+		if r.from.ID != before.ID {
+			made, digest, done, err = r.create(ctx)
 		}
 	}
 	if err != nil {
@@ -223,6 +229,20 @@ func (r *activeRun) begin(ctx context.Context) (done int, err error) {
 	}
 	r.build.Files, r.build.Sandbox = made.ID, made.ID
 	return done, r.record(ctx)
+}
+
+// create creates the sandbox of the build from its base or from an earlier build, and returns the digest of the base.
+func (r *activeRun) create(ctx context.Context) (made *brig.Sandbox, digest string, done int, err error) {
+	if digest, err = r.baseDigest(ctx); err != nil {
+		return nil, "", 0, err
+	}
+	if made, done, err = r.restoreCached(ctx, r.digests(digest)); err != nil || made != nil {
+		return made, digest, done, err
+	}
+	if made, err = r.createBase(ctx); err == nil && r.from == nil && made.Digest != "" {
+		digest = r.describeBase(made.Digest) // the image may have changed since
+	}
+	return made, digest, 0, err
 }
 
 // findBase finds the build of another template with which the build begins, if it does. The build takes its
@@ -240,6 +260,7 @@ func (r *activeRun) findBase(ctx context.Context) error {
 		return errNoTag(t, tag)
 	}
 	r.from = from
+	r.build.Start, r.build.Ready = r.plan.Start, r.plan.Ready
 	if r.build.Start == "" && r.build.Ready == "" {
 		r.build.Start, r.build.Ready = from.Start, from.Ready
 	}
@@ -251,7 +272,11 @@ func (r *activeRun) createBase(ctx context.Context) (*brig.Sandbox, error) {
 	if r.from != nil {
 		r.log.add("info", stepBase, "FROM TEMPLATE "+brig.Clip(r.plan.Template, 200))
 		r.state = stateAfter(r.from)
-		return r.copyFilesOf(ctx, r.from)
+		made, err := r.copyFilesOf(ctx, r.from)
+		if brig.KindOf(err) == brig.NotFound {
+			err = errNoFiles(brig.Clip(r.plan.Template, 200))
+		}
+		return made, err
 	}
 	r.state = state{env: map[string]string{}, user: accountOf("user"), dir: defaultDir}
 	return r.createFromImage(ctx)
@@ -275,7 +300,13 @@ func (r *activeRun) createFromImage(ctx context.Context) (*brig.Sandbox, error) 
 			r.state.user = accountOf(t.User)
 		}
 		r.state.dir = cmp.Or(t.Dir, r.state.dir)
-		return r.b.options.Service.Create(ctx, spec)
+		made, err := r.b.options.Service.Create(ctx, spec)
+		if err == nil {
+			for _, note := range made.Notes { // for example that another image stands in for that of the template
+				r.log.add("warn", stepBase, note)
+			}
+		}
+		return made, err
 	}
 	spec.Image = r.plan.Image
 	r.log.add("info", stepBase, "FROM "+brig.Clip(spec.Image, 200))
@@ -316,32 +347,40 @@ func (r *activeRun) pull(ctx context.Context) error {
 
 // finish records the result of the build.
 func (r *activeRun) finish(ctx context.Context, err error) {
-	x := r.build
-	unlock, lockErr := r.b.changes.Lock(ctx, x.Tenant)
-	if lockErr != nil {
-		return // ctx does not end
-	}
-	defer unlock()
-	defer r.b.forget(x.ID)
-	x.Finished = r.b.options.Now().UTC()
-	defer r.b.dropOldLogs(ctx, x)
+	defer r.b.forget(r.build.ID)
+	r.build.Finished = r.b.options.Now().UTC()
 	if err == nil {
 		r.log.add("info", stepFinalize, "Build finished")
-		x.Log = r.log.lines()
-		if err = r.b.makeReady(ctx, x); err == nil {
-			return
-		}
+		r.build.Log = r.log.lines()
+		err = r.b.underLock(ctx, r.build.Tenant, func(ctx context.Context) error {
+			defer r.b.dropOldLogs(ctx, r.build)
+			return r.b.makeReady(ctx, r.build)
+		})
 	}
-	x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(err)}
+	if err != nil {
+		r.fail(ctx, err)
+	}
+}
+
+// fail removes the sandboxes of the build, and records that it has failed.
+func (r *activeRun) fail(ctx context.Context, cause error) {
+	x := r.build
+	x.Status, x.Failure = brig.BuildFailed, &brig.BuildFailure{Step: r.step, Message: messageOf(cause)}
 	r.log.add("error", r.step, x.Failure.Message)
 	x.Log = r.log.lines()
-	r.b.removeSandboxes(ctx, x)
-	if brig.KindOf(err) == brig.Internal {
-		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", err)
+	if _, ok := errors.AsType[*stepError](cause); !ok && brig.KindOf(cause) == brig.Internal {
+		r.b.options.Log.WarnContext(ctx, "a build failed", "build", x.ID, "err", cause)
 	}
-	if err := r.record(ctx); err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
+	discard(x)
+	x.Discarded = r.b.removeSandboxes(ctx, x)
+	err := r.b.underLock(ctx, x.Tenant, func(ctx context.Context) error {
+		defer r.b.dropOldLogs(ctx, x)
+		return r.record(ctx)
+	})
+	if err != nil && brig.KindOf(err) != brig.NotFound { // the template was not removed
 		r.b.options.Log.ErrorContext(ctx, "failed to record the result of a build", "build", x.ID, "err", err)
 	}
+	r.b.deleteRemoved(ctx, x.Tenant, x.Template)
 }
 
 // messageOf returns the message of a failure for the user.

@@ -3,6 +3,7 @@ package builder
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -136,10 +137,26 @@ func envBytes(env map[string]string) (n int) {
 	return n
 }
 
-// login runs a command in a login shell of the image, as E2B's clients run commands in sandboxes.
+// loginScript runs its argument in a login shell of the image. A user that is given by its IDs gets the
+// name and the home of its account, as E2B's clients get them in sandboxes.
+const loginScript = `case $USER in
+'' | *[!0-9]*) ;;
+*) if [ -r /etc/passwd ]; then
+  while IFS=: read -r brig_name _ brig_id _ _ brig_home _; do
+    if [ "$brig_id" = "$USER" ]; then
+      if [ "$HOME" = /home/user ]; then HOME=${brig_home:-/}; fi
+      USER=$brig_name LOGNAME=$brig_name
+      break
+    fi
+  done </etc/passwd
+fi ;;
+esac
+if [ -x /bin/bash ]; then exec /bin/bash -l -c "$1"; fi
+exec /bin/sh -l -c "$1"`
+
+// login runs a command in a login shell, as E2B's clients run commands in sandboxes.
 func login(command string) []string {
-	const choose = `if [ -x /bin/bash ]; then exec /bin/bash -l -c "$1"; fi; exec /bin/sh -l -c "$1"`
-	return []string{"/bin/sh", "-c", choose, "sh", command}
+	return []string{"/bin/sh", "-c", loginScript, "sh", command}
 }
 
 // runCommand runs a RUN step.
@@ -161,21 +178,29 @@ func (r *activeRun) runCommand(ctx context.Context, s Step) error {
 // error for a failure.
 func (r *activeRun) exec(ctx context.Context, what string, cmd brig.Command) error {
 	cmd.Timeout = min(buildTimeout, r.bounds.MaxTimeout)
-	out := &lineWriter{log: r.log, level: "info", step: r.step}
-	errs := &lineWriter{log: r.log, level: "warn", step: r.step}
-	res, err := r.b.options.Service.Exec(ctx, r.box(), cmd, brig.IO{Stdout: out, Stderr: errs})
-	last := out.flush()
-	if e := errs.flush(); len(e) > 0 {
-		last = e
-	}
+	last := &lastLines{}
+	out := &lineWriter{log: r.log, level: "info", step: r.step, last: last}
+	errs := &lineWriter{log: r.log, level: "warn", step: r.step, last: last}
+	res, err := r.command(ctx, cmd, brig.IO{Stdout: out, Stderr: errs})
+	out.flush()
+	errs.flush()
 	if err != nil {
 		return err
 	}
-	return resultError(what, res, last)
+	return r.explain(resultError(what, res, last.text()))
 }
 
-// resultError returns an error if a command failed. last are the last lines of its output.
-func resultError(what string, res *brig.Result, last []string) error {
+// explain adds the remedy to the failure of a command that found no space.
+func (r *activeRun) explain(err error) error {
+	if f, ok := errors.AsType[*stepError](err); ok && strings.Contains(strings.ToLower(f.message), "no space left on device") {
+		return failf("%s (the template's sandboxes have %s of disk space; request more free space, in E2B's SDKs with minFreeDiskMb)",
+			f.message, brig.FormatBytes(r.build.Limits.Disk))
+	}
+	return err
+}
+
+// resultError returns an error if a command failed. last is the end of its output.
+func resultError(what string, res *brig.Result, last string) error {
 	reason := fmt.Sprintf("exit status %d", res.ExitCode)
 	switch {
 	case res.TimedOut:
@@ -186,8 +211,8 @@ func resultError(what string, res *brig.Result, last []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("failed to run command '%s': %s", what, reason)
-	if len(last) > 0 {
-		text += ": " + brig.Clip(strings.Join(last, "\n"), 2000)
+	if last != "" {
+		text += ": " + last
 	}
 	return &stepError{text}
 }
@@ -275,7 +300,7 @@ func (r *activeRun) findAccount(ctx context.Context, name string) (account, erro
 		return account{}, nil
 	}
 	var out bytes.Buffer
-	res, err := r.b.options.Service.Exec(ctx, r.box(), brig.Command{
+	res, err := r.command(ctx, brig.Command{
 		Argv: []string{"/bin/sh", "-c", `id -u "$1" && id -g "$1"`, "sh", name}, Dir: "/", User: "root", Timeout: time.Minute,
 	}, brig.IO{Stdout: &limitedBuffer{&out, 256}})
 	if err != nil || res.ExitCode != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -61,60 +62,31 @@ func (b *Builder) Tag(ctx context.Context, ref string, tags []string) (x *brig.T
 		for _, tag := range tags {
 			t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: now}
 		}
-		return b.putTags(ctx, t)
+		return b.putTags(ctx, t, now)
 	})
 	return x, err
 }
 
-// putTags writes a template after a change of its tags. Builds to which no tag refers any more lose
-// their sandboxes.
-func (b *Builder) putTags(ctx context.Context, t *brig.BuiltTemplate) error {
-	t.Updated = b.options.Now().UTC()
-	if err := b.options.Store.PutTemplate(ctx, t); err != nil {
+// putTags writes a template after a change of its tags, with a build that has changed, too. In the same
+// transaction, builds to which no tag refers any more lose their sandboxes.
+func (b *Builder) putTags(ctx context.Context, t *brig.BuiltTemplate, at time.Time, changed ...*brig.TemplateBuild) error {
+	untagged, err := b.discardIf(ctx, t, func(x *brig.TemplateBuild) bool {
+		return x.Status == brig.BuildReady && len(tagsOf(t, x.ID)) == 0
+	})
+	if err != nil {
 		return err
 	}
-	b.discardUntagged(ctx, t)
+	t.Updated = at
+	if err := b.options.Store.PutTemplate(ctx, t, append(changed, untagged...)...); err != nil {
+		return err
+	}
+	b.notifyDiscarded()
 	return nil
-}
-
-func (b *Builder) discardUntagged(ctx context.Context, t *brig.BuiltTemplate) {
-	all, err := b.Builds(ctx, t)
-	if err != nil { // the next change of the tags retries
-		b.options.Log.WarnContext(ctx, "failed to list the builds of a template", "template", t.ID, "err", err)
-	}
-	for _, x := range all {
-		if x.Status == brig.BuildReady && x.Files != "" && len(tagsOf(t, x.ID)) == 0 {
-			b.inBackground(func() { b.discard(x.Tenant, x.Template, x.ID) })
-		}
-	}
-}
-
-// discard removes the sandboxes of a build that no tag refers to. Its record remains.
-func (b *Builder) discard(tenant, template, id string) {
-	unlock, err := b.changes.Lock(b.ctx, tenant)
-	if err != nil {
-		return // the server stops
-	}
-	defer unlock()
-	t, err := b.options.Store.GetTemplate(b.ctx, tenant, template)
-	if err == nil && len(tagsOf(t, id)) > 0 {
-		return // it was tagged again
-	}
-	var x *brig.TemplateBuild
-	if err == nil {
-		x, err = b.options.Store.GetBuild(b.ctx, tenant, template, id)
-	}
-	if err == nil && b.removeSandboxes(b.ctx, x) {
-		err = b.options.Store.PutBuild(b.ctx, x)
-	}
-	if err != nil && b.ctx.Err() == nil && brig.KindOf(err) != brig.NotFound {
-		b.options.Log.Warn("failed to discard a build", "build", id, "err", err)
-	}
 }
 
 // makeReady records that a build is ready, and makes its tags refer to it.
 func (b *Builder) makeReady(ctx context.Context, x *brig.TemplateBuild) error {
-	t, err := b.options.Store.GetTemplate(ctx, x.Tenant, x.Template)
+	t, err := b.template(ctx, x.Tenant, x.Template)
 	if err != nil {
 		return err
 	}
@@ -124,13 +96,8 @@ func (b *Builder) makeReady(ctx context.Context, x *brig.TemplateBuild) error {
 	for _, tag := range x.Tags {
 		t.Tags[tag] = brig.TemplateTag{Build: x.ID, Assigned: x.Finished}
 	}
-	t.Updated = x.Finished
 	x.Status = brig.BuildReady
-	if err := b.options.Store.PutTemplate(ctx, t, x); err != nil {
-		return err
-	}
-	b.discardUntagged(ctx, t)
-	return nil
+	return b.putTags(ctx, t, x.Finished, x)
 }
 
 // Untag removes tags of a template. Tags that do not exist are an error, and then none is removed.
@@ -163,7 +130,7 @@ func (b *Builder) Untag(ctx context.Context, ref string, tags []string) error {
 		for _, tag := range tags {
 			delete(t.Tags, tag)
 		}
-		return b.putTags(ctx, t)
+		return b.putTags(ctx, t, b.options.Now().UTC())
 	})
 }
 

@@ -32,6 +32,7 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 	if err != nil {
 		return nil, err
 	}
+	kept := from.keep(m)
 	w, err := s.newScratch()
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 		return nil, err
 	}
 	img, err := s.createFromArchive(ctx, importJob{
-		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: removeBuilderFiles,
+		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: kept.replaceBuilderFiles,
 	}, report)
 	if err == nil {
 		return img, nil
@@ -163,9 +164,9 @@ func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSour
 	return nil
 }
 
-// removeBuilderFiles removes the files that a builder copies from its host: package
+// replaceBuilderFiles replaces the files that a builder copies from its host: package
 // sources, which may contain passwords, the host name and the resolver.
-func removeBuilderFiles(f *finisher) error {
+func (k *keptSources) replaceBuilderFiles(f *finisher) error {
 	for _, name := range []string{
 		"etc/apt/sources.list", "etc/apt/sources.list.d", "etc/apt/auth.conf", "etc/apt/auth.conf.d",
 		"etc/apt/apt.conf.d/99mmdebstrap", "var/lib/apt/lists", "var/cache/apt/archives",
@@ -188,7 +189,7 @@ func removeBuilderFiles(f *finisher) error {
 			return fmt.Errorf("make %s: %w", name, err)
 		}
 	}
-	return nil
+	return k.write(f)
 }
 
 // serializeReports serializes calls of report, because the goroutine that reads

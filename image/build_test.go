@@ -63,8 +63,9 @@ func debianHost(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "debian")
 	writeFile(t, root+"/etc/os-release", "NAME=x\nVERSION_CODENAME=\"bookworm\"\n")
+	writeFile(t, root+"/usr/share/keyrings/k.gpg", "a public key")
 	writeFile(t, root+"/etc/apt/sources.list", `# comment
-deb [arch=amd64 signed-by=/k.gpg] http://a.invalid/debian bookworm main contrib # tail
+deb [arch=amd64 signed-by=/usr/share/keyrings/k.gpg] http://a.invalid/debian bookworm main contrib # tail
 deb-src http://a.invalid/debian bookworm main
 deb http://a.invalid/debian bookworm-updates main
 deb http://b.invalid/other stable-tool stable
@@ -105,7 +106,7 @@ func TestPackageSourcesFollowHost(t *testing.T) {
 URIs: http://a.invalid/debian
 Suites: bookworm
 Components: main contrib
-Signed-By: /k.gpg
+Signed-By: /usr/share/keyrings/k.gpg
 
 Types: deb
 URIs: http://a.invalid/debian
@@ -139,6 +140,40 @@ Signed-By:
 	defer empty.close()
 	if _, err := empty.readPackageSources("bookworm"); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("without sources: %v", err)
+	}
+}
+
+// An image keeps the sources that its sandboxes can use, and no credentials.
+func TestImageKeepsPublicSources(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	writeFile(t, root+"/etc/apt/keyrings/own.asc", "a public key")
+	writeFile(t, root+"/etc/apt/keyrings/private.asc", "-----BEGIN PGP PRIVATE KEY BLOCK-----")
+	m, err := openHostFS(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	for _, c := range []struct {
+		uri, signedBy string
+		want          bool
+	}{
+		{uri: "http://a.invalid/debian", want: true},
+		{uri: "https://a.invalid/debian/", want: true},
+		{uri: "http://user:secret@a.invalid/debian"}, {uri: "http://token@a.invalid/debian"},
+		{uri: "https://a.invalid/debian?token=secret"}, {uri: "https://a.invalid/debian#secret"},
+		{uri: "file:/srv/debian"}, {uri: "cdrom:[x]/"}, {uri: "mirror+file:/etc/apt/mirrors"}, {uri: "http:/debian"}, {uri: "http://%zz/"},
+		{uri: "http://a.invalid/", signedBy: "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc", want: true},
+		{uri: "http://a.invalid/", signedBy: strings.Repeat("A1", 20), want: true},
+		{uri: "http://a.invalid/", signedBy: "/etc/apt/keyrings/own.asc, " + strings.Repeat("A1", 20), want: true},
+		{uri: "http://a.invalid/", signedBy: "/etc/apt/keyrings/missing.asc"},
+		{uri: "http://a.invalid/", signedBy: "/etc/apt/keyrings/private.asc"},
+		{uri: "http://a.invalid/", signedBy: "/etc/apt/keyrings/../../shadow"},
+	} {
+		from := packageSources{sources: []source{{uris: []string{c.uri}, suites: []string{"x"}, components: []string{"main"}, signedBy: c.signedBy}}}
+		if got := from.keep(m).text; strings.Contains(got, "URIs: "+c.uri+"\n") != c.want || !c.want && got != "" {
+			t.Errorf("%q, signed by %q: %q", c.uri, c.signedBy, got)
+		}
 	}
 }
 
@@ -199,8 +234,18 @@ cat $ARCHIVE
 		t.Fatal(err)
 	}
 	all := listTree(t, r.Dir)
-	if all["etc/apt/sources.list"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
+	if all["etc/apt/sources.list"] != "" || all["etc/apt/sources.list.d/a.sources"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
 		t.Errorf("%v", all)
+	}
+	kept, err := os.ReadFile(filepath.Join(r.Dir, keptSourcesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(kept); !strings.Contains(got, "URIs: http://a.invalid/debian\nSuites: bookworm\n") || !strings.Contains(got, "Signed-By: /usr/share/keyrings/k.gpg") || strings.Contains(got, "s.invalid") {
+		t.Errorf("the image's sources:\n%s", got)
+	}
+	if key, err := os.ReadFile(filepath.Join(r.Dir, "usr/share/keyrings/k.gpg")); string(key) != "a public key" {
+		t.Errorf("the image's keyring: %q, %v", key, err)
 	}
 	if err := a.checkUnchanged(); err != nil {
 		t.Error(err)

@@ -61,7 +61,7 @@ func (b *builds) request(w http.ResponseWriter, r *http.Request) error {
 		Tags     []string `json:"tags"`
 		CPUCount float64  `json:"cpuCount"`
 		MemoryMB int64    `json:"memoryMB"`
-		// MinFreeDiskMB is a wish in E2B. The disk limit is that of the server's sandboxes.
+		// MinFreeDiskMB is the free space after the steps. It is best effort, as in E2B.
 		MinFreeDiskMB int64 `json:"minFreeDiskMb"`
 	}
 	if err := read(w, r, &in); err != nil {
@@ -79,7 +79,12 @@ func (b *builds) request(w http.ResponseWriter, r *http.Request) error {
 	if in.MemoryMB < 0 || in.MemoryMB > 1<<30 {
 		return brig.InvalidField("memoryMB", "%d is out of bounds", in.MemoryMB)
 	}
-	t, x, err := b.Builder.Request(r.Context(), builder.Request{Name: in.Name, Tags: in.Tags, CPUs: in.CPUCount, Memory: in.MemoryMB * brig.MiB})
+	if in.MinFreeDiskMB < 0 || in.MinFreeDiskMB > 1<<30 {
+		return brig.InvalidField("minFreeDiskMb", "%d is out of bounds", in.MinFreeDiskMB)
+	}
+	t, x, err := b.Builder.Request(r.Context(), builder.Request{
+		Name: in.Name, Tags: in.Tags, CPUs: in.CPUCount, Memory: in.MemoryMB * brig.MiB, FreeDisk: in.MinFreeDiskMB * brig.MiB,
+	})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type requested struct {
 // requestBuild requests a build of the template web, and returns it with the path of its files.
 func (x *engineServer) requestBuild(t *testing.T, secret string) (r requested, files string) {
 	t.Helper()
-	x.decode(t, http.StatusAccepted, &r, "POST", "/v3/templates", `{"name":"web:v1","tags":["stable"],"cpuCount":1,"memoryMB":256}`, secret)
+	x.decode(t, http.StatusAccepted, &r, "POST", "/v3/templates", `{"name":"web:v1","tags":["stable"],"cpuCount":1,"memoryMB":256,"minFreeDiskMb":1024}`, secret)
 	return r, "/templates/" + r.TemplateID + "/files/" + strings.Repeat("ab", 32)
 }
 
@@ -69,11 +69,11 @@ func TestBuiltTemplate(t *testing.T) {
 	for _, ref := range []string{"web:v1", "web:stable", r.TemplateID + ":v1"} {
 		b := x.describe(t, "POST", "/v2/sandboxes", `{"templateID":"`+ref+`","timeout":3600}`, k.Secret)
 		var info struct {
-			TemplateID, Alias string
-			MemoryMB          int
+			TemplateID, Alias    string
+			MemoryMB, DiskSizeMB int
 		}
 		x.decode(t, http.StatusOK, &info, "GET", "/sandboxes/"+b.SandboxID, "", k.Secret)
-		if info.TemplateID != r.TemplateID || info.Alias != "web" || info.MemoryMB != 256 {
+		if info.TemplateID != r.TemplateID || info.Alias != "web" || info.MemoryMB != 256 || info.DiskSizeMB != 2048 {
 			t.Errorf("%s: %+v", ref, info)
 		}
 	}
@@ -95,11 +95,12 @@ func TestBuiltTemplate(t *testing.T) {
 		x.decode(t, want, nil, "POST", "/v2/sandboxes", body, k.Secret)
 	}
 	var list []struct {
-		TemplateID, BuildStatus string
-		Public                  bool
+		TemplateID, BuildStatus, BuildID string
+		BuildCount                       int
+		Public                           bool
 	}
 	x.decode(t, http.StatusOK, &list, "GET", "/v2/templates", "", k.Secret)
-	if n := len(list); n != 2 || list[1].TemplateID != r.TemplateID || list[1].BuildStatus != "ready" || list[1].Public {
+	if n := len(list); n != 2 || list[1].TemplateID != r.TemplateID || list[1].BuildStatus != "ready" || list[1].BuildID != r.BuildID || list[1].BuildCount != 1 || list[1].Public {
 		t.Errorf("the templates are %+v", list)
 	}
 	x.decode(t, http.StatusOK, nil, "GET", "/templates/aliases/web", "", k.Secret)

@@ -36,16 +36,16 @@ func withBuilds(l listedTemplate, builds []templateBuild) detailedTemplate {
 	return detailedTemplate{l.TemplateID, l.Public, l.Names, l.Aliases, l.CreatedAt, l.UpdatedAt, l.LastSpawnedAt, l.SpawnCount, builds}
 }
 
-// describeBuilt describes a template that a tenant has built, with its newest build.
-func describeBuilt(t *brig.BuiltTemplate, builds []*brig.TemplateBuild) listedTemplate {
+// describeBuilt describes a template that a tenant has built, with its newest build, which may be nil.
+func describeBuilt(t *brig.BuiltTemplate, newest *brig.TemplateBuild) listedTemplate {
 	l := listedTemplate{
-		TemplateID: t.ID, BuildStatus: string(brig.BuildWaiting), BuildCount: len(builds), Names: []string{t.Name}, Aliases: []string{t.Name},
+		TemplateID: t.ID, BuildStatus: string(brig.BuildWaiting), BuildCount: int(t.Builds), Names: []string{t.Name}, Aliases: []string{t.Name},
 		CreatedAt: t.Created, UpdatedAt: t.Updated, LastSpawnedAt: timeOrNil(t.LastUsed), SpawnCount: t.Uses, EnvdVersion: envdVersion,
 	}
-	if len(builds) > 0 {
-		newest := describeBuilds(builds[:1])[0]
-		l.BuildID, l.BuildStatus = newest.BuildID, newest.Status
-		l.CPUCount, l.MemoryMB, l.DiskSizeMB = newest.CPUCount, newest.MemoryMB, newest.DiskSizeMB
+	if newest != nil {
+		b := describeBuilds([]*brig.TemplateBuild{newest})[0]
+		l.BuildID, l.BuildStatus = b.BuildID, b.Status
+		l.CPUCount, l.MemoryMB, l.DiskSizeMB = b.CPUCount, b.MemoryMB, b.DiskSizeMB
 	}
 	return l
 }

@@ -205,12 +205,12 @@ func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		newest, err := ts.Builder.NewestBuilds(r.Context())
+		if err != nil {
+			return err
+		}
 		for _, t := range built {
-			all, err := ts.Builder.Builds(r.Context(), t)
-			if err != nil {
-				return err
-			}
-			out = append(out, describeBuilt(t, all))
+			out = append(out, describeBuilt(t, newest[t.ID]))
 		}
 	}
 	ts.write(w, r, http.StatusOK, out)
@@ -240,7 +240,7 @@ func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		ts.write(w, r, http.StatusOK, withBuilds(describeBuilt(t.built, all), describeBuilds(all)))
+		ts.write(w, r, http.StatusOK, withBuilds(describeBuilt(t.built, nil), describeBuilds(all)))
 		return nil
 	}
 	l := ts.describe(t)

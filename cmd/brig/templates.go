@@ -64,11 +64,12 @@ func (t templateConfig) domain(name string) brig.Template {
 // builtinTemplates returns the templates that E2B clients expect. Until their images are
 // built, they use the image of this machine's file system.
 func builtinTemplates() []brig.Template {
-	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}
+	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-pip", "python3-venv"}
 	code := append(slices.Clone(base), "ipython3", "python3-matplotlib", "python3-numpy", "python3-pandas",
 		"python3-pil", "python3-requests", "python3-sympy")
+	// npm depends on hundreds of packages, so only the template with which builds begin has it.
 	return []brig.Template{
-		{Name: "base", StandIn: brig.HostImage, Packages: base},
+		{Name: "base", StandIn: brig.HostImage, Packages: append(slices.Clone(base), "npm")},
 		{Name: "code-interpreter-v1", StandIn: brig.HostImage, Packages: code},
 	}
 }

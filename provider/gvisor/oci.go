@@ -164,7 +164,7 @@ func (o *order) bundle() bundle {
 		bundleMount{Type: "sysfs", Destination: "/sys", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		bundleMount{Type: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "noexec"}},
 		bundleMount{Type: "tmpfs", Destination: "/dev/shm", Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", min(shmSize, tmp))}},
-		bundleMount{Type: "tmpfs", Destination: "/tmp", Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", tmp)}},
+		o.tmpMount(tmp),
 	)
 	return b
 }
@@ -184,6 +184,16 @@ func (b *bundle) addVolumes(volumes []volume) {
 		hint := fmt.Sprintf("dev.gvisor.spec.mount.volume%d.", n)
 		b.Annotations[hint+"source"], b.Annotations[hint+"type"], b.Annotations[hint+"share"] = source, "bind", "shared"
 	}
+}
+
+// tmpMount returns the mount that provides /tmp, of a number of bytes. In a build, /tmp is in the root file
+// system: steps unpack packages there that are larger than the memory, and a later build continues with the
+// files. gVisor covers an empty /tmp with a tmpfs, so the mount is only inside /tmp.
+func (o *order) tmpMount(size int64) bundleMount {
+	if o.Build {
+		return bundleMount{Type: "tmpfs", Destination: "/tmp/.brig", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=0755", "size=4096"}}
+	}
+	return bundleMount{Type: "tmpfs", Destination: "/tmp", Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", size)}}
 }
 
 // fsOptions returns the mount options that the file system of path needs. With

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,23 @@ func TestBundleCapabilities(t *testing.T) {
 		}
 		if slices.Contains(p.Args, wire.BuildWord) != build {
 			t.Errorf("with the rights %v the agent is started as %q", build, p.Args)
+		}
+	}
+}
+
+// The /tmp of a build is on the disk of the sandbox. gVisor would mount a tmpfs at an empty /tmp, so
+// something is mounted in it.
+func TestBundleTmp(t *testing.T) {
+	for build, want := range map[bool]string{false: "/tmp", true: "/tmp/.brig"} {
+		o := order{Build: build, Limits: brig.DefaultLimitRange().Default}
+		var got []string
+		for _, m := range o.bundle().Mounts {
+			if strings.HasPrefix(m.Destination, "/tmp") {
+				got = append(got, m.Destination)
+			}
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("with the rights %v: mounts at %q, want %q", build, got, want)
 		}
 	}
 }

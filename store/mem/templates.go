@@ -159,8 +159,18 @@ func (s *templates) Builds(ctx context.Context, f brig.BuildFilter) ([]*brig.Tem
 	}
 	defer s.mu.Unlock()
 	var out []*brig.TemplateBuild
+	newest := map[name]*brig.TemplateBuild{}
+	if f.Newest {
+		for _, b := range s.builds {
+			key := name{b.Tenant, b.Template}
+			if n := newest[key]; n == nil || compareNewest(b.Created, n.Created, b.ID, n.ID) < 0 {
+				newest[key] = b
+			}
+		}
+	}
 	for k, b := range s.builds {
-		if (f.Tenant == "" || k.tenant == f.Tenant) && (f.Template == "" || k.template == f.Template) && (!f.Unfinished || b.Status.Unfinished()) {
+		if (f.Tenant == "" || k.tenant == f.Tenant) && (f.Template == "" || k.template == f.Template) && (f.ID == "" || k.id == f.ID) &&
+			(!f.Unfinished || b.Status.Unfinished()) && (!f.Discarded || len(b.Discarded) > 0) && (!f.Newest || newest[name{k.tenant, k.template}] == b) {
 			c := cloneBuild(b)
 			c.Log = nil
 			out = append(out, c)
@@ -186,7 +196,7 @@ func (s *templates) DeleteBuild(ctx context.Context, tenant, template, id string
 
 func cloneTemplate(t *brig.BuiltTemplate) *brig.BuiltTemplate {
 	c := *t
-	c.Created, c.Updated, c.LastUsed = t.Created.UTC(), t.Updated.UTC(), t.LastUsed.UTC()
+	c.Created, c.Updated, c.LastUsed, c.Removed = t.Created.UTC(), t.Updated.UTC(), t.LastUsed.UTC(), t.Removed.UTC()
 	c.Tags = maps.Clone(t.Tags)
 	for name, tag := range c.Tags {
 		tag.Assigned = tag.Assigned.UTC()
@@ -198,7 +208,7 @@ func cloneTemplate(t *brig.BuiltTemplate) *brig.BuiltTemplate {
 func cloneBuild(b *brig.TemplateBuild) *brig.TemplateBuild {
 	c := *b
 	c.Created, c.Started, c.Finished = b.Created.UTC(), b.Started.UTC(), b.Finished.UTC()
-	c.Env, c.Tags, c.Failure, c.Log = maps.Clone(b.Env), slices.Clone(b.Tags), clonePointer(b.Failure), slices.Clone(b.Log)
+	c.Env, c.Tags, c.Discarded, c.Failure, c.Log = maps.Clone(b.Env), slices.Clone(b.Tags), slices.Clone(b.Discarded), clonePointer(b.Failure), slices.Clone(b.Log)
 	for i, line := range c.Log {
 		c.Log[i].Time = line.Time.UTC()
 	}

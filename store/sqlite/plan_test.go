@@ -15,6 +15,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 	running, runningArgs := sqlite.ListQuery(t, "t", brig.ListOptions{States: []brig.State{brig.Running, brig.Paused}})
 	builds, buildsArgs := sqlite.BuildsQuery(brig.BuildFilter{Tenant: "t", Template: "x"})
 	unfinished, unfinishedArgs := sqlite.BuildsQuery(brig.BuildFilter{Unfinished: true})
+	one, oneArgs := sqlite.BuildsQuery(brig.BuildFilter{Tenant: "t", Template: "x", ID: "y"})
+	discarded, discardedArgs := sqlite.BuildsQuery(brig.BuildFilter{Discarded: true})
 	for _, c := range []struct {
 		name, query string
 		args        []any
@@ -25,6 +27,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 		{"delete old runs", sqlite.DeleteRunsQuery, []any{1}, "runs_oldest (tenant=? AND put_ns<?)"},
 		{"builds of a template", builds, buildsArgs, "template_builds_newest (tenant=? AND template=?)"},
 		{"unfinished builds", unfinished, unfinishedArgs, "template_builds_unfinished"},
+		{"one build", one, oneArgs, "sqlite_autoindex_template_builds_1 (tenant=? AND template=? AND id=?)"},
+		{"discarded builds", discarded, discardedArgs, "template_builds_discarded"},
 	} {
 		plan := sqlite.Plan(t, s, c.query, c.args...)
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN sandboxes") {

@@ -207,6 +207,17 @@ func buildsQuery(f brig.BuildFilter) (q string, args []any) {
 		// This must be the condition of the index template_builds_unfinished.
 		q += ` and status in ('waiting', 'building')`
 	}
+	if f.ID != "" {
+		q, args = q+` and id = ?`, append(args, f.ID)
+	}
+	if f.Discarded {
+		// This must be the condition of the index template_builds_discarded.
+		q += ` and json_array_length(doc, '$.Discarded') > 0`
+	}
+	if f.Newest {
+		q += ` and id = (select n.id from template_builds n where n.tenant = template_builds.tenant and n.template = template_builds.template
+			order by n.created_ns desc, n.id desc limit 1)`
+	}
 	return q + ` order by created_ns desc, id desc`, args
 }
 

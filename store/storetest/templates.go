@@ -247,6 +247,12 @@ func testBuildLists(t *testing.T, s brig.Store) {
 		{brig.BuildFilter{Tenant: "t", Template: "t1"}, []string{"t/t1/b5", "t/t1/b2", "t/t1/b0"}},
 		{brig.BuildFilter{Tenant: "t", Unfinished: true}, []string{"t/t1/b2", "t/t2/b1"}},
 		{brig.BuildFilter{Tenant: "t", Template: "t1", Unfinished: true}, []string{"t/t1/b2"}},
+		{brig.BuildFilter{Tenant: "t", Template: "t1", ID: "b2"}, []string{"t/t1/b2"}},
+		{brig.BuildFilter{Tenant: "t", ID: "b3"}, nil},
+		{brig.BuildFilter{Newest: true}, []string{"t/t1/b5", "u/t1/b4", "t/t2/b1"}},
+		{brig.BuildFilter{Tenant: "t", Newest: true}, []string{"t/t1/b5", "t/t2/b1"}},
+		{brig.BuildFilter{Tenant: "t", Newest: true, Unfinished: true}, []string{"t/t2/b1"}},
+		{brig.BuildFilter{Discarded: true}, nil},
 		{brig.BuildFilter{Tenant: "u", Template: "t2"}, nil},
 		{brig.BuildFilter{Tenant: "nobody"}, nil},
 	} {
@@ -254,8 +260,12 @@ func testBuildLists(t *testing.T, s brig.Store) {
 	}
 	b, err := s.GetBuild(ctx, "t", "t1", "b2")
 	mustSucceed(t, err)
-	b.Status = brig.BuildReady
+	b.Status, b.Discarded = brig.BuildReady, []brig.ID{"sb1"}
 	mustSucceed(t, s.PutBuild(ctx, b))
+	checkEqual(t, "builds with discarded sandboxes", buildRefs(t, s, brig.BuildFilter{Discarded: true}), []string{"t/t1/b2"})
+	b.Discarded = []brig.ID{}
+	mustSucceed(t, s.PutBuild(ctx, b))
+	checkEqual(t, "builds with discarded sandboxes after their removal", buildRefs(t, s, brig.BuildFilter{Discarded: true}), []string(nil))
 	checkEqual(t, "unfinished builds after one ended", buildRefs(t, s, brig.BuildFilter{Unfinished: true}), []string{"u/t1/b4", "t/t2/b1"})
 }
 
