@@ -80,7 +80,7 @@ func (s *Store) Check() error {
 		return nil
 	}
 	return brig.Errorf(brig.Unimplemented, "this server cannot keep volumes: %v", s.err).
-		WithHint("run brig serve as root on a machine with loop devices and the command mke2fs (package e2fsprogs)")
+		WithHint("run brig serve as root on a machine with loop devices and the command mke2fs (package e2fsprogs); a systemd unit must allow the devices, see brig.service")
 }
 
 // Image returns the path of the image of a volume.
