@@ -9,6 +9,7 @@ import (
 //
 //suite:part clients full
 func TestTypeScript(t *testing.T) {
+	needVolumes(t)
 	s := startE2B(t)
 	built := npm(t, "../sdk/typescript")
 	output(t, "node", filepath.Join(built, "node_modules", "typescript", "bin", "tsc"), "-p", built)
