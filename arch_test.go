@@ -37,6 +37,7 @@ var tiers = []struct {
 	{"image", 2, "toolkit of providers"},
 	{"egress", 2, "network access of sandboxes"},
 	{"screen", 2, "checks of code before it runs"},
+	{"webhook", 2, "delivery of lifecycle events to webhooks"},
 	{"volume", 2, "images of volumes, and their files"},
 	{"builder", 2, "builds of templates, in sandboxes of a brig.Service"},
 	{"tool", 2, "the rules of agents' tools"},

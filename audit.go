@@ -38,13 +38,18 @@ type AuditQuery struct {
 	Sandbox string
 	// Labels selects lines about sandboxes that have all of these labels.
 	Labels map[string]string
+	// Ops selects lines of operations. NewestFirst reverses the order, and After is then ignored.
+	Ops         []string
+	NewestFirst bool
+	// Before selects the lines with a lower Seq. 0 does not filter.
+	Before int64
 	// Limit is the page's size, 1 to 1000. Default: 100.
 	Limit int
 }
 
 // IsPartial reports whether q selects only some of the lines.
 func (q AuditQuery) IsPartial() bool {
-	return !q.Since.IsZero() || !q.Until.IsZero() || q.Sandbox != "" || len(q.Labels) > 0
+	return !q.Since.IsZero() || !q.Until.IsZero() || q.Sandbox != "" || len(q.Labels)+len(q.Ops) > 0 || q.Before != 0
 }
 
 // AuditPage is a part of the audit log.

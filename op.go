@@ -125,8 +125,17 @@ var (
 	OpWriteVolume         = Op{"volume.file.write", "VolumeFiles.Write", Member, true, false}
 	OpSetVolumeAttributes = Op{"volume.file.set", "VolumeFiles.SetAttributes", Member, true, false}
 	OpUnlinkVolume        = Op{"volume.file.remove", "VolumeFiles.Remove", Member, true, false}
-	OpCapabilities        = Op{"capabilities.get", "Capabilities", Viewer, false, false}
-	OpAttest              = Op{"sandbox.attest", "Attest", Member, true, true}
+	OpLifecycle           = Op{"event.list", "Lifecycle", Viewer, false, false}
+	OpCreateWebhook       = Op{"webhook.create", "CreateWebhook", Member, true, false}
+	OpWebhooks            = Op{"webhook.list", "Webhooks", Viewer, false, false}
+	OpGetWebhook          = Op{"webhook.get", "GetWebhook", Viewer, false, false}
+	OpUpdateWebhook       = Op{"webhook.update", "UpdateWebhook", Member, true, false}
+	OpRemoveWebhook       = Op{"webhook.remove", "RemoveWebhook", Member, true, false}
+	OpDeliveries          = Op{"webhook.deliveries", "Deliveries", Viewer, false, false}
+	OpReplayWebhook       = Op{"webhook.replay", "ReplayWebhook", Member, true, false}
+
+	OpCapabilities = Op{"capabilities.get", "Capabilities", Viewer, false, false}
+	OpAttest       = Op{"sandbox.attest", "Attest", Member, true, true}
 
 	OpProviders         = Op{"provider.list", "Providers", Operator, false, false}
 	OpConfigureProvider = Op{"provider.configure", "ConfigureProvider", Operator, true, false}
@@ -156,6 +165,7 @@ var Ops = []Op{
 	OpCommitWorkspace,
 	OpCreateVolume, OpVolumes, OpGetVolume, OpRemoveVolume, OpStatVolume, OpListVolume, OpReadVolume,
 	OpMakeVolumeDir, OpWriteVolume, OpSetVolumeAttributes, OpUnlinkVolume,
+	OpLifecycle, OpCreateWebhook, OpWebhooks, OpGetWebhook, OpUpdateWebhook, OpRemoveWebhook, OpDeliveries, OpReplayWebhook,
 	OpCapabilities, OpAttest,
 	OpProviders, OpConfigureProvider, OpTestProvider, OpActivateProvider, OpRemoveProvider, OpRouting, OpSetRouting,
 	OpAlerts, OpAudit,

@@ -28,6 +28,7 @@ type Service interface {
 	ToolService
 	WorkspaceService
 	VolumeService
+	WebhookService
 	ProviderService
 	InspectService
 	KeyService

@@ -80,6 +80,7 @@ type Store interface {
 	ToolVariableStore
 	TemplateStore
 	VolumeStore
+	WebhookStore
 	SettingStore
 
 	// Trim deletes the oldest executions and outcomes of a tenant that exceed

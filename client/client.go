@@ -67,6 +67,7 @@ type Client struct {
 	toolCalls
 	workspaceCalls
 	volumeCalls
+	webhookCalls
 }
 
 // conn sends requests to the server.
@@ -86,7 +87,7 @@ func New(o Options) (*Client, error) {
 	}
 	base := strings.TrimRight(o.URL, "/")
 	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: newHTTPClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
-	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}, volumeCalls{c}}, nil
+	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}, volumeCalls{c}, webhookCalls{c}}, nil
 }
 
 // request is one HTTP request.

@@ -138,7 +138,7 @@ func (e *env) endedEvent(rec *brig.Record) brig.Event {
 	if x := rec.Exit; x != nil {
 		detail[brig.DetailVerdict], detail[brig.DetailExit] = string(x.Reason), strconv.Itoa(x.Code)
 	}
-	return e.observedEvent(rec, "sandbox.end", detail)
+	return e.observedEvent(rec, brig.EndOp, detail)
 }
 
 // egressEvent returns the event that records a decision about one network

@@ -117,6 +117,9 @@ type Options struct {
 	// VolumeSize is the size of a volume that is created without one, in bytes. Default:
 	// brig.DefaultVolumeSize.
 	VolumeSize int64
+	// PrivateWebhooks permits webhooks at addresses of this host and of private networks, and without
+	// TLS.
+	PrivateWebhooks bool
 	// SaveEvery is how often a workspace in direct mode is saved while its
 	// sandbox runs. Default: 5 minutes; a negative value disables it.
 	SaveEvery time.Duration
@@ -162,6 +165,7 @@ type Engine struct {
 	*providers
 	*workspaces
 	*volumes
+	*hooks
 	*identity
 	*lifecycle
 	*programs
@@ -238,6 +242,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.providers = &providers{gate: g, vault: e.vault, images: e.images}
 	e.workspaces = &workspaces{gate: g}
 	e.volumes = &volumes{gate: g, changes: newCtxMutex(), holds: map[string]int{}}
+	e.hooks = &hooks{gate: g}
 	e.identity = &identity{
 		gate: g, network: e.network,
 		usedKeys: map[string]time.Time{}, touchedKeys: map[string]time.Time{},

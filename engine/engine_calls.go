@@ -135,6 +135,9 @@ func (e *Engine) RotateKey(ctx context.Context) (int, error) {
 				err = e.resealVariables(ctx)
 			}
 			if err == nil {
+				err = e.resealWebhooks(ctx)
+			}
+			if err == nil {
 				err = e.packs.reseal(ctx)
 			}
 			return err

@@ -36,6 +36,7 @@ type fixture struct {
 	*engine.Engine
 	store    *mem.Store
 	provider *fake.Provider
+	keys     *seal.Keyring
 }
 
 func newFixture(t *testing.T, change func(*engine.Options)) *fixture {
@@ -50,6 +51,7 @@ func newFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	if change != nil {
 		change(&o)
 	}
+	h.keys = o.Keys
 	createTenants(t, o.Store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
 	h.Engine = engine.New(t.Context(), o)
 	t.Cleanup(h.Close)

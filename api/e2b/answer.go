@@ -23,7 +23,7 @@ type problem struct {
 }
 
 // fieldNames maps the field names of a Spec to E2B's names.
-var fieldNames = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID", "pause_at_end": "autoPause", "pause_files_only": "autoPauseMemory", "volumes": "volumeMounts"}
+var fieldNames = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID", "pause_at_end": "autoPause", "pause_files_only": "autoPauseMemory", "volumes": "volumeMounts", "secret": "signatureSecret"}
 
 // toProblem converts err to a response for the client.
 func toProblem(err error) problem {

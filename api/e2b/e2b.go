@@ -25,6 +25,7 @@ import (
 // Service is the part of brig.Service that the API uses.
 type Service interface {
 	brig.VolumeService
+	brig.WebhookService
 	brig.SandboxService
 	brig.LeaseService
 	brig.ExecService
@@ -188,7 +189,7 @@ func newParts(e *env) *parts {
 		signatureLimit: httpapi.NewLimit(2, 20), limitedSearches: httpapi.NewSecondChance(10 * time.Second), searching: make(chan struct{}, 1),
 	}
 	p.controlPlane = &controlPlane{
-		env: e, templates: p.templates, builds: p.builds, volumes: p.volumes, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
+		env: e, templates: p.templates, builds: p.builds, volumes: p.volumes, events: &events{e}, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
 		leases: p.leases, telemetry: p.telemetry,
 	}
 	p.controlPlane.handler = p.controlPlane.router()

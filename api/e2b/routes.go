@@ -17,6 +17,7 @@ type controlPlane struct {
 	templates *templates
 	builds    *builds
 	volumes   *volumes
+	events    *events
 	snapshots *snapshots
 	sandboxes *sandboxes
 	copies    *copies
@@ -86,7 +87,13 @@ func (c *controlPlane) routes() []route {
 		{del, "/volumes/{volume}", c.volumes.remove},
 		{"", "/secrets", unsupported("the secret API")},
 		{"", "/secrets/*", unsupported("the secret API")},
-		{"", "/events/*", unsupported("listing lifecycle events")},
+		{get, "/events/sandboxes", httpapi.InTurn(c.events.list)},
+		{get, "/events/sandboxes/{id}", httpapi.InTurn(c.events.list)},
+		{post, "/events/webhooks", c.events.createHook},
+		{get, "/events/webhooks", c.events.listHooks},
+		{get, "/events/webhooks/{hook}", c.events.getHook},
+		{http.MethodPatch, "/events/webhooks/{hook}", c.events.changeHook},
+		{del, "/events/webhooks/{hook}", c.events.removeHook},
 	}
 }
 
@@ -96,6 +103,8 @@ var bodies = map[string]brig.Op{
 	"POST /v3/templates":                           brig.OpRequestBuild,
 	"POST /v2/templates":                           brig.OpRequestBuild,
 	"POST /v2/templates/{template}/builds/{build}": brig.OpStartBuild,
+	"POST /events/webhooks":                        brig.OpCreateWebhook,
+	"PATCH /events/webhooks/{hook}":                brig.OpUpdateWebhook,
 	"POST /volumes":                                brig.OpCreateVolume,
 	"POST /templates/tags":                         brig.OpTagTemplate,
 	"DELETE /templates/tags":                       brig.OpUntagTemplate,

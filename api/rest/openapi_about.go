@@ -95,6 +95,15 @@ var operationDocs = map[string]about{
 	"set-volume-attributes": {"Changes the owner or the mode of a path of a volume. Omitted fields stay unchanged.", `{"path":"/models","uid":0}`},
 	"remove-volume-file":    {"Removes a file, a link, or a directory with its contents.", ""},
 
+	"list-events":     {"Lists changes of the state of sandboxes, as far back as the audit log has them.", ""},
+	"create-webhook":  {"Creates a webhook. It receives the events from then on, each at least once and in order.", `{"name":"ci","url":"https://hooks.example/brig","secret":"correct horse battery","events":["created","ended"]}`},
+	"list-webhooks":   {"Lists the webhooks of the caller's tenant. The server never returns a secret.", ""},
+	"get-webhook":     {"Returns a webhook.", ""},
+	"update-webhook":  {"Changes a webhook. Omitted fields stay unchanged.", `{"enabled":false}`},
+	"remove-webhook":  {"Removes a webhook with its deliveries.", ""},
+	"list-deliveries": {"Lists the newest 100 deliveries of a webhook, the newest first.", ""},
+	"replay-webhook":  {"Delivers the events since a time again.", `{"since":"2026-11-29T00:00:00Z"}`},
+
 	"whoami":         {"Returns the caller's name, tenant, role and scopes.", ""},
 	"login":          {"Starts a sign-in with the configured identity provider.", ""},
 	"callback":       {"The identity provider redirects browsers here to complete a sign-in.", ""},
@@ -148,6 +157,7 @@ func tags() []*huma.Tag {
 		{Name: "secrets", Description: "Values that sandboxes use and clients cannot read"},
 		{Name: "workspaces", Description: "Directories that outlive sandboxes"},
 		{Name: "volumes", Description: "Directories that several sandboxes mount at the same time"},
+		{Name: "webhooks", Description: "Lifecycle events of sandboxes, and their receivers"},
 		{Name: "sessions", Description: "Browser sessions and sign-in"},
 		{Name: "keys", Description: "API keys and tokens"},
 		{Name: "tenants", Description: "Tenants, their quotas and their usage"},

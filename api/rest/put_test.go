@@ -89,8 +89,9 @@ var putCases = map[string]putCase{
 
 // putWithoutCase lists the other routes with PUT or PATCH. The body of write-file and of
 // write-volume-file is the new content of a file, whose mode does not change. Package volume tests
-// that set-volume-attributes keeps what it does not name (TestAttributes).
-var putWithoutCase = []string{"write-file", "write-volume-file", "set-volume-attributes"}
+// that set-volume-attributes keeps what it does not name (TestAttributes), and package engine that
+// update-webhook does (TestWebhookChangesAreSelective).
+var putWithoutCase = []string{"write-file", "write-volume-file", "set-volume-attributes", "update-webhook"}
 
 // putServer serves the API on top of an engine.
 type putServer struct {

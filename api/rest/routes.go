@@ -46,7 +46,7 @@ func (a *api) routes() []route { return withStreams(a.table()) }
 func (a *api) table() (out []route) {
 	b := a.base
 	for _, noun := range []interface{ routes() []route }{
-		authAPI{b}, tenancyAPI{b}, providerAPI{b}, execAPI{b}, sandboxAPI{b}, serverAPI{b}, codeAPI{b}, fileAPI{b}, processAPI{b}, portAPI{b}, imageAPI{b}, secretAPI{b}, workspaceAPI{b}, volumeAPI{b}, auditAPI{b},
+		authAPI{b}, tenancyAPI{b}, providerAPI{b}, execAPI{b}, sandboxAPI{b}, serverAPI{b}, codeAPI{b}, fileAPI{b}, processAPI{b}, portAPI{b}, imageAPI{b}, secretAPI{b}, workspaceAPI{b}, volumeAPI{b}, webhookAPI{b}, auditAPI{b},
 	} {
 		out = append(out, noun.routes()...)
 	}

@@ -134,6 +134,11 @@ type config struct {
 	Volumes struct {
 		Size size `yaml:"size"`
 	} `yaml:"volumes"`
+	// Webhooks configures the webhooks of tenants. Private permits addresses of this machine and of
+	// private networks, and plain HTTP.
+	Webhooks struct {
+		Private bool `yaml:"private"`
+	} `yaml:"webhooks"`
 	// Audit configures the retention of the audit log.
 	Audit struct {
 		// Keep is the age at which records are deleted. The default is defaultKeepAudit.

@@ -19,6 +19,7 @@ var flagOfField = map[string]string{
 	"egress": "allow", "egress.rules": "allow", "egress.bandwidth": "bandwidth", "rules": "allow",
 	"workspace": "workspace", "workspace.name": "workspace", "workspace.version": "workspace", "workspace.mode": "workspace",
 	"workspace.prefixes": "writable", "workspace.capture": "capture",
+	"events": "event", "types": "type", "url": "URL",
 	"volumes": "volume", "volumes.name": "volume", "volumes.path": "volume",
 	"placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
 	"routing.split": "split", "split": "split", "regions": "region",
@@ -76,6 +77,7 @@ func replaceFieldsWithFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 var listingCommands = map[string]string{
 	"list sandboxes to see what exists":                "brig sandbox ls",
 	"list workspaces to see what exists":               "brig workspace ls",
+	"list webhooks to see what exists":                 "brig webhook ls",
 	"list volumes to see what exists":                  "brig volume ls",
 	"list secrets to see what exists":                  "brig secret ls",
 	"set it first, or list secrets to see what exists": "brig secret ls",

@@ -37,6 +37,13 @@ var examples = map[string]string{
 	"workspace commit":   "  brig workspace commit one",
 	"workspace rm":       "  brig workspace rm data",
 
+	"webhook create":     "  printf %s \"$SECRET\" | brig webhook create ci https://hooks.example/brig --event ended",
+	"webhook ls":         "  brig webhook ls",
+	"webhook deliveries": "  brig webhook deliveries ID",
+	"webhook replay":     "  brig webhook replay ID --since 2h",
+	"webhook rm":         "  brig webhook rm ID",
+	"events":             "  brig events\n  brig events one --type paused --type resumed",
+
 	"volume create":  "  brig volume create data --size 2GiB",
 	"volume ls":      "  brig volume ls",
 	"volume files":   "  brig volume files data\n  brig volume files data /models --depth 3",
@@ -118,6 +125,9 @@ var emptyLists = map[string]string{
 	"workspace ls":       "No workspaces. Create one with: brig workspace create NAME",
 	"workspace versions": "No versions. Save a sandbox's /workspace with: brig workspace commit SANDBOX",
 	"workspace files":    "This version has no files.",
+	"webhook ls":         "No webhooks. Create one with: brig webhook create NAME URL",
+	"webhook deliveries": "No deliveries.",
+	"events":             "No events.",
 	"volume ls":          "No volumes. Create one with: brig volume create NAME",
 	"volume files":       "This directory is empty.",
 	"image ls":           "No images. Pull one with: brig image pull REF",

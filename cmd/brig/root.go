@@ -100,10 +100,10 @@ in plain HTTP.`,
 		}},
 		{groupAccess, "Control access:", []*cobra.Command{
 			keyCommands{c}.command(), secretCommands{c}.command(), tenantCommands{c}.command(), session.command(), session.whoami(),
-			auditCommands{c}.command(),
+			auditCommands{c}.command(), webhookCommands{c}.command(),
 		}},
 		{groupWatch, "Observe:", []*cobra.Command{
-			observe.history(), observe.usage(), observe.pool(), observe.alerts(), observe.metrics(), observe.capabilities(),
+			observe.history(), webhookCommands{c}.events(), observe.usage(), observe.pool(), observe.alerts(), observe.metrics(), observe.capabilities(),
 		}},
 		{"", "", []*cobra.Command{info.openapi(), docsCommand(c), info.version(), {
 			Use: "exit-codes", Short: "Exit codes of brig", Long: exitCodes,

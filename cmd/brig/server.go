@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -21,6 +22,7 @@ import (
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/signin"
 	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/webhook"
 )
 
 // server is the state of brig serve. The steps of run fill its fields in order. Each step registers
@@ -63,6 +65,7 @@ func (s *server) run(ctx context.Context) error {
 		s.signAuditHeads,
 		s.configureMonitor,
 		s.startEngine,
+		s.startWebhooks,
 		s.startMonitor,
 		s.openAPIs,
 		s.openTracer,
@@ -207,6 +210,7 @@ func (s *server) configureData(ctx context.Context) (err error) {
 	if err := cfg.openWorkspaces(ctx, s.dir, o); err != nil {
 		return err
 	}
+	o.PrivateWebhooks = cfg.Webhooks.Private
 	o.Volumes, o.VolumeSize = s.parts.volumes, int64(cfg.Volumes.Size)
 	s.addCloser(o.Volumes.Close)
 	if o.Tools, err = cfg.Tools.options(s.dir); err != nil {
@@ -242,6 +246,22 @@ func (s *server) startEngine(ctx context.Context) error {
 		s.log.Error("recover", "err", err)
 	}
 	return s.cfg.Providers.configureMissing(ctx, s.store, s.engine, s.log)
+}
+
+// startWebhooks delivers lifecycle events until the server stops.
+func (s *server) startWebhooks(ctx context.Context) error {
+	keys := s.options.Keys
+	deliverer := webhook.New(webhook.Options{
+		Store: s.store, Private: s.cfg.Webhooks.Private, Log: s.log,
+		Open: func(w *brig.Webhook) ([]byte, error) {
+			return keys.Open(w.SealedSecret.Key, w.SealedSecret.Sealed, engine.WebhookSecretLocation(w)...)
+		},
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	group.Go(func() { deliverer.Run(ctx) })
+	s.addCloser(func() { cancel(); group.Wait() })
+	return nil
 }
 
 func (s *server) startMonitor(ctx context.Context) error {

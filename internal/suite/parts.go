@@ -142,6 +142,7 @@ func Areas() []Area {
 		{"egress", []string{"egress", "race"}},
 		{"remote", []string{"egress", "providers"}},
 		{"builder", []string{"clients", "race"}},
+		{"webhook", []string{"clients", "race"}},
 		{"volume", []string{"clients", "core", "race"}},
 		{"workspace", []string{"workspaces", "race"}},
 		{"image", []string{"core", "hostile"}},

@@ -138,6 +138,18 @@ func TemplateConflict(t *brig.BuiltTemplate) error {
 		WithHint("look at the template again and repeat the request if it still makes sense")
 }
 
+// NoWebhook returns the error for an unknown ID of a tenant's webhook.
+func NoWebhook(id string) error {
+	return brig.Errorf(brig.NotFound, "no webhook %q", clip(id)).
+		WithHint("list webhooks to see what exists")
+}
+
+// WebhookConflict returns the error for a webhook that has changed since the caller read it.
+func WebhookConflict(w *brig.Webhook) error {
+	return brig.Errorf(brig.FailedPrecondition, "webhook %q was changed by someone else", clip(w.ID)).
+		WithHint("look at the webhook again and repeat the request if it still makes sense")
+}
+
 // NoVolume returns the error for an unknown name or ID of a tenant's volume.
 func NoVolume(ref string) error {
 	return brig.Errorf(brig.NotFound, "no volume %q", clip(ref)).

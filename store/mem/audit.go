@@ -58,7 +58,11 @@ func (s *tenancy) Audit(ctx context.Context, tenant string, q brig.AuditQuery) (
 	defer s.mu.Unlock()
 	var out []brig.AuditLine
 	if c := s.chains[tenant]; c != nil {
-		for _, l := range c.lines {
+		lines := slices.All(c.lines)
+		if q.NewestFirst {
+			lines, q.After = slices.Backward(c.lines), 0
+		}
+		for _, l := range lines {
 			if l.Seq > q.After && matches(q, l) && len(out) < limit {
 				l.Detail = maps.Clone(l.Detail)
 				out = append(out, l)
@@ -74,7 +78,7 @@ func matches(q brig.AuditQuery, l brig.AuditLine) bool {
 			return false
 		}
 	}
-	return (q.Since.IsZero() || !l.At.Before(q.Since)) && (q.Until.IsZero() || l.At.Before(q.Until)) &&
+	return (len(q.Ops) == 0 || slices.Contains(q.Ops, l.Op)) && (q.Before == 0 || l.Seq < q.Before) && (q.Since.IsZero() || !l.At.Before(q.Since)) && (q.Until.IsZero() || l.At.Before(q.Until)) &&
 		(q.Sandbox == "" || l.Sandbox != "" && (string(l.Sandbox) == q.Sandbox || l.Detail[brig.DetailName] == q.Sandbox))
 }
 

@@ -23,6 +23,7 @@ type Store struct {
 	tooling
 	templates
 	volumes
+	webhooks
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -39,6 +40,9 @@ type templates struct{ *db }
 
 // volumes stores the records of volumes.
 type volumes struct{ *db }
+
+// webhooks stores webhooks and their deliveries.
+type webhooks struct{ *db }
 
 // db holds the maps and their lock.
 type db struct {
@@ -66,6 +70,9 @@ type db struct {
 	// built holds the templates, keyed by tenant and ID.
 	built  map[name]*brig.BuiltTemplate
 	builds map[buildKey]*brig.TemplateBuild
+	// hooks holds the webhooks, keyed by tenant and ID.
+	hooks      map[name]*brig.Webhook
+	deliveries map[deliveryKey]*brig.Delivery
 	// volumeRecords holds the volumes, keyed by tenant and ID.
 	volumeRecords map[name]*brig.Volume
 }
@@ -102,9 +109,11 @@ func New() *Store {
 		sessions:      map[[32]byte]*brig.Session{},
 		built:         map[name]*brig.BuiltTemplate{},
 		builds:        map[buildKey]*brig.TemplateBuild{},
+		hooks:         map[name]*brig.Webhook{},
+		deliveries:    map[deliveryKey]*brig.Delivery{},
 		volumeRecords: map[name]*brig.Volume{},
 	}
-	return &Store{s, executions{s}, tenancy{s}, tooling{s}, templates{s}, volumes{s}}
+	return &Store{s, executions{s}, tenancy{s}, tooling{s}, templates{s}, volumes{s}, webhooks{s}}
 }
 
 // Soon implements brig.Store. It returns s, because all writes have the same

@@ -143,6 +143,8 @@ func (s *tenancy) DeleteTenant(ctx context.Context, tenant string) error {
 	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Tenant == tenant })
 	maps.DeleteFunc(s.built, func(n name, _ *brig.BuiltTemplate) bool { return n.tenant == tenant })
 	maps.DeleteFunc(s.volumeRecords, func(n name, _ *brig.Volume) bool { return n.tenant == tenant })
+	maps.DeleteFunc(s.hooks, func(n name, _ *brig.Webhook) bool { return n.tenant == tenant })
+	maps.DeleteFunc(s.deliveries, func(k deliveryKey, _ *brig.Delivery) bool { return k.tenant == tenant })
 	maps.DeleteFunc(s.builds, func(k buildKey, _ *brig.TemplateBuild) bool { return k.tenant == tenant })
 	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.UsageTotals) bool { return l.tenant == tenant })
 	delete(s.settings, brig.SettingRouting(tenant))

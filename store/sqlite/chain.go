@@ -73,7 +73,11 @@ func (s *tenants) Audit(ctx context.Context, tenant string, q brig.AuditQuery) (
 		return nil, err
 	}
 	query := `select n, at, op, actor, tenant, sandbox, phase, kind, detail, prev, hash from events where tenant = ? and n > ?`
-	args := []any{tenant, max(q.After, 0)}
+	after := max(q.After, 0)
+	if q.NewestFirst {
+		after = 0
+	}
+	args := []any{tenant, after}
 	where := func(cond string, values ...any) {
 		query, args = query+" and "+cond, append(args, values...)
 	}
@@ -89,7 +93,21 @@ func (s *tenants) Audit(ctx context.Context, tenant string, q brig.AuditQuery) (
 	for _, k := range slices.Sorted(maps.Keys(q.Labels)) {
 		where("exists (select 1 from json_each(detail) as d where d.key = ? and d.value = ?)", brig.DetailLabel+k, q.Labels[k])
 	}
-	rows, err := s.readers.QueryContext(ctx, query+" order by n limit ?", append(args, limit)...)
+	if len(q.Ops) > 0 {
+		ops, err := json.Marshal(q.Ops)
+		if err != nil {
+			return nil, wrap(err, "read the audit log")
+		}
+		where("op in (select value from json_each(?))", string(ops))
+	}
+	if q.Before > 0 {
+		where("n < ?", q.Before)
+	}
+	order := " order by n limit ?"
+	if q.NewestFirst {
+		order = " order by n desc limit ?"
+	}
+	rows, err := s.readers.QueryContext(ctx, query+order, append(args, limit)...)
 	if err != nil {
 		return nil, wrap(err, "read the audit log")
 	}

@@ -29,6 +29,7 @@ type Store struct {
 	tooling
 	templates
 	volumes
+	webhooks
 }
 
 // executions stores sandboxes, their executions and their outcomes.
@@ -46,8 +47,11 @@ type templates struct{ *db }
 // volumes stores the records of volumes.
 type volumes struct{ *db }
 
+// webhooks stores webhooks and their deliveries.
+type webhooks struct{ *db }
+
 func newStore(s *db) *Store {
-	return &Store{s, executions{s}, tenants{s}, tooling{s}, templates{s}, volumes{s}}
+	return &Store{s, executions{s}, tenants{s}, tooling{s}, templates{s}, volumes{s}, webhooks{s}}
 }
 
 // db is the database file with its connections.

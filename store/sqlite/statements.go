@@ -66,6 +66,7 @@ var statements = []string{
 	selectToolSetup, putToolSetup, deleteToolSetup, deleteTenantTools, selectSetupExists, selectToolVariable, selectKeyTaken, putToolVariable, deleteToolVariable,
 	putTemplate, selectTemplateRev, selectTemplateNameTaken, deleteTemplate, deleteTenantTemplates, putBuild, selectBuildRev, deleteBuild,
 	insertVolume, selectVolumeIDTaken, selectVolumeNameTaken, selectVolumeByID, markVolumeRemoved, deleteVolume, deleteTenantVolumes,
+	putWebhook, selectWebhookRev, deleteWebhook, deleteTenantWebhooks, putDelivery, trimDeliveries,
 	putSession, deleteSession, deleteKeySessions, deleteTenantSessions, touchSession, pruneSessions,
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }

@@ -75,7 +75,7 @@ func (s *tenants) DeleteTenant(ctx context.Context, name string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		for _, q := range []string{
 			deleteTenant, deleteTenantKeys, deleteTenantSessions, deleteTenantRuns, deleteTenantSecrets,
-			deleteTenantTools, deleteTenantTemplates, deleteTenantVolumes, deleteTenantUsage,
+			deleteTenantTools, deleteTenantTemplates, deleteTenantVolumes, deleteTenantWebhooks, deleteTenantUsage,
 		} {
 			if _, err := t.exec(q, name); err != nil {
 				return err

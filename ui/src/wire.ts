@@ -245,6 +245,27 @@ export interface Cut {
   tail: number;
 }
 
+export interface Deliveries {
+  deliveries: Delivery[];
+}
+
+export interface Delivery {
+  /** time of the last attempt */
+  at: string;
+  attempts: number;
+  delivered: boolean;
+  duration_ms: number;
+  error?: string;
+  /** ID of the event */
+  event: string;
+  /** the same for each attempt; the header E2b-Delivery-Id */
+  id: string;
+  sandbox: string;
+  /** HTTP status of the last response; 0 if there was none */
+  status: number;
+  type: string;
+}
+
 export type Descriptor3Event = Chunk & {
   event: "descriptor3";
 };
@@ -605,6 +626,27 @@ export interface Keys {
 }
 
 export type KillRequest = Record<string, never>;
+
+export interface LifecycleEvent {
+  at: string;
+  /** the same in each response and delivery */
+  id: string;
+  /** labels of the sandbox */
+  labels: Record<string, string>;
+  name: string;
+  /** ID of the sandbox that it is a copy of */
+  origin?: string;
+  /** why it ended, or why it was paused or resumed without a call */
+  reason?: string;
+  /** ID of the sandbox */
+  sandbox: string;
+  /** created, updated, paused, resumed, copied or ended */
+  type: string;
+}
+
+export interface LifecycleEvents {
+  events: LifecycleEvent[];
+}
 
 export interface Limits {
   /** number of processors, for example 0.5; from 0.05 to 64, default 1 */
@@ -1000,6 +1042,11 @@ export interface QuotaRequest {
   volumes?: number | string;
   /** size of all versions of workspaces; shared content counts once */
   workspaces?: number | string;
+}
+
+export interface ReplayRequest {
+  /** events from this time on, at most as old as the webhook */
+  since: string;
 }
 
 export interface Resealed {
@@ -1801,6 +1848,48 @@ export type WatchEndResultEvent = WatchEnd & {
 
 export interface WatchingEvent {
   event: "watching";
+}
+
+export interface Webhook {
+  created: string;
+  enabled: boolean;
+  /** types of events; empty means all */
+  events: string[];
+  /** when the delivery of the next event first failed */
+  failing_since?: string;
+  id: string;
+  labels?: Record<string, string>;
+  name: string;
+  updated: string;
+  url: string;
+}
+
+export interface WebhookChange {
+  /** a webhook that is enabled again receives only later events */
+  enabled?: boolean;
+  events?: string[];
+  name?: string;
+  secret?: string;
+  url?: string;
+}
+
+export interface WebhookRequest {
+  /** default true */
+  enabled?: boolean;
+  /** types of events; default: all */
+  events?: string[];
+  /** only events of sandboxes that have all of these labels */
+  labels?: Record<string, string>;
+  /** any text */
+  name: string;
+  /** key of the signatures */
+  secret: string;
+  /** address that receives a POST for each event; https */
+  url: string;
+}
+
+export interface Webhooks {
+  webhooks: Webhook[];
 }
 
 export interface Whoami {

@@ -185,6 +185,23 @@ class Cut(TypedDict):
     tail: int
 
 
+class Deliveries(TypedDict):
+    deliveries: list[Delivery]
+
+
+class Delivery(TypedDict):
+    at: str
+    attempts: int
+    delivered: bool
+    duration_ms: int
+    error: NotRequired[str]
+    event: str
+    id: str
+    sandbox: str
+    status: int
+    type: str
+
+
 class Egress(TypedDict):
     bandwidth: NotRequired[int]
     rules: list[EgressRule]
@@ -427,6 +444,21 @@ class Keys(TypedDict):
 
 class KillRequest(TypedDict):
     pass
+
+
+class LifecycleEvent(TypedDict):
+    at: str
+    id: str
+    labels: dict[str, str]
+    name: str
+    origin: NotRequired[str]
+    reason: NotRequired[str]
+    sandbox: str
+    type: str
+
+
+class LifecycleEvents(TypedDict):
+    events: list[LifecycleEvent]
 
 
 class Limits(TypedDict):
@@ -695,6 +727,10 @@ class QuotaRequest(TypedDict):
     storage: NotRequired[Union[int, str]]
     volumes: NotRequired[Union[int, str]]
     workspaces: NotRequired[Union[int, str]]
+
+
+class ReplayRequest(TypedDict):
+    since: str
 
 
 class Resealed(TypedDict):
@@ -1215,6 +1251,39 @@ class WatchEnd(TypedDict):
 
 class WatchingEvent(TypedDict):
     event: Literal["watching"]
+
+
+class Webhook(TypedDict):
+    created: str
+    enabled: bool
+    events: list[str]
+    failing_since: NotRequired[str]
+    id: str
+    labels: NotRequired[dict[str, str]]
+    name: str
+    updated: str
+    url: str
+
+
+class WebhookChange(TypedDict):
+    enabled: NotRequired[bool]
+    events: NotRequired[list[str]]
+    name: NotRequired[str]
+    secret: NotRequired[str]
+    url: NotRequired[str]
+
+
+class WebhookRequest(TypedDict):
+    enabled: NotRequired[bool]
+    events: NotRequired[list[str]]
+    labels: NotRequired[dict[str, str]]
+    name: str
+    secret: str
+    url: str
+
+
+class Webhooks(TypedDict):
+    webhooks: list[Webhook]
 
 
 class Whoami(TypedDict):
