@@ -90,6 +90,8 @@ type Program struct {
 	Secrets []SecretUse
 	// Workspace is the workspace mounted at /workspace.
 	Workspace WorkspaceUse
+	// Volumes are the volumes to mount. The sandbox of a program with volumes is never a pooled one.
+	Volumes []VolumeMount
 	// Require is the minimum enforcement. If the provider cannot meet it, the
 	// program does not run.
 	Require Requirement

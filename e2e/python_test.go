@@ -115,6 +115,7 @@ func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cm
 //
 //suite:part clients full
 func TestPython(t *testing.T) {
+	needVolumes(t)
 	s := startE2B(t)
 	path := pythonPackage(t)
 	for name, args := range map[string][]string{
@@ -132,7 +133,7 @@ func TestPython(t *testing.T) {
 		})
 	}
 	env := append([]string{"BRIG_REPORT=1", "BRIG_URL=" + s.url, "BRIG_API_KEY=" + s.server.key, "BRIG_BINARY=" + bin(t, "brig")}, s.env...)
-	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 150)
+	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 165)
 }
 
 // Images that the script uses.

@@ -498,10 +498,12 @@ func (ms *machines) destroyAsync(ctx context.Context, id brig.ID, in brig.Instan
 const destroyDelay = 3 * time.Millisecond
 
 // destroyLater destroys the instance in the background, after the result has
-// been sent. It calls f first, and releases the provider at the end.
-func (ms *machines) destroyLater(ctx context.Context, m *machine, f func()) {
+// been sent. It calls f first, and destroyed at the end, when it also releases
+// the provider.
+func (ms *machines) destroyLater(ctx context.Context, m *machine, f, destroyed func()) {
 	ms.background.Go(func() {
 		defer ms.releaseBackend(m.backend)
+		defer destroyed()
 		select {
 		case <-time.After(destroyDelay):
 		case <-ms.ctx.Done():

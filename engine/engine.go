@@ -275,7 +275,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 		machines: e.machines,
 	}
 	e.runs = &runs{
-		gate: g, vault: e.vault, images: e.images, providers: e.providers, workspaces: e.workspaces,
+		gate: g, vault: e.vault, images: e.images, providers: e.providers, workspaces: e.workspaces, volumes: e.volumes,
 		lifecycle: e.lifecycle, programs: e.programs, interpreters: e.interpreters, machines: e.machines, tools: e.tools,
 	}
 	g.endError, e.images.unpool = e.lifecycle.endError, e.pool.dropImage

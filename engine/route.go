@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -234,5 +235,6 @@ func (w flagWriter) Write(p []byte) (int, error) {
 // canRunAgain reports whether a program that may have started can be run again,
 // because it has had no effect outside its sandbox.
 func canRunAgain(j *job, s *outputFlag, sio brig.IO) bool {
-	return !s.Load() && sio.Stdin == nil && len(j.spec.Egress.Rules) == 0 && j.spec.Workspace.Mode != brig.WorkspaceDirect
+	writesVolume := slices.ContainsFunc(j.spec.Volumes, func(m brig.VolumeMount) bool { return !m.ReadOnly })
+	return !s.Load() && sio.Stdin == nil && len(j.spec.Egress.Rules) == 0 && j.spec.Workspace.Mode != brig.WorkspaceDirect && !writesVolume
 }

@@ -26,6 +26,7 @@ type runs struct {
 	images       *images
 	providers    *providers
 	workspaces   *workspaces
+	volumes      *volumes
 	lifecycle    *lifecycle
 	programs     *programs
 	interpreters *interpreters
@@ -70,6 +71,11 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 		if err := rs.machines.admitSpec(ctx, v, &job.spec); err != nil {
 			return nil, err
 		}
+		done, err := rs.volumes.admitMounts(ctx, v, &job.spec)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		placement := placementRequest{tenant: v.actor.Tenant, spec: &job.spec, constraints: p.Placement, isRun: true}
 		candidates, err := rs.providers.route(ctx, placement)
 		if err != nil {
@@ -153,13 +159,15 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	}
 	v.setOutcome(o)
 	logged := v.executionForLog()
+	// The instance outlives its record, and uses the volumes until its end.
+	releaseVolumes := rs.volumes.hold(m.rec.Spec.Volumes)
 	err = rs.storeOutcome(ctx, v, m.rec, o)
 	// No caller can reach the instance anymore, so it is destroyed in the background. This begins
 	// only now, because it would slow down the writes above.
 	rs.machines.destroyLater(ctx, m, func() {
 		m.closeUnusedSession()
 		rs.logRun(ctx, logged, m.in)
-	})
+	}, releaseVolumes)
 	failpoint.Hit("run.discarded")
 	if err != nil {
 		return nil, withoutRetry(err)
@@ -309,7 +317,7 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	}
 	j.spec, err = rs.images.completeSpec(v, brig.Spec{
 		Name: p.SandboxName, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
-		Workspace: p.Workspace, Require: p.Require,
+		Workspace: p.Workspace, Volumes: p.Volumes, Require: p.Require,
 		TTL: min(j.cmd.Timeout+j.grace+runMargin, v.limitRange.MaxTTL),
 	})
 	if err != nil {

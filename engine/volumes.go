@@ -70,7 +70,11 @@ func (vs *volumes) CreateVolume(ctx context.Context, name string, size int64) (o
 		}
 		defer unlock()
 		out = &brig.Volume{ID: newVolumeID(), Tenant: v.actor.Tenant, Name: name, Size: size, Created: vs.Now().UTC()}
-		return vs.create(ctx, v, out)
+		if err := vs.create(ctx, v, out); err != nil {
+			return err
+		}
+		vs.measure(ctx, out)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -231,7 +235,7 @@ func (vs *volumes) dropVolumes(ctx context.Context, tenant string) error {
 // recoverVolumes completes or reverts the creations that a crash interrupted.
 func (vs *volumes) recoverVolumes(ctx context.Context) error {
 	if vs.Options.Volumes == nil || vs.Options.Volumes.Check() != nil {
-		return nil
+		return nil //nolint:nilerr // a machine that cannot have volumes has none to recover
 	}
 	all, err := vs.Store.Volumes(ctx, "")
 	if err != nil {

@@ -77,7 +77,7 @@ func TestVolumesHaveNames(t *testing.T) {
 	h, _ := newVolumeFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	v := h.mustCreateVolume(t, ctx, "My_data-1")
-	if !strings.HasPrefix(v.ID, "vol") || v.Size != testVolume || v.Tenant != "acme" {
+	if !strings.HasPrefix(v.ID, "vol") || v.Size != testVolume || v.Used == 0 || v.Tenant != "acme" {
 		t.Errorf("volume %+v", v)
 	}
 	_, err := h.CreateVolume(ctx, "My_data-1", 0)

@@ -39,6 +39,8 @@ func CheckSupported(p brig.Program, sio brig.IO, who string, languages ...brig.L
 		return refuse("secrets", "is told no secrets", "leave them out")
 	case p.Workspace.Name != "" || p.Workspace.ID != "":
 		return refuse("workspace", "has no workspaces", "leave it out")
+	case len(p.Volumes) > 0:
+		return refuse("volumes", "mounts no volumes", "leave them out")
 	case !brig.IsDefaultUser(p.User):
 		return refuse("user", "runs programs as one user of its own", "leave it out")
 	case sio.Stdin != nil || sio.Result != nil:

@@ -69,7 +69,7 @@ func TestErrorsNameArguments(t *testing.T) {
 	c := connect(t, srv.URL, annsKey, false)
 	for field, want := range map[string]string{
 		"ttl_ms": "ttl_seconds", "limits.memory": "memory_mib", "limits.cpus": "cpus", "default_user": "user", "default_cwd": "dir",
-		"egress.rules[2].host": "allow_hosts[2]", "egress": "allow_hosts", "env": "env", "count": "count", "limits.disk": "limits.disk", "": "",
+		"egress.rules[2].host": "allow_hosts[2]", "egress": "allow_hosts", "env": "env", "count": "count", "limits.disk": "limits.disk", "volumes[1].path": "volumes[1].path", "": "",
 	} {
 		s.err = brig.InvalidField(field, "is wrong").WithHint("raise ttl_ms, limits.memory or egress.rules; cwd is a word")
 		r := forkWith(t, c, map[string]any{})

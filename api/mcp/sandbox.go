@@ -18,6 +18,7 @@ type createIn struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of the tenant's secrets that it is given"`
 	Workspace string            `json:"workspace,omitempty" jsonschema:"the name of a workspace to have a copy of at /workspace"`
+	Volumes   []volumeIn        `json:"volumes,omitempty" jsonschema:"the tenant's volumes to mount: directories that several sandboxes share, and that stay afterwards"`
 	Hosts     []string          `json:"allow_hosts,omitempty" jsonschema:"hosts that it may connect to, for example api.example.com or *.example.com; default none"`
 	TTL       float64           `json:"ttl_seconds,omitempty" jsonschema:"how long it lives without being used; default 300"`
 	MemoryMiB int               `json:"memory_mib,omitempty"`
@@ -25,6 +26,12 @@ type createIn struct {
 	Pausable  bool              `json:"pausable,omitempty" jsonschema:"it can be paused and forked while commands and processes run in it"`
 
 	PauseAtEnd bool `json:"pause_at_end,omitempty" jsonschema:"it is paused at the end of its life, and not ended"`
+}
+
+type volumeIn struct {
+	Name     string `json:"name" jsonschema:"a volume by name or id"`
+	Path     string `json:"path" jsonschema:"where to mount it, absolute, for example /data"`
+	ReadOnly bool   `json:"read_only,omitempty" jsonschema:"the sandbox cannot change the volume"`
 }
 
 type sandboxIn struct {
@@ -81,6 +88,9 @@ func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, 
 	}
 	for _, name := range in.Secrets {
 		spec.Secrets = append(spec.Secrets, brig.SecretUse{Name: name})
+	}
+	for _, v := range in.Volumes {
+		spec.Volumes = append(spec.Volumes, brig.VolumeMount{Name: v.Name, Path: v.Path, ReadOnly: v.ReadOnly})
 	}
 	return fromSandbox(d.service.Create(ctx, spec))
 }

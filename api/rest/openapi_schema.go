@@ -44,7 +44,7 @@ func (d describer) constrain(requests map[string]bool) {
 		if t == nil || t.Kind() != reflect.Struct {
 			continue
 		}
-		for field, c := range fieldsOf(t) {
+		for field, c := range httpapi.Constraints(t) {
 			if p := s.Properties[field]; p != nil {
 				constrain(p, c)
 				p.Nullable = p.Nullable && !requests[name] && c.Required // responses omit an empty optional list
@@ -60,23 +60,6 @@ func (d describer) constrain(requests map[string]bool) {
 			s.Extensions = combinations[name]
 		}
 	}
-}
-
-// fieldsOf returns the constraints of t's fields, including those of embedded
-// structs.
-func fieldsOf(t reflect.Type) map[string]*httpapi.Constraint {
-	out := map[string]*httpapi.Constraint{}
-	for f := range t.Fields() {
-		if f.Anonymous {
-			for name, c := range fieldsOf(f.Type) {
-				out[name] = c
-			}
-		}
-	}
-	for name, c := range httpapi.Constraints(t) {
-		out[name] = c
-	}
-	return out
 }
 
 func constrain(p *huma.Schema, c *httpapi.Constraint) {

@@ -27,6 +27,7 @@ type RunRequest struct {
 	Egress    *Egress           `json:"egress,omitempty" doc:"egress rules; default: no network access"`
 	Secrets   []SecretUse       `json:"secrets,omitempty" doc:"secrets for the program" maxItems:"50"`
 	Workspace *WorkspaceUse     `json:"workspace,omitempty" doc:"workspace at /workspace"`
+	Volumes   []VolumeMount     `json:"volumes,omitempty" doc:"volumes to mount" maxItems:"16"`
 	Require   map[string]string `json:"require,omitempty" doc:"minimum enforcement by area, for example {\"memory\": \"boundary\"}; otherwise the run is rejected" keys:"^(?:isolation|memory|cpus|processes|open_files|disk|output|time|egress|secrets|workspace)$" items:"^(?:none|gaps|boundary)$"`
 	Placement *Placement        `json:"placement,omitempty" doc:"selects the provider; default: the tenant's routing"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time after which the whole process tree is killed" minimum:"0" maximum:"9223372036854"`
@@ -154,7 +155,7 @@ func FromProgram(p brig.Program) RunRequest {
 		Env: p.Env, Limits: FromLimits(p.Limits), TimeoutMS: FromDuration(p.Timeout), GraceMS: FromDuration(p.Grace),
 		User: p.User, Name: p.SandboxName, Labels: p.Labels,
 		Egress: FromEgress(p.Egress), Secrets: FromSecrets(p.Secrets),
-		Workspace: FromWorkspaceUse(p.Workspace), Require: FromRequirement(p.Require), Placement: FromPlacement(p.Placement),
+		Workspace: FromWorkspaceUse(p.Workspace), Volumes: FromVolumeMounts(p.Volumes), Require: FromRequirement(p.Require), Placement: FromPlacement(p.Placement),
 	}
 	if p.Step != nil {
 		out.Step = &Step{State: Object(p.Step.State), Count: p.Step.Count, Packages: p.Step.Packages}
@@ -172,7 +173,7 @@ func (r RunRequest) Domain() (brig.Program, error) {
 		Language: brig.Language(r.Language), Code: r.Code, Command: r.Command, SandboxName: r.Name, Image: r.Image,
 		Arguments: json.RawMessage(r.Arguments), Env: r.Env, Limits: r.Limits.Domain(), User: r.User, Labels: r.Labels,
 		Egress: r.Egress.Domain(), Secrets: ToSecrets(r.Secrets),
-		Workspace: r.Workspace.Domain(), Require: ToRequirement(r.Require), Placement: ToPlacement(r.Placement),
+		Workspace: r.Workspace.Domain(), Volumes: ToVolumeMounts(r.Volumes), Require: ToRequirement(r.Require), Placement: ToPlacement(r.Placement),
 		Timeout: ToDuration(r.TimeoutMS), Grace: ToDuration(r.GraceMS),
 	}
 	if r.Step != nil {

@@ -154,13 +154,21 @@ func (a VolumeAttributes) Domain() (brig.VolumeAttributes, error) {
 	if a.Mode != nil && *a.Mode > 0o7777 {
 		return brig.VolumeAttributes{}, brig.InvalidField("mode", "%d are no permission bits", *a.Mode).WithHint("for example 420, which is 0644")
 	}
+	for field, id := range map[string]*uint32{"uid": a.UID, "gid": a.GID} {
+		if id != nil && *id == keepID {
+			return brig.VolumeAttributes{}, brig.InvalidField(field, "%d is no ID", *id).WithHint("give a number, for example 1000")
+		}
+	}
 	return brig.VolumeAttributes{UID: a.UID, GID: a.GID, Mode: a.Mode}, nil
 }
+
+// keepID is the ID by which the kernel leaves an owner unchanged.
+const keepID = 1<<32 - 1
 
 // ParseVolumeID parses the number of a user or of a group.
 func ParseVolumeID(field, text string) (*uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n == 1<<32-1 { // the kernel's "keep"
+	if err != nil || n == keepID {
 		return nil, brig.InvalidField(field, "%q is no ID", brig.Clip(text, 40)).WithHint("give a number, for example 1000")
 	}
 	id := uint32(n)

@@ -23,6 +23,7 @@ var flagOfField = map[string]string{
 	"volumes": "volume", "volumes.name": "volume", "volumes.path": "volume",
 	"tags": "tag", "placement": "provider", "placement.only": "provider-only", "placement.prefer": "prefer", "placement.regions": "region",
 	"routing.split": "split", "split": "split", "regions": "region",
+	"default_user": "user", "default_cwd": "cwd",
 	"scopes": "scope", "sandboxes": "sandbox", "hosts": "host", "places": "place", "context_id": "context",
 	"quota.execution_ms_per_day": "execution-time-per-day", "quota.cpu_ms_per_day": "cpu-time-per-day",
 	"quota.egress_bytes_per_day": "egress-per-day",

@@ -19,7 +19,7 @@ var examples = map[string]string{
 	"sandbox kill":              "  brig sandbox kill one two",
 	"sandbox pause":             "  brig sandbox pause one",
 	"sandbox resume":            "  brig sandbox resume one",
-	"sandbox fork":              "  brig sandbox fork one -n 8\n  brig sandbox fork one -n 2 --label try=a --ttl 10m",
+	"sandbox fork":              "  brig sandbox fork one -n 8\n  brig sandbox fork one -n 2 --label try=a --ttl 10m\n  brig sandbox fork one --user root --cwd /srv --allow api.example.com:443",
 	"sandbox context":           "  brig sandbox context create one -l javascript\n  brig sandbox context ls one",
 	"sandbox context create":    "  brig sandbox context create one -l javascript --cwd /workspace",
 	"sandbox context ls":        "  brig sandbox context ls one",

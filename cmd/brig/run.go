@@ -31,6 +31,7 @@ type runFlags struct {
 	interactive                                  bool
 	egress                                       egressFlags
 	workspace                                    workspaceFlags
+	volumes                                      []string
 	require                                      []string
 	place                                        placeFlags
 }
@@ -64,8 +65,8 @@ values of --args, and its result is printed as JSON.`,
 			if err != nil {
 				return err
 			}
-			// One-shots need the records only for secrets.
-			return c.use(cmd, len(p.Secrets) == 0, func(ctx context.Context, svc brig.Service) error {
+			// One-shots need the records only for secrets and volumes.
+			return c.use(cmd, len(p.Secrets)+len(p.Volumes) == 0, func(ctx context.Context, svc brig.Service) error {
 				return c.run(ctx, svc, p, f)
 			})
 		},
@@ -79,6 +80,7 @@ values of --args, and its result is printed as JSON.`,
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
+	addVolumes(cmd, &f.volumes)
 	addRequire(cmd, &f.require)
 	f.place.add(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of the program (default 30s)")
@@ -114,6 +116,9 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 		return p, err
 	}
 	if p.Workspace, err = f.workspace.use(); err != nil {
+		return p, err
+	}
+	if p.Volumes, err = parseVolumes(f.volumes); err != nil {
 		return p, err
 	}
 	p.Placement = f.place.placement()

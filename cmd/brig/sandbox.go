@@ -42,7 +42,6 @@ func (c sandboxCommands) create() *cobra.Command {
 	var ttl, freeze, pauseAfter time.Duration
 	var fixed, entrypoint, pausable, pauseAtEnd, pauseFiles bool
 	var template string
-	var volumes []string
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
 		Short: "Create a persistent sandbox",
@@ -79,7 +78,7 @@ the sandbox stops when that ends.`,
 			if spec.Workspace, err = f.workspace.use(); err != nil {
 				return err
 			}
-			if spec.Volumes, err = parseVolumes(volumes); err != nil {
+			if spec.Volumes, err = parseVolumes(f.volumes); err != nil {
 				return err
 			}
 			spec.Placement = f.place.placement()
@@ -116,7 +115,7 @@ the sandbox stops when that ends.`,
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
-	addVolumes(cmd, &volumes)
+	addVolumes(cmd, &f.volumes)
 	addRequire(cmd, &f.require)
 	f.place.add(cmd)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
@@ -315,56 +314,6 @@ func (c sandboxCommands) extend() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "new lease, from now (default 5m)")
-	return cmd
-}
-
-func (c sandboxCommands) fork() *cobra.Command {
-	var (
-		o           brig.ForkSpec
-		labels, env []string
-	)
-	cmd := &cobra.Command{
-		Use:   "fork NAME",
-		Short: "Create copies of a running sandbox, with its memory, programs and files",
-		Long: `Create copies of a running sandbox, with its memory, programs and files, and print their
-names. Programs stand still while the sandbox is saved, and then run on. If one copy fails,
-none is created.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Count < 1 {
-				return brig.InvalidField("--count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
-			}
-			if cmd.Flags().Changed("label") {
-				if o.Labels, err = parsePairs("--label", labels, false); err != nil {
-					return err
-				}
-			}
-			if o.Env, err = parsePairs("--env", env, true); err != nil {
-				return err
-			}
-			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				copies, err := svc.Fork(ctx, args[0], o)
-				if err != nil {
-					return err
-				}
-				if c.asJSON {
-					return c.printJSON(copies)
-				}
-				for _, s := range copies {
-					if _, err := fmt.Fprintln(c.stdout, s.Spec.Name); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
-	}
-	cmd.Flags().IntVarP(&o.Count, "count", "n", 1, "number of copies")
-	cmd.Flags().StringVar(&o.Name, "name", "", "name of the copy, if there is one")
-	cmd.Flags().BoolVar(&o.Paused, "paused", false, "create one paused copy, which can be forked any number of times")
-	cmd.Flags().DurationVar(&o.TTL, "ttl", 0, "lease of each copy (default: that of the original)")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of each copy, as `KEY=VALUE` (default: those of the original)")
-	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "set a variable of each copy, as `NAME=VALUE`; NAME alone copies it from this environment")
 	return cmd
 }
 

@@ -231,6 +231,67 @@ check('files', async () => {
   await brig.remove('ts-files')
 })
 
+check('volumes and their files', async () => {
+  const made = await brig.createVolume('ts-volume', { size: '32MiB' })
+  assert.deepEqual([made.name, made.size], ['ts-volume', 32 << 20])
+  const got = await brig.getVolume(made.id)
+  assert.ok(got.name === 'ts-volume' && got.used > 0)
+  assert.ok((await brig.listVolumes()).some((v) => v.id === made.id))
+  assert.equal((await rejects(brig.createVolume('ts-volume'), BrigError)).kind, 'already_exists')
+  assert.equal((await rejects(brig.createVolume('ts-small', { size: 1 }), BrigError)).field, 'size')
+
+  const text = async (path) => new TextDecoder().decode(await brig.readVolumeFile('ts-volume', path))
+  const wrote = await brig.writeVolumeFile('ts-volume', '/a b/ü', 'hällo', { force: true, mode: 0o600, uid: 1001, gid: 1002 })
+  assert.deepEqual([wrote.name, wrote.path, wrote.size, wrote.mode, wrote.uid, wrote.gid], ['ü', '/a b/ü', 6, 0o600, 1001, 1002])
+  assert.equal(await text('a b/ü'), 'hällo')
+  const bytes = Uint8Array.from({ length: 1_000_000 }, (_, i) => i % 251)
+  await brig.writeVolumeFile('ts-volume', 'bytes', bytes)
+  const pieces = []
+  for await (const piece of brig.streamVolumeFile('ts-volume', 'bytes')) pieces.push(piece)
+  assert.deepEqual(new Uint8Array(Buffer.concat(pieces)), bytes)
+  for await (const piece of brig.streamVolumeFile('ts-volume', 'bytes')) { // leaving it early ends the download
+    assert.deepEqual(piece, bytes.slice(0, piece.length))
+    break
+  }
+  assert.equal((await brig.writeVolumeFile('ts-volume', '/blob', new Blob(['blob'], { type: 'text/plain' }))).size, 4)
+  assert.equal((await rejects(brig.writeVolumeFile('ts-volume', '/blob', ''), BrigError)).kind, 'already_exists')
+  await brig.writeVolumeFile('ts-volume', '/blob', '', { force: true })
+  assert.equal(await text('/blob'), '')
+  const folder = await brig.makeVolumeDirectory('ts-volume', '/d', { mode: 0o700, uid: 7 })
+  assert.deepEqual([folder.type, folder.mode, folder.uid, folder.gid], ['directory', 0o700, 7, 1000])
+  assert.equal((await brig.makeVolumeDirectory('ts-volume', '/d/e/f', { force: true })).path, '/d/e/f')
+  assert.equal((await brig.setVolumeAttributes('ts-volume', '/d', { mode: 0o755, gid: 8 })).gid, 8)
+  const stat = await brig.statVolumeFile('ts-volume', '/d')
+  assert.deepEqual([stat.mode, stat.uid, stat.gid], [0o755, 7, 8])
+  assert.deepEqual((await brig.listVolumeFiles('ts-volume')).map((f) => f.path), ['/a b', '/blob', '/bytes', '/d'])
+  assert.deepEqual((await brig.listVolumeFiles('ts-volume', '/d', { depth: 2 })).map((f) => f.path), ['/d/e', '/d/e/f'])
+  await brig.removeVolumeFile('ts-volume', '/d')
+  assert.equal((await rejects(brig.statVolumeFile('ts-volume', '/d'), BrigError)).code, 'SB013')
+  assert.equal((await rejects(brig.streamVolumeFile('ts-volume', '/d').next(), BrigError)).code, 'SB013')
+  assert.equal((await rejects(brig.setVolumeAttributes('ts-volume', '/blob', { mode: 0o10000 }), BrigError)).field, 'mode')
+
+  await brig.create({ name: 'ts-mounts', ttlMs: 60_000, volumes: ['ts-volume:/data', { name: made.id, path: '/in', read_only: true }] })
+  const shell = await brig.exec('ts-mounts', 'echo one > /data/one; cat /in/one; touch /in/two || echo kept')
+  assert.equal(shell.stdout, 'one\nkept\n')
+  assert.equal(await text('/one'), 'one\n')
+  const run = await brig.run('print(open("/data/one").read())', { volumes: ['ts-volume:/data:ro'] })
+  assert.equal(run.stdout, 'one\n\n')
+  assert.equal((await rejects(brig.fork('ts-mounts', { volumes: [] }), BrigError)).field, 'volumes')
+  await brig.pause('ts-mounts', { filesOnly: true })
+  const [copy] = await brig.fork('ts-mounts', { volumes: ['ts-volume:/elsewhere'] })
+  assert.deepEqual(copy.volumes, [{ name: 'ts-volume', path: '/elsewhere', id: made.id }])
+  for (const { name } of [copy, { name: 'ts-mounts' }]) await brig.remove(name)
+  for (const [field, volumes] of Object.entries({ 'volumes[0].name': ['no-volume:/a'], 'volumes[0].path': ['ts-volume:/proc/x'] })) {
+    assert.equal((await rejects(brig.create({ volumes }), BrigError)).field, field)
+    assert.equal((await rejects(brig.run('1', { volumes }), BrigError)).field, field)
+  }
+  for (const wrong of ['data', 'data:/a:wr', 'data:/a:/b']) {
+    assert.throws(() => brig.create({ volumes: [wrong] }), (e) => e instanceof BrigError && e.field === 'volumes')
+  }
+  await brig.removeVolume('ts-volume')
+  assert.equal((await rejects(brig.getVolume('ts-volume'), BrigError)).code, 'SB013')
+})
+
 check('processes, commands and contexts of a sandbox', async () => {
   await brig.create({ name: 'ts-inside', ttlMs: 60_000 })
   const { pid } = await brig.startProcess('ts-inside', 'read line; echo got $line; exit 6', { tag: 'one' })

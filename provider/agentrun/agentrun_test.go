@@ -240,6 +240,7 @@ func TestUnsupportedProgramIsRejected(t *testing.T) {
 		"egress":    {Language: brig.Python, Code: "1", Egress: brig.Egress{Rules: []brig.EgressRule{{Host: "example.com"}}}},
 		"secrets":   {Language: brig.Python, Code: "1", Secrets: []brig.SecretUse{{Name: "s"}}},
 		"workspace": {Language: brig.Python, Code: "1", Workspace: brig.WorkspaceUse{Name: "w"}},
+		"volumes":   {Language: brig.Python, Code: "1", Volumes: []brig.VolumeMount{{Name: "v", Path: "/v"}}},
 		"user":      {Language: brig.Python, Code: "1", User: "root"},
 	} {
 		_, err := w.Run(t.Context(), "x", p, brig.IO{})

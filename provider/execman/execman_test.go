@@ -300,6 +300,7 @@ func TestUnsupportedProgramIsRejected(t *testing.T) {
 		"egress":    {Language: brig.Python, Code: "1", Egress: brig.Egress{Bandwidth: 4096}},
 		"secrets":   {Language: brig.Python, Code: "1", Secrets: []brig.SecretUse{{Name: "s"}}},
 		"workspace": {Language: brig.Python, Code: "1", Workspace: brig.WorkspaceUse{Name: "w"}},
+		"volumes":   {Language: brig.Python, Code: "1", Volumes: []brig.VolumeMount{{Name: "v", Path: "/v"}}},
 	} {
 		_, err := p.Run(t.Context(), "x", prog, brig.IO{})
 		if got := brig.AsError(err); got == nil || got.Kind != brig.FailedPrecondition || got.Field != field || got.Hint == "" {

@@ -1281,6 +1281,8 @@ export interface RunRequest {
   timeout_ms?: number;
   /** user (the default), root, or the IDs of another user and its group, such as 1001:1001 */
   user?: string;
+  /** volumes to mount */
+  volumes?: VolumeMount[];
   /** workspace at /workspace */
   workspace?: WorkspaceUse;
 }

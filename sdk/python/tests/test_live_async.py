@@ -316,6 +316,107 @@ async def test_lists_and_streams_of_contexts(where: str) -> None:
             assert [item.text async for item in output if isinstance(item, brig.Chunk)] == ["1\n"]
 
 
+async def test_volumes(where: str) -> None:
+    async with SandboxClient(where) as client:
+        name = f"v-{uuid.uuid4().hex[:8]}"
+        made = await client.create_volume(name, size_mib=32)
+        assert (made.name, made.size) == (name, 32 << 20) and made.id and made.created.startswith("20")
+        got = await client.get_volume(made.id)
+        assert got.name == name and 0 < got.used < got.size
+        assert name in [v.name for v in await client.volumes()]
+        with pytest.raises(brig.AlreadyExistsError) as taken:
+            await client.create_volume(name)
+        assert taken.value.field == "name"
+        with pytest.raises(brig.InvalidArgumentError) as small:
+            await client.create_volume("small", size_mib=1)
+        assert small.value.field == "size_mib"
+
+        files = client.volume_files(name)
+        wrote = await files.write("/a b/ü.txt", "hällo", force=True, mode=0o600, uid=1001, gid=1002)
+        assert (wrote.name, wrote.path, wrote.type, wrote.size) == ("ü.txt", "/a b/ü.txt", "file", 6)
+        assert (wrote.mode, wrote.uid, wrote.gid) == (0o600, 1001, 1002) and wrote.modified.startswith("20")
+        assert await files.read("a b/ü.txt") == "hällo".encode()
+        assert await files.read_text("/a b/ü.txt") == "hällo"
+        data = bytes(range(256)) * 4000
+        await files.write("bytes", data)
+        async with aclosing(files.stream("bytes")) as pieces:
+            assert b"".join([piece async for piece in pieces]) == data
+        async with aclosing(files.stream("bytes")) as pieces:
+            async for piece in pieces:  # leaving it early ends the download
+                assert data.startswith(piece)
+                break
+        assert (await files.write("/copy", files.stream("bytes"))).size == len(data)
+        with pytest.raises(brig.AlreadyExistsError):
+            await files.write("bytes", "other")
+        await files.write("bytes", b"", force=True)
+        assert await files.read("bytes") == b""
+        with pytest.raises(brig.NotFoundError):
+            await files.write("/no/parent", "")
+
+        folder = await files.mkdir("/d", mode=0o700, uid=7)
+        assert (folder.type, folder.mode, folder.uid, folder.gid) == ("directory", 0o700, 7, 1000)
+        assert (await files.mkdir("/d/e/f", force=True)).path == "/d/e/f"
+        with pytest.raises(brig.AlreadyExistsError):
+            await files.mkdir("/d")
+        assert (await files.set_attributes("/d", mode=0o755, gid=8)).gid == 8
+        stat = await files.stat("/d")
+        assert (stat.mode, stat.uid, stat.gid) == (0o755, 7, 8)
+        assert [f.path for f in await files.list()] == ["/a b", "/bytes", "/copy", "/d"]
+        assert [f.path for f in await files.list("/d", depth=2)] == ["/d/e", "/d/e/f"]
+        await files.remove("/d")
+        with pytest.raises(brig.NotFoundError):
+            await files.stat("/d")
+        with pytest.raises(brig.NotFoundError):
+            async with aclosing(files.stream("/none")) as pieces:
+                async for _ in pieces:
+                    pass
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            await files.write("/x", "", mode=0o10000)
+        assert wrong.value.field == "mode"
+        await client.remove_volume(name)
+        with pytest.raises(brig.NotFoundError):
+            await client.get_volume(name)
+
+
+async def test_mounts_of_volumes(where: str) -> None:
+    async with SandboxClient(where) as client:
+        name = f"v-{uuid.uuid4().hex[:8]}"
+        await client.create_volume(name, size_mib=32)
+        async with (
+            await client.create(spec(volumes=[f"{name}:/data"], pausable=True)) as one,
+            await client.create(spec(volumes=[brig.VolumeMount(name, "/mnt/in", read_only=True)])) as two,
+        ):
+            await one.shell("echo from one > /data/a")
+            assert (await two.shell("cat /mnt/in/a; touch /mnt/in/b || echo kept")).stdout == "from one\nkept\n"
+            assert await client.volume_files(name).read("/a") == b"from one\n"
+            await client.volume_files(name).write("/b", "from the client")
+            assert await one.files.read_text("/data/b") == "from the client"
+            (copied,) = await one.fork()
+            async with copied:
+                assert (await copied.shell("cat /data/b")).stdout == "from the client"
+            with pytest.raises(brig.InvalidArgumentError) as other:
+                await one.fork(volumes=())
+            assert other.value.field == "volumes"
+            await one.pause(files_only=True)
+            (copied,) = await one.fork(volumes=[f"{name}:/elsewhere:ro"])
+            async with copied:
+                assert (await copied.shell("cat /elsewhere/b; ls /data")).stdout == "from the client"
+            run = await client.run("open('/data/c', 'w').write('from a run')", volumes=[f"{name}:/data"])
+            assert run.error is None and await two.files.read_text("/mnt/in/c") == "from a run"
+        for field, volumes in [
+            ("volumes[0].name", ["no-volume:/data"]),
+            ("volumes[1].path", [f"{name}:/data", f"{name}:/proc/x"]),
+            ("volumes", ["data"]),
+        ]:
+            with pytest.raises(brig.InvalidArgumentError) as wrong:
+                await client.create(spec(volumes=volumes))
+            assert wrong.value.field == field
+            with pytest.raises(brig.InvalidArgumentError) as wrong:
+                await client.run("1", volumes=volumes)
+            assert wrong.value.field == field
+        await client.remove_volume(name)
+
+
 async def test_files(where: str) -> None:
     async with SandboxClient(where) as client, await client.create(spec()) as sandbox:
         files = sandbox.files

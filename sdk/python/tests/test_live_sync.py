@@ -317,6 +317,107 @@ def test_lists_and_streams_of_contexts(where: str) -> None:
             assert [item.text for item in output if isinstance(item, brig.Chunk)] == ["1\n"]
 
 
+def test_volumes(where: str) -> None:
+    with SandboxClient(where) as client:
+        name = f"v-{uuid.uuid4().hex[:8]}"
+        made = client.create_volume(name, size_mib=32)
+        assert (made.name, made.size) == (name, 32 << 20) and made.id and made.created.startswith("20")
+        got = client.get_volume(made.id)
+        assert got.name == name and 0 < got.used < got.size
+        assert name in [v.name for v in client.volumes()]
+        with pytest.raises(brig.AlreadyExistsError) as taken:
+            client.create_volume(name)
+        assert taken.value.field == "name"
+        with pytest.raises(brig.InvalidArgumentError) as small:
+            client.create_volume("small", size_mib=1)
+        assert small.value.field == "size_mib"
+
+        files = client.volume_files(name)
+        wrote = files.write("/a b/ü.txt", "hällo", force=True, mode=0o600, uid=1001, gid=1002)
+        assert (wrote.name, wrote.path, wrote.type, wrote.size) == ("ü.txt", "/a b/ü.txt", "file", 6)
+        assert (wrote.mode, wrote.uid, wrote.gid) == (0o600, 1001, 1002) and wrote.modified.startswith("20")
+        assert files.read("a b/ü.txt") == "hällo".encode()
+        assert files.read_text("/a b/ü.txt") == "hällo"
+        data = bytes(range(256)) * 4000
+        files.write("bytes", data)
+        with closing(files.stream("bytes")) as pieces:
+            assert b"".join([piece for piece in pieces]) == data
+        with closing(files.stream("bytes")) as pieces:
+            for piece in pieces:  # leaving it early ends the download
+                assert data.startswith(piece)
+                break
+        assert (files.write("/copy", files.stream("bytes"))).size == len(data)
+        with pytest.raises(brig.AlreadyExistsError):
+            files.write("bytes", "other")
+        files.write("bytes", b"", force=True)
+        assert files.read("bytes") == b""
+        with pytest.raises(brig.NotFoundError):
+            files.write("/no/parent", "")
+
+        folder = files.mkdir("/d", mode=0o700, uid=7)
+        assert (folder.type, folder.mode, folder.uid, folder.gid) == ("directory", 0o700, 7, 1000)
+        assert (files.mkdir("/d/e/f", force=True)).path == "/d/e/f"
+        with pytest.raises(brig.AlreadyExistsError):
+            files.mkdir("/d")
+        assert (files.set_attributes("/d", mode=0o755, gid=8)).gid == 8
+        stat = files.stat("/d")
+        assert (stat.mode, stat.uid, stat.gid) == (0o755, 7, 8)
+        assert [f.path for f in files.list()] == ["/a b", "/bytes", "/copy", "/d"]
+        assert [f.path for f in files.list("/d", depth=2)] == ["/d/e", "/d/e/f"]
+        files.remove("/d")
+        with pytest.raises(brig.NotFoundError):
+            files.stat("/d")
+        with pytest.raises(brig.NotFoundError):
+            with closing(files.stream("/none")) as pieces:
+                for _ in pieces:
+                    pass
+        with pytest.raises(brig.InvalidArgumentError) as wrong:
+            files.write("/x", "", mode=0o10000)
+        assert wrong.value.field == "mode"
+        client.remove_volume(name)
+        with pytest.raises(brig.NotFoundError):
+            client.get_volume(name)
+
+
+def test_mounts_of_volumes(where: str) -> None:
+    with SandboxClient(where) as client:
+        name = f"v-{uuid.uuid4().hex[:8]}"
+        client.create_volume(name, size_mib=32)
+        with (
+            client.create(spec(volumes=[f"{name}:/data"], pausable=True)) as one,
+            client.create(spec(volumes=[brig.VolumeMount(name, "/mnt/in", read_only=True)])) as two,
+        ):
+            one.shell("echo from one > /data/a")
+            assert (two.shell("cat /mnt/in/a; touch /mnt/in/b || echo kept")).stdout == "from one\nkept\n"
+            assert client.volume_files(name).read("/a") == b"from one\n"
+            client.volume_files(name).write("/b", "from the client")
+            assert one.files.read_text("/data/b") == "from the client"
+            (copied,) = one.fork()
+            with copied:
+                assert (copied.shell("cat /data/b")).stdout == "from the client"
+            with pytest.raises(brig.InvalidArgumentError) as other:
+                one.fork(volumes=())
+            assert other.value.field == "volumes"
+            one.pause(files_only=True)
+            (copied,) = one.fork(volumes=[f"{name}:/elsewhere:ro"])
+            with copied:
+                assert (copied.shell("cat /elsewhere/b; ls /data")).stdout == "from the client"
+            run = client.run("open('/data/c', 'w').write('from a run')", volumes=[f"{name}:/data"])
+            assert run.error is None and two.files.read_text("/mnt/in/c") == "from a run"
+        for field, volumes in [
+            ("volumes[0].name", ["no-volume:/data"]),
+            ("volumes[1].path", [f"{name}:/data", f"{name}:/proc/x"]),
+            ("volumes", ["data"]),
+        ]:
+            with pytest.raises(brig.InvalidArgumentError) as wrong:
+                client.create(spec(volumes=volumes))
+            assert wrong.value.field == field
+            with pytest.raises(brig.InvalidArgumentError) as wrong:
+                client.run("1", volumes=volumes)
+            assert wrong.value.field == field
+        client.remove_volume(name)
+
+
 def test_files(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec()) as sandbox:
         files = sandbox.files

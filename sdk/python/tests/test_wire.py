@@ -54,6 +54,25 @@ def test_invalid_port() -> None:
     assert e.value.field == "egress" and e.value.code == "SB010" and e.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "mount"),
+    [
+        ("data:/data", brig.VolumeMount("data", "/data")),
+        ("data:/data:ro", brig.VolumeMount("data", "/data", read_only=True)),
+        ("data:/data:rw", brig.VolumeMount("data", "/data")),
+    ],
+)
+def test_volume_mount_parse(text: str, mount: brig.VolumeMount) -> None:
+    assert brig.VolumeMount.parse(text) == mount
+
+
+@pytest.mark.parametrize("text", ["", "data", "data:/data:wr", "data:/a:/b", "data:/a:ro:ro"])
+def test_invalid_volume_mount(text: str) -> None:
+    with pytest.raises(brig.InvalidArgumentError) as e:
+        wire.spec(SandboxSpec("one", volumes=(text,)))
+    assert e.value.field == "volumes" and e.value.hint
+
+
 def test_spec_sends_all_fields() -> None:
     spec = SandboxSpec(
         "one",
@@ -71,6 +90,7 @@ def test_spec_sends_all_fields() -> None:
         open_files=99,
         output_kib=8,
         bandwidth=1000,
+        volumes=("data:/data:ro", brig.VolumeMount("models", "/models")),
     )
     assert wire.spec(spec) == {
         "name": "one",
@@ -86,6 +106,7 @@ def test_spec_sends_all_fields() -> None:
         "egress": {"rules": [{"host": "api.example.com", "ports": [443]}], "bandwidth": 1000},
         "secrets": [{"name": "api-token"}, {"name": "other", "env": "OTHER"}],
         "workspace": {"name": "data", "mode": "direct"},
+        "volumes": [{"name": "data", "path": "/data", "read_only": True}, {"name": "models", "path": "/models"}],
     }
     use = WorkspaceUse("data", "overlay", ("out",), ("/etc",), 3)
     assert wire.spec(SandboxSpec("", image=None, memory_mib=None, cpus=None, workspace=use)) == {
@@ -124,7 +145,7 @@ def test_requests_have_all_fields_of_rest() -> None:
         **{"labels": {"a": "1"}, "env": {"A": "1"}, "require": {"memory": "boundary"}},
         **dict.fromkeys(("pausable", "pause_at_end", "pause_files_only", "fixed_lease"), True),
         **dict.fromkeys(("ttl", "pause_after", "freeze_after"), 1.0),
-        "main": main,
+        **{"main": main, "volumes": ("a:/a",)},
     }
     sent = set(wire.spec(SandboxSpec(**fields))) | set(wire.spec(SandboxSpec(**{**fields, "template": ""})))
     assert sent == set(d.Spec.__annotations__)
@@ -138,12 +159,13 @@ def test_requests_have_all_fields_of_rest() -> None:
 
 def test_fork_sends_all_fields() -> None:
     assert wire.fork(n.Fork()) == {"count": 1, "paused": False}
-    assert wire.fork(n.Fork(labels={}, egress=(), pause_at_end=False)) == {
+    assert wire.fork(n.Fork(labels={}, egress=(), pause_at_end=False, volumes=())) == {
         "count": 1,
         "paused": False,
         "labels": {},
         "egress": {"rules": []},
         "pause_at_end": False,
+        "volumes": [],
     }
     full = n.Fork(
         name="base",
@@ -163,6 +185,7 @@ def test_fork_sends_all_fields() -> None:
         processes=9,
         open_files=99,
         output_kib=8,
+        volumes=("data:/data",),
     )
     assert wire.fork(full) == {
         "count": 1,
@@ -177,6 +200,7 @@ def test_fork_sends_all_fields() -> None:
         "pause_at_end": True,
         "pause_files_only": True,
         "limits": {"memory": "256MiB", "cpus": 0.5, "disk": "64MiB", "processes": 9, "open_files": 99, "output": "8KiB"},
+        "volumes": [{"name": "data", "path": "/data"}],
     }
     # The options, the request and the generated type have the same fields.
     assert set(n.ForkOptions.__annotations__) | {"count"} == {f.name for f in dataclasses.fields(n.Fork)}
@@ -250,6 +274,7 @@ def test_envelopes_in_chunks() -> None:
         ("placement.prefer", "prefer"),
         ("freeze_after_ms", "freeze_after"),
         ("source_paths[1]", "sources[1]"),
+        ("volumes[0].path", "volumes[0].path"),
         ("name", "name"),
         ("capacity", "capacity"),
         ("", ""),
@@ -286,6 +311,7 @@ def test_errors_keep_all_fields() -> None:
     [
         (SandboxSpec("x", secrets=("a",)), "secrets"),
         (SandboxSpec("x", workspace="data"), "workspace"),
+        (SandboxSpec("x", volumes=("data:/data",)), "volumes"),
         (SandboxSpec("x", egress=("a.example:443",)), "egress"),
         (SandboxSpec("x", require={"memory": "boundary"}), "require"),
         (SandboxSpec("x", processes=3), "processes"),

@@ -24,6 +24,7 @@ NAMES = {
     "AsyncClient": "Client",
     "AsyncConnectionPool": "ConnectionPool",
     "AsyncGenerator": "Generator",
+    "AsyncIterable": "Iterable",
     "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterator": "Iterator",
     "AsyncNetworkBackend": "NetworkBackend",

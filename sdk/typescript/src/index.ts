@@ -9,11 +9,11 @@
 
 import { asOptions, BrigError, invalid, refusal, unreachable } from './error.js'
 import { chunkText, egress, encode, encodeCommand, encodeFork, encodeProgram, encodeSpec } from './request.js'
-import type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, ProcessOptions, Program, Spec } from './request.js'
+import type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, ProcessOptions, Program, Spec, VolumeAttributes } from './request.js'
 import type * as wire from './wire.js'
 
 export { BrigError } from './error.js'
-export type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, Limits, Options, ProcessOptions, Program, SecretUse, Spec, WorkspaceUse } from './request.js'
+export type { Code, CodeOptions, ContextOptions, EgressRule, ExecOptions, ForkOptions, Limits, Options, ProcessOptions, Program, SecretUse, Spec, VolumeAttributes, VolumeMount, WorkspaceUse } from './request.js'
 
 /** The state of a sandbox. */
 export type SandboxInfo = wire.Sandbox
@@ -26,6 +26,12 @@ export type CodeResult = wire.CodeAnswer
 
 /** A file, a directory or a link. */
 export type FileInfo = wire.Entry
+
+/** A volume: a directory that several sandboxes mount at the same time. */
+export type VolumeInfo = wire.Volume
+
+/** A file, a directory or a link in a volume. */
+export type VolumeFile = wire.VolumeEntry
 
 /** The result of a program. `has_result` is false if `main` was not called. */
 export interface RunResult<T = unknown> extends Omit<wire.RunAnswer, 'result'> {
@@ -49,7 +55,7 @@ interface Call {
   method: string
   path: (string | number)[]
   query?: Record<string, string | number | boolean | string[] | undefined>
-  /** An object, which is sent as JSON, or bytes. */
+  /** An object, which is sent as JSON, or bytes or a blob. */
   content?: object | undefined
   /** Whether the response is a stream of events. */
   events?: boolean
@@ -341,6 +347,81 @@ export class Brig {
     })()
   }
 
+  // Volumes, and their files. A path begins at the root of the volume, with or without a slash. The
+  // calls do not depend on the owner and the mode of files.
+
+  /** Creates an empty volume. Its `size` is fixed: bytes, or for example `2GiB`; by default the server's. */
+  createVolume(name: string, options: { size?: number | string } = {}): Promise<VolumeInfo> {
+    return this.#call('POST', ['volumes'], { name, ...options })
+  }
+
+  /** Lists the volumes, the oldest first. */
+  async listVolumes(): Promise<VolumeInfo[]> {
+    return (await this.#call<wire.Volumes>('GET', ['volumes'])).volumes
+  }
+
+  /** Returns a volume by its name or ID. */
+  getVolume(name: string): Promise<VolumeInfo> {
+    return this.#call('GET', ['volumes', name])
+  }
+
+  /** Removes a volume with its files. Sandboxes that have mounted it keep it until they end. */
+  removeVolume(name: string): Promise<void> {
+    return this.#call('DELETE', ['volumes', name])
+  }
+
+  /** Returns the content of a file of a volume. */
+  async readVolumeFile(name: string, path: string): Promise<Uint8Array> {
+    return (await this.#answer({ method: 'GET', path: ['volumes', name, 'files', 'content'], query: { path } })).bytes
+  }
+
+  /** Yields the content of a file of a volume in chunks. A caller that leaves early ends the download. */
+  async *streamVolumeFile(name: string, path: string, options: { signal?: AbortSignal } = {}): AsyncGenerator<Uint8Array> {
+    const { signal } = options
+    const answer = await this.#send({ method: 'GET', path: ['volumes', name, 'files', 'content'], query: { path }, signal })
+    const reader = answer.body?.getReader()
+    try {
+      while (reader) {
+        const { done, value } = await this.#received(reader.read(), signal)
+        if (done) break
+        yield value
+      }
+    } finally {
+      await reader?.cancel().catch(() => undefined) // a caller that leaves early must not keep the request
+    }
+  }
+
+  /** Writes a file of a volume. `force` creates missing parents, and replaces an existing file. */
+  writeVolumeFile(name: string, path: string, data: string | Uint8Array | Blob, options: VolumeAttributes & { force?: boolean } = {}): Promise<VolumeFile> {
+    const mode = options.mode?.toString(8).padStart(4, '0')
+    return this.#call('PUT', ['volumes', name, 'files', 'content'], asBytes(data), { path, ...options, mode })
+  }
+
+  /** Lists the entries of a directory of a volume, sorted by path. */
+  async listVolumeFiles(name: string, path = '/', options: { depth?: number } = {}): Promise<VolumeFile[]> {
+    return (await this.#call<wire.VolumeEntries>('GET', ['volumes', name, 'files'], undefined, { path, ...options })).entries
+  }
+
+  /** Returns the type, size, mode and owner of a path in a volume. A link is not followed. */
+  statVolumeFile(name: string, path: string): Promise<VolumeFile> {
+    return this.#call('GET', ['volumes', name, 'files', 'stat'], undefined, { path })
+  }
+
+  /** Creates a directory in a volume. `force` creates missing parents, and accepts an existing directory. */
+  makeVolumeDirectory(name: string, path: string, options: VolumeAttributes & { force?: boolean } = {}): Promise<VolumeFile> {
+    return this.#call('POST', ['volumes', name, 'files', 'mkdir'], { path, ...options })
+  }
+
+  /** Changes the mode or the owner of a path in a volume. */
+  setVolumeAttributes(name: string, path: string, attributes: VolumeAttributes): Promise<VolumeFile> {
+    return this.#call('PATCH', ['volumes', name, 'files'], { path, ...attributes })
+  }
+
+  /** Removes a file, or a directory with its contents, from a volume. */
+  removeVolumeFile(name: string, path: string): Promise<void> {
+    return this.#call('DELETE', ['volumes', name, 'files'], undefined, { path })
+  }
+
   // Workspaces, secrets, images and templates.
 
   /** Saves the current files of a sandbox as a new version of its workspace. */
@@ -526,9 +607,9 @@ export class Brig {
     // Follow no redirect: the other server would receive the body.
     const init: RequestInit = { method, headers, redirect: 'manual' }
     if (content) {
-      const binary = content instanceof Uint8Array
+      const binary = content instanceof Uint8Array || content instanceof Blob
       headers['Content-Type'] = binary ? 'application/octet-stream' : 'application/json'
-      init.body = binary ? (content as Uint8Array<ArrayBuffer>) : JSON.stringify(content)
+      init.body = binary ? (content as Uint8Array<ArrayBuffer> | Blob) : JSON.stringify(content)
     }
     if (signal) init.signal = signal
     const parameters = new URLSearchParams()
@@ -561,7 +642,7 @@ function withoutEvent({ event: _, ...rest }: Event): object {
   return rest
 }
 
-function asBytes(data: string | Uint8Array): Uint8Array {
+function asBytes<T extends Uint8Array | Blob>(data: string | T): Uint8Array | T {
   return typeof data === 'string' ? new TextEncoder().encode(data) : data
 }
 

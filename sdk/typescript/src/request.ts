@@ -12,6 +12,12 @@ export type SecretUse = wire.SecretUse
 /** A workspace of a sandbox, at `/workspace`. */
 export type WorkspaceUse = Omit<wire.WorkspaceUse, 'id'>
 
+/** A volume of a sandbox, which other sandboxes can mount at the same time. */
+export type VolumeMount = Omit<wire.VolumeMount, 'id'>
+
+/** The mode of a path in a volume, for example 0o644, and the IDs of its owner. */
+export type VolumeAttributes = Omit<wire.VolumeAttributesRequest, 'path'>
+
 /** The limits of a sandbox or program. Sizes are bytes, or for example `512MiB`. */
 export type Limits = wire.LimitsRequest
 
@@ -28,6 +34,8 @@ export interface Options {
   /** Bytes per second in each direction; by default unlimited. */
   bandwidth?: number | string
   workspace?: string | WorkspaceUse
+  /** Volumes to mount, as objects or as `name:path` or `name:path:ro`. */
+  volumes?: (string | VolumeMount)[]
 }
 
 /** The specification of a sandbox. */
@@ -60,11 +68,13 @@ export type CodeOptions = Omit<Fields<wire.CodeRequest>, 'code'>
 export type ContextOptions = Fields<wire.ContextRequest>
 
 /** The options of copies. Without an option, it is as for the original. */
-export interface ForkOptions extends Omit<Fields<wire.ForkRequest>, 'egress'> {
+export interface ForkOptions extends Omit<Fields<wire.ForkRequest>, 'egress' | 'volumes'> {
   /** Rules instead of those of the original. An empty list denies all connections. */
   egress?: (string | EgressRule)[]
   /** Bytes per second in each direction, with `egress`; by default unlimited. */
   bandwidth?: number | string
+  /** Volumes instead of those of the original, if it is paused with `filesOnly`. An empty list mounts none. */
+  volumes?: (string | VolumeMount)[]
 }
 
 /** Encodes options. JSON leaves out a field without a value. */
@@ -74,12 +84,13 @@ export function encode(options: object): Record<string, unknown> {
 
 /** Encodes the options of sandboxes and programs. */
 export function encodeSpec(options: Spec | Program): Record<string, unknown> {
-  const { secrets, egress: rules, bandwidth, workspace, ...rest } = options
+  const { secrets, egress: rules, bandwidth, workspace, volumes, ...rest } = options
   return {
     ...encode(rest),
     secrets: secrets?.map((s) => (typeof s === 'string' ? { name: s } : s)),
     egress: rules || bandwidth !== undefined ? egress(rules ?? [], bandwidth) : undefined,
     workspace: typeof workspace === 'string' ? { name: workspace, mode: 'direct' } : workspace,
+    volumes: volumes?.map(volumeMount),
   }
 }
 
@@ -96,10 +107,19 @@ export function encodeCommand(command: string | string[], options: ExecOptions):
 }
 
 /** Encodes a request for copies. */
-export function encodeFork({ egress: rules, bandwidth, ...rest }: ForkOptions): Record<string, unknown> {
+export function encodeFork({ egress: rules, bandwidth, volumes, ...rest }: ForkOptions): Record<string, unknown> {
   // The server replaces the rules and the bandwidth together, so it would remove all rules.
   if (bandwidth !== undefined && !rules) throw invalid('a fork replaces the bandwidth only with the rules', 'bandwidth', 'give egress, too')
-  return { ...encode(rest), egress: rules && egress(rules, bandwidth) }
+  return { ...encode(rest), egress: rules && egress(rules, bandwidth), volumes: volumes?.map(volumeMount) }
+}
+
+function volumeMount(mount: string | VolumeMount): VolumeMount {
+  if (typeof mount !== 'string') return mount
+  const [name = '', path, access = 'rw', ...more] = mount.split(':')
+  if (path === undefined || more.length > 0 || (access !== 'ro' && access !== 'rw')) {
+    throw invalid(`"${mount}" is not name:path[:ro]`, 'volumes', 'write it as data:/data')
+  }
+  return access === 'ro' ? { name, path, read_only: true } : { name, path }
 }
 
 /** Encodes egress rules and the bandwidth. */

@@ -18,6 +18,7 @@ from ._async._files import Files
 from ._async._handle import SandboxHandle
 from ._async._process import Process
 from ._async._stream import CodeStream, FileWatch, OutputStream, RunStream
+from ._async._volume import VolumeFiles
 from ._errors import *
 from ._nouns import *
 
@@ -34,6 +35,7 @@ __all__ = [
     "RunStream",
     "SandboxClient",
     "SandboxHandle",
+    "VolumeFiles",
 ]
 __all__ += _errors.__all__
 __all__ += _nouns.__all__

@@ -874,6 +874,7 @@ class RunRequest(TypedDict):
     step: NotRequired[Step]
     timeout_ms: NotRequired[int]
     user: NotRequired[str]
+    volumes: NotRequired[list[VolumeMount]]
     workspace: NotRequired[WorkspaceUse]
 
 

@@ -47,6 +47,7 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
     for field, given in (
         ("secrets", s.secrets),
         ("workspace", s.workspace),
+        ("volumes", s.volumes),
         ("require", s.require),
         ("provider", s.provider),
         ("disk_mib", s.disk_mib),
@@ -66,7 +67,8 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
         ("prefer", s.prefer),
     ):
         if given:
-            raise UnsupportedError(f"E2B's protocol has no {field}", field=field, hint="leave it out, or use a Brig server")
+            message = f"this package cannot use {field} with E2B's protocol"
+            raise UnsupportedError(message, field=field, hint="leave it out, or use a Brig server")
     body: Body = {
         "templateID": s.template or templates.get(s.image or "base", s.image or "base"),
         "metadata": {**s.labels, NAME_LABEL: s.name},

@@ -39,6 +39,9 @@ __all__ = [
     "SpecOptions",
     "TemplateInfo",
     "Terminal",
+    "VolumeFile",
+    "VolumeInfo",
+    "VolumeMount",
     "WorkspaceChange",
     "WorkspaceCommit",
     "WorkspaceFile",
@@ -141,6 +144,26 @@ class WorkspaceUse:
 
 
 @dataclass(frozen=True)
+class VolumeMount:
+    """A volume of a sandbox, which other sandboxes can mount at the same time."""
+
+    #: The name or the ID of the volume.
+    name: str
+    #: The absolute path in the sandbox. It is created if the image lacks it.
+    path: str
+    #: The sandbox cannot change the volume.
+    read_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> VolumeMount:
+        """Parse ``name:path`` or ``name:path:ro``, like ``--volume``."""
+        name, *rest = text.split(":")
+        if len(rest) not in (1, 2) or rest[1:] not in ([], ["ro"], ["rw"]):
+            raise InvalidArgumentError(f"{text!r} is not name:path[:ro]", field="volumes", hint="write it as data:/data")
+        return cls(name, rest[0], rest[1:] == ["ro"])
+
+
+@dataclass(frozen=True)
 class MainProgram:
     """The main program of a sandbox. The sandbox ends with it, and the logs have its output."""
 
@@ -208,6 +231,7 @@ class SpecOptions(TypedDict, total=False):
     memory_mib: int | None
     cpus: float | None
     workspace: str | WorkspaceUse | None
+    volumes: Sequence[str | VolumeMount]
     secrets: Sequence[str | SecretUse]
     egress: Sequence[str | EgressRule]
     labels: Mapping[str, str]
@@ -285,6 +309,8 @@ class SandboxSpec:
     regions: Sequence[str] = ()
     #: How to select the provider: ``cheapest`` or ``region``. Default: the tenant's routing.
     prefer: Preference = ""
+    #: Volumes to mount, in the format of :meth:`VolumeMount.parse`.
+    volumes: Sequence[str | VolumeMount] = ()
 
 
 class ForkOptions(TypedDict, total=False):
@@ -311,6 +337,8 @@ class ForkOptions(TypedDict, total=False):
     pause_at_end: bool | None
     #: With ``pause_at_end``: pauses at the end of the lease or without use keep only the files.
     pause_files_only: bool
+    #: Volumes instead of the original's, if it is paused with ``files_only``. An empty sequence mounts none.
+    volumes: Sequence[str | VolumeMount] | None
     #: Limits are possible if the original is paused with ``files_only``.
     memory_mib: int | None
     cpus: float | None
@@ -342,6 +370,7 @@ class Fork:
     processes: int | None = None
     open_files: int | None = None
     output_kib: int | None = None
+    volumes: Sequence[str | VolumeMount] | None = None
 
 
 @dataclass(frozen=True)
@@ -691,6 +720,45 @@ class WorkspaceChange:
     kind: str
     type: str
     size: int = 0
+
+
+@dataclass(frozen=True)
+class VolumeInfo:
+    """A volume: a directory that several sandboxes mount at the same time. Sizes are bytes."""
+
+    name: str
+    id: str
+    #: The size of its file system, which needs a small part for itself.
+    size: int = 0
+    #: What it takes of the server's disk.
+    used: int = 0
+    #: The time of its creation in RFC 3339.
+    created: str = ""
+
+
+@dataclass(frozen=True)
+class VolumeFile:
+    """A file, a directory or a link in a volume. Times are in RFC 3339."""
+
+    name: str
+    #: The path in the volume, with a slash at the beginning.
+    path: str
+    #: ``file``, ``directory``, ``symlink`` or ``other``.
+    type: str
+    size: int = 0
+    #: Permission bits.
+    mode: int = 0
+    #: The ID of the user that owns it.
+    uid: int = 0
+    #: The ID of the group that owns it.
+    gid: int = 0
+    #: The target of a link, as it was written.
+    target: str = ""
+    #: The time of the last change of the content.
+    modified: str = ""
+    #: The time of the last change of the content, the owner or the mode.
+    changed: str = ""
+    accessed: str = ""
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,17 @@ def _workspace(w: str | n.WorkspaceUse) -> d.WorkspaceUse:
     return _some(encoded)
 
 
+def _volumes(mounts: Sequence[str | n.VolumeMount]) -> list[d.VolumeMount]:
+    out: list[d.VolumeMount] = []
+    for mount in mounts:
+        m = n.VolumeMount.parse(mount) if isinstance(mount, str) else mount
+        encoded: d.VolumeMount = {"name": m.name, "path": m.path}
+        if m.read_only:
+            encoded["read_only"] = True
+        out.append(encoded)
+    return out
+
+
 def _placement(s: n.SandboxSpec) -> d.Placement:
     fields: d.Placement = {"provider": s.provider, "only": bool(s.provider), "regions": list(s.regions)}
     if s.prefer:
@@ -151,6 +162,7 @@ def spec(s: n.SandboxSpec) -> d.Spec:
         "placement": _placement(s),
         "require": dict(s.require),
         "secrets": _secrets(s),
+        "volumes": _volumes(s.volumes),
     }
     if s.image is not None and not s.template:
         body["image"] = s.image
@@ -194,6 +206,8 @@ def fork(f: n.Fork) -> d.ForkRequest:
         body["egress"] = egress(f.egress, f.bandwidth)
     if f.pause_at_end is not None:
         body["pause_at_end"] = f.pause_at_end
+    if f.volumes is not None:
+        body["volumes"] = _volumes(f.volumes)
     return body
 
 
@@ -288,6 +302,7 @@ def program(p: n.Program) -> d.RunRequest:
         "placement": _placement(s),
         "require": dict(s.require),
         "secrets": _secrets(s),
+        "volumes": _volumes(s.volumes),
         "files": [_file(path, content) for path, content in p.files.items()],
     }
     body = _some(fields)
@@ -503,6 +518,28 @@ def workspace_version(b: d.WorkspaceVersion) -> n.WorkspaceVersion:
 def workspace_change(b: d.WorkspaceChange) -> n.WorkspaceChange:
     """Decode a path that differs between two versions."""
     return n.WorkspaceChange(b["path"], b["kind"], b["type"], b["size"])
+
+
+def volume(b: d.Volume) -> n.VolumeInfo:
+    """Decode a volume."""
+    return n.VolumeInfo(b["name"], b["id"], b["size"], b["used"], b["created"])
+
+
+def volume_file(b: d.VolumeEntry) -> n.VolumeFile:
+    """Decode the properties of a path in a volume."""
+    return n.VolumeFile(
+        name=b["name"],
+        path=b["path"],
+        type=b["type"],
+        size=b["size"],
+        mode=b["mode"],
+        uid=b["uid"],
+        gid=b["gid"],
+        target=b.get("target", ""),
+        modified=b["modified"],
+        changed=b["changed"],
+        accessed=b["accessed"],
+    )
 
 
 def image(b: d.Image) -> n.ImageInfo:

@@ -16,6 +16,7 @@ from ._sync._files import Files
 from ._sync._handle import SandboxHandle
 from ._sync._process import Process
 from ._sync._stream import CodeStream, FileWatch, OutputStream, RunStream
+from ._sync._volume import VolumeFiles
 
 __all__ = [
     "CodeContext",
@@ -28,6 +29,7 @@ __all__ = [
     "RunStream",
     "SandboxClient",
     "SandboxHandle",
+    "VolumeFiles",
 ]
 __all__ += _errors.__all__
 __all__ += _nouns.__all__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 
 from .. import _nouns as n
 from .._errors import UnsupportedError
@@ -173,7 +173,7 @@ class Backend:
     async def remove_file(self, name: str, path: str, user: str) -> None:
         raise self.lacks("files")
 
-    # Workspaces, secrets and images.
+    # Workspaces, volumes, secrets and images.
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         raise self.lacks("workspaces", "workspace")
@@ -201,6 +201,44 @@ class Backend:
 
     async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
         raise self.lacks("workspaces", "workspace")
+
+    async def create_volume(self, name: str, size_mib: int | None) -> n.VolumeInfo:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def volumes(self) -> list[n.VolumeInfo]:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def get_volume(self, name: str) -> n.VolumeInfo:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def remove_volume(self, name: str) -> None:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def list_volume_files(self, volume: str, path: str, depth: int) -> list[n.VolumeFile]:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def stat_volume_file(self, volume: str, path: str) -> n.VolumeFile:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def read_volume_file(self, volume: str, path: str) -> bytes:
+        raise self.lacks("volumes in this package", "volumes")
+
+    def stream_volume_file(self, volume: str, path: str) -> AsyncGenerator[bytes, None]:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def write_volume_file(
+        self, volume: str, path: str, data: bytes | AsyncIterable[bytes], force: bool, attributes: Mapping[str, int]
+    ) -> n.VolumeFile:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def make_volume_directory(self, volume: str, path: str, force: bool, attributes: Mapping[str, int]) -> n.VolumeFile:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def set_volume_attributes(self, volume: str, path: str, attributes: Mapping[str, int]) -> n.VolumeFile:
+        raise self.lacks("volumes in this package", "volumes")
+
+    async def remove_volume_file(self, volume: str, path: str) -> None:
+        raise self.lacks("volumes in this package", "volumes")
 
     async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         raise self.lacks("secrets", "secrets")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -464,7 +464,7 @@ class Rest(Backend):
     async def remove_file(self, name: str, path: str, user: str) -> None:
         await self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
 
-    # Workspaces, secrets and images.
+    # Workspaces, volumes, secrets and images.
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         body: d.WorkspaceRequest = {"name": name}
@@ -501,6 +501,75 @@ class Rest(Backend):
     async def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
         body: d.RestoreRequest = {"version": version}
         return wire.workspace_version(await self._call("POST", "workspaces", workspace, "restore", body=body))
+
+    async def create_volume(self, name: str, size_mib: int | None) -> n.VolumeInfo:
+        body: d.VolumeRequest = {"name": name}
+        if size_mib is not None:
+            body["size"] = f"{size_mib}MiB"
+        return wire.volume(await self._call("POST", "volumes", body=body, names={"size": "size_mib"}))
+
+    async def volumes(self) -> list[n.VolumeInfo]:
+        answer: d.Volumes = await self._call("GET", "volumes")
+        return [wire.volume(b) for b in answer["volumes"]]
+
+    async def get_volume(self, name: str) -> n.VolumeInfo:
+        return wire.volume(await self._call("GET", "volumes", name))
+
+    async def remove_volume(self, name: str) -> None:
+        await self._call("DELETE", "volumes", name)
+
+    async def list_volume_files(self, volume: str, path: str, depth: int) -> list[n.VolumeFile]:
+        query = {"path": path, "depth": depth}
+        answer: d.VolumeEntries = await self._call("GET", "volumes", volume, "files", query=query)
+        return [wire.volume_file(b) for b in answer["entries"]]
+
+    async def stat_volume_file(self, volume: str, path: str) -> n.VolumeFile:
+        return wire.volume_file(await self._call("GET", "volumes", volume, "files", "stat", query={"path": path}))
+
+    async def read_volume_file(self, volume: str, path: str) -> bytes:
+        where = wire.path("volumes", volume, "files", "content")
+        return (await self._send("GET", where, params={"path": path})).content
+
+    async def stream_volume_file(self, volume: str, path: str) -> AsyncGenerator[bytes, None]:
+        answer = await self._send(
+            "GET",
+            wire.path("volumes", volume, "files", "content"),
+            stream=True,
+            params={"path": path},
+            timeout=httpx.Timeout(None, connect=_CONNECT_TIME, read=_SILENCE),
+        )
+        try:
+            async for data in answer.aiter_raw():
+                yield data
+        except httpx.HTTPError as e:
+            raise self._lost("the connection to the server is lost", e) from e
+        finally:
+            await answer.aclose()
+
+    async def write_volume_file(
+        self, volume: str, path: str, data: bytes | AsyncIterable[bytes], force: bool, attributes: Mapping[str, int]
+    ) -> n.VolumeFile:
+        # The mode of a query has octal digits.
+        numbers = {name: f"{number:04o}" if name == "mode" else str(number) for name, number in attributes.items()}
+        answer = await self._send(
+            "PUT",
+            wire.path("volumes", volume, "files", "content"),
+            params={"path": path} | numbers | _query(force=force),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        return wire.volume_file(answer.json())
+
+    async def make_volume_directory(self, volume: str, path: str, force: bool, attributes: Mapping[str, int]) -> n.VolumeFile:
+        body = {"path": path, **attributes} | ({"force": True} if force else {})
+        return wire.volume_file(await self._call("POST", "volumes", volume, "files", "mkdir", body=body))
+
+    async def set_volume_attributes(self, volume: str, path: str, attributes: Mapping[str, int]) -> n.VolumeFile:
+        body = {"path": path, **attributes}
+        return wire.volume_file(await self._call("PATCH", "volumes", volume, "files", body=body))
+
+    async def remove_volume_file(self, volume: str, path: str) -> None:
+        await self._call("DELETE", "volumes", volume, "files", query={"path": path})
 
     async def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         return wire.secret(await self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))

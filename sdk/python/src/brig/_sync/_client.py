@@ -20,6 +20,7 @@ from ._e2b import E2B
 from ._handle import SandboxHandle
 from ._rest import Rest
 from ._stream import RunStream
+from ._volume import VolumeFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -247,6 +248,29 @@ class SandboxClient:
     def remove_workspace(self, name: str) -> None:
         """Remove a workspace with all its versions."""
         self._backend.remove_workspace(name)
+
+    def create_volume(self, name: str, *, size_mib: int | None = None) -> n.VolumeInfo:
+        """Create an empty volume, a directory that several sandboxes mount at the same time.
+
+        Its size is fixed. Without ``size_mib``, it is the server's default.
+        """
+        return self._backend.create_volume(name, size_mib)
+
+    def volumes(self) -> builtins.list[n.VolumeInfo]:
+        """List the volumes, the oldest first."""
+        return self._backend.volumes()
+
+    def get_volume(self, name: str) -> n.VolumeInfo:
+        """Return a volume by its name or ID."""
+        return self._backend.get_volume(name)
+
+    def volume_files(self, name: str) -> VolumeFiles:
+        """Return the files of a volume, without a call to the server."""
+        return VolumeFiles(self._backend, name)
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume with its files. Sandboxes that have mounted it keep it until they end."""
+        self._backend.remove_volume(name)
 
     def put_secret(self, name: str, value: str | bytes, *, hosts: Sequence[str] = ()) -> n.SecretInfo:
         """Create a secret, or update its value.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Callable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -465,7 +465,7 @@ class Rest(Backend):
     def remove_file(self, name: str, path: str, user: str) -> None:
         self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
 
-    # Workspaces, secrets and images.
+    # Workspaces, volumes, secrets and images.
 
     def create_workspace(self, name: str) -> n.WorkspaceInfo:
         body: d.WorkspaceRequest = {"name": name}
@@ -502,6 +502,75 @@ class Rest(Backend):
     def restore_workspace(self, workspace: str, version: int) -> n.WorkspaceVersion:
         body: d.RestoreRequest = {"version": version}
         return wire.workspace_version(self._call("POST", "workspaces", workspace, "restore", body=body))
+
+    def create_volume(self, name: str, size_mib: int | None) -> n.VolumeInfo:
+        body: d.VolumeRequest = {"name": name}
+        if size_mib is not None:
+            body["size"] = f"{size_mib}MiB"
+        return wire.volume(self._call("POST", "volumes", body=body, names={"size": "size_mib"}))
+
+    def volumes(self) -> list[n.VolumeInfo]:
+        answer: d.Volumes = self._call("GET", "volumes")
+        return [wire.volume(b) for b in answer["volumes"]]
+
+    def get_volume(self, name: str) -> n.VolumeInfo:
+        return wire.volume(self._call("GET", "volumes", name))
+
+    def remove_volume(self, name: str) -> None:
+        self._call("DELETE", "volumes", name)
+
+    def list_volume_files(self, volume: str, path: str, depth: int) -> list[n.VolumeFile]:
+        query = {"path": path, "depth": depth}
+        answer: d.VolumeEntries = self._call("GET", "volumes", volume, "files", query=query)
+        return [wire.volume_file(b) for b in answer["entries"]]
+
+    def stat_volume_file(self, volume: str, path: str) -> n.VolumeFile:
+        return wire.volume_file(self._call("GET", "volumes", volume, "files", "stat", query={"path": path}))
+
+    def read_volume_file(self, volume: str, path: str) -> bytes:
+        where = wire.path("volumes", volume, "files", "content")
+        return (self._send("GET", where, params={"path": path})).content
+
+    def stream_volume_file(self, volume: str, path: str) -> Generator[bytes, None, None]:
+        answer = self._send(
+            "GET",
+            wire.path("volumes", volume, "files", "content"),
+            stream=True,
+            params={"path": path},
+            timeout=httpx.Timeout(None, connect=_CONNECT_TIME, read=_SILENCE),
+        )
+        try:
+            for data in answer.iter_raw():
+                yield data
+        except httpx.HTTPError as e:
+            raise self._lost("the connection to the server is lost", e) from e
+        finally:
+            answer.close()
+
+    def write_volume_file(
+        self, volume: str, path: str, data: bytes | Iterable[bytes], force: bool, attributes: Mapping[str, int]
+    ) -> n.VolumeFile:
+        # The mode of a query has octal digits.
+        numbers = {name: f"{number:04o}" if name == "mode" else str(number) for name, number in attributes.items()}
+        answer = self._send(
+            "PUT",
+            wire.path("volumes", volume, "files", "content"),
+            params={"path": path} | numbers | _query(force=force),
+            content=data,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        return wire.volume_file(answer.json())
+
+    def make_volume_directory(self, volume: str, path: str, force: bool, attributes: Mapping[str, int]) -> n.VolumeFile:
+        body = {"path": path, **attributes} | ({"force": True} if force else {})
+        return wire.volume_file(self._call("POST", "volumes", volume, "files", "mkdir", body=body))
+
+    def set_volume_attributes(self, volume: str, path: str, attributes: Mapping[str, int]) -> n.VolumeFile:
+        body = {"path": path, **attributes}
+        return wire.volume_file(self._call("PATCH", "volumes", volume, "files", body=body))
+
+    def remove_volume_file(self, volume: str, path: str) -> None:
+        self._call("DELETE", "volumes", volume, "files", query={"path": path})
 
     def put_secret(self, name: str, value: str | bytes, hosts: Sequence[str]) -> n.SecretInfo:
         return wire.secret(self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
