@@ -134,6 +134,7 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 		return err
 	}
 	sb.cache.add(string(s.ID), s.Tenant)
+	sb.Started(s.Tenant, 1)
 	sb.write(w, r, http.StatusCreated, sb.connected(r.Context(), s))
 	return nil
 }

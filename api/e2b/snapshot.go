@@ -127,6 +127,7 @@ func (c *copies) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	c.Started(s.Tenant, len(made))
 	out := make([]forkResult, 0, len(made))
 	for _, s := range made {
 		c.cache.add(string(s.ID), s.Tenant)

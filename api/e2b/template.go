@@ -285,16 +285,3 @@ func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	writeEmpty(w)
 	return nil
 }
-
-// teams lists the only team of the key. The command line stores the key that it
-// finds in the response.
-func (c *controlPlane) teams(w http.ResponseWriter, r *http.Request) error {
-	tenant := brig.ActorFrom(r.Context()).Tenant
-	c.write(w, r, http.StatusOK, []struct {
-		TeamID    string `json:"teamID"`
-		Name      string `json:"name"`
-		APIKey    string `json:"apiKey"`
-		IsDefault bool   `json:"isDefault"`
-	}{{tenant, tenant, keyOf(r), true}})
-	return nil
-}
