@@ -2,12 +2,8 @@ package e2b
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
-
-// levels are the levels of log entries, lowest first.
-var levels = []string{"debug", "info", "warn", "error"}
 
 // levelInfo is the level of lines that do not state one.
 const levelInfo = "info"
@@ -19,12 +15,6 @@ const maxStructured = 64 << 10
 var levelNames = map[string]string{
 	"trace": "debug", "debug": "debug", "info": levelInfo, "information": levelInfo, "notice": levelInfo,
 	"warn": "warn", "warning": "warn", "err": "error", "error": "error", "fatal": "error", "critical": "error", "panic": "error",
-}
-
-// reaches reports whether a level is at least the lowest one that a client asks for. An empty lowest
-// level selects all entries.
-func reaches(level, lowest string) bool {
-	return slices.Index(levels, level) >= slices.Index(levels, lowest)
 }
 
 // levelOf returns the level that a line of a program's output states: in a field of a JSON object, in

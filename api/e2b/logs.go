@@ -173,12 +173,12 @@ func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
 		return brig.InvalidField("direction", "give forward or backward")
 	}
 	level := q.Get("level")
-	if level != "" && !slices.Contains(levels, level) {
+	if _, ok := logRanks[level]; !ok && level != "" {
 		return brig.InvalidField("level", "give debug, info, warn or error")
 	}
 	all, err := tm.entries(r.Context(), s, limit, backward, func(e logEntry) bool {
 		outside := hasCursor && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
-		return !outside && reaches(e.Level, level) && strings.Contains(e.Message, q.Get("search"))
+		return !outside && logRanks[e.Level] >= logRanks[level] && strings.Contains(e.Message, q.Get("search"))
 	})
 	if err != nil {
 		return err
