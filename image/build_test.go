@@ -199,7 +199,7 @@ cat $ARCHIVE
 		t.Fatal(err)
 	}
 	all := listTree(t, r.Dir)
-	if all["etc/apt/sources.list"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
+	if all["etc/apt/sources.list"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" || all[sudoFile] != "-rwxr-xr-x" {
 		t.Errorf("%v", all)
 	}
 	if err := a.checkUnchanged(); err != nil {
