@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// Interval is the time between two samples.
+	// Interval is the minimum time between two samples.
 	Interval = 5 * time.Second
+	// maxShare limits the share of the time in which the sandboxes are measured.
+	maxShare = 20
 	// maxPoints is the maximum number of points in one series: those of an hour without coarsening.
 	maxPoints = 720
 	// maxTotal is the maximum number of points in all series. They take 24 bytes each.

@@ -84,6 +84,35 @@ func TestUsage(t *testing.T) {
 	})
 }
 
+// TestMeasuringTakesBoundedTime verifies that samples are rarer if measuring takes long.
+func TestMeasuringTakesBoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		f.start("one")
+		r := f.recorder()
+		measure, spent := r.o.Measure, time.Duration(0)
+		r.o.Measure = func(ctx context.Context, id string) (*brig.Usage, error) {
+			time.Sleep(2 * time.Second)
+			spent += 2 * time.Second
+			return measure(ctx, id)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go r.Run(ctx)
+		time.Sleep(time.Hour)
+		stop()
+		synctest.Wait()
+		_, all := r.Sandbox("one")
+		if n := len(all); spent > time.Hour/maxShare+2*time.Second || n < 85 {
+			t.Errorf("%d samples in %v", n, spent)
+		}
+		for _, s := range all {
+			if s.CPUPercent != 50 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
 // TestTallies verifies the numbers of a tenant's sandboxes.
 func TestTallies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ type Recorder struct {
 	others map[string]bool
 	total  int // points in all series
 	ticked time.Time
+	wait   time.Duration // from the sample before
 }
 
 // recorded is the history of a sandbox.
@@ -43,10 +44,12 @@ func New(o Options) *Recorder {
 	return &Recorder{o: o, sandboxes: map[string]*recorded{}, tenants: map[string]*tenant{}, others: map[string]bool{}}
 }
 
-// Run records until ctx ends.
+// Run records until ctx ends. The time between two samples is Interval, or so much longer that
+// measuring takes at most 1/maxShare of the time.
 func (r *Recorder) Run(ctx context.Context) {
-	ticks := time.NewTicker(Interval)
-	defer ticks.Stop()
+	wait := Interval
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	r.mu.Lock()
 	r.ticked = time.Now()
 	r.mu.Unlock()
@@ -54,8 +57,14 @@ func (r *Recorder) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case begin := <-timer.C:
+			r.mu.Lock()
+			r.wait = wait
+			r.mu.Unlock()
 			r.Record(ctx)
+			took := time.Since(begin)
+			wait = max(Interval, maxShare*took)
+			timer.Reset(wait - took)
 		}
 	}
 }
@@ -129,7 +138,7 @@ func (r *Recorder) measured(s *recorded, u *brig.Usage) {
 	before := s.last
 	s.last = *u
 	span := u.At.Sub(before.At)
-	if before.At.IsZero() || span <= 0 || span > 3*Interval || u.CPU < before.CPU {
+	if before.At.IsZero() || span <= 0 || span > 3*max(Interval, r.wait) || u.CPU < before.CPU {
 		return
 	}
 	r.total += s.usage.add(newUsagePoint(Sample{
