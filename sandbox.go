@@ -145,8 +145,11 @@ type ForkSpec struct {
 	// Paused creates a single copy, which is paused and uses only disk space. Each Fork of this
 	// copy starts from the same state and does not resume it.
 	Paused bool
-	// Count is the number of copies. Default: 1.
-	Count int
+	// Count is the number of copies. Default: 1. Partial makes fewer copies, but at least one, if
+	// the limits of the tenant or of the provider do not allow more. Otherwise all copies are made or
+	// none.
+	Count   int
+	Partial bool
 	// Labels are the labels of each copy. Default (nil): those of the original.
 	Labels map[string]string
 	// TTL is the lease of each copy, from its start. Default: that of the original.

@@ -46,7 +46,7 @@ func TestSetupBuildsE2BTemplates(t *testing.T) {
 			continue
 		}
 		res, err := srv.client().Exec(t.Context(), box.SandboxID, brig.Command{
-			Shell: "node -e 'console.log(6*7)' && git --version && python3 -c 'import ssl' && curl --version | head -n 1 && ls /etc/debian_version && pip --version && npm --version && grep -q ^URIs: /etc/apt/sources.list.d/debian.sources && pgrep -c . && ss -V",
+			Shell: "node -e 'console.log(6*7)' && git --version && python3 -c 'import ssl' && curl --version | head -n 1 && ls /etc/debian_version && pip --version && npm --version && grep -q ^URIs: /etc/apt/sources.list.d/debian.sources && pgrep -c . && ss -V && sudo true 2>&1 | grep 'user=.root.'",
 		}, brig.IO{})
 		if err != nil || res.ExitCode != 0 {
 			t.Errorf("base lacks something: %v, %d: %s%s", err, res.ExitCode, res.Stdout.Head, res.Stderr.Head)

@@ -330,3 +330,23 @@ func (e *Engine) Live() []string {
 	})
 	return out
 }
+
+// Measure returns the usage of a live sandbox of any tenant. It is only for the server's own
+// wiring, and must not be exposed to callers. It returns Unimplemented if the provider cannot measure
+// a sandbox without a request to another service.
+func (e *Engine) Measure(ctx context.Context, id string) (*brig.Usage, error) {
+	in := e.sandboxes.get(brig.ID(id)).instance
+	if in == nil {
+		return nil, brig.Errorf(brig.NotFound, "sandbox %q does not run", id)
+	}
+	disk, ok := in.(brig.DiskMeter)
+	if !ok {
+		return nil, brig.Errorf(brig.Unimplemented, "the provider does not measure usage on this machine")
+	}
+	u, err := in.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.Disk = disk.DiskUsed(ctx)
+	return u, nil
+}

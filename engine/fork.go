@@ -88,7 +88,7 @@ func (f *forks) forkSandbox(ctx context.Context, name string, o brig.ForkSpec, c
 			}
 			return []*brig.Sandbox{&rec.Sandbox}, nil
 		}
-		copies, err := f.fork(ctx, v, spec, n, given)
+		copies, err := f.fork(ctx, v, spec, n, given, o.Partial)
 		if err != nil {
 			return nil, err
 		}
@@ -161,8 +161,8 @@ func (f *forks) checkImage(ctx context.Context, v *call) error {
 }
 
 // fork makes n copies of the sandbox of a call. If it fails, it leaves no copy behind, and the
-// original is unchanged.
-func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int, given []brig.Secret) (_ []*pendingCopy, err error) {
+// original is unchanged. If partial is set, it may make fewer copies.
+func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int, given []brig.Secret, partial bool) (_ []*pendingCopy, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int, given 
 	if err := f.capacity.CheckAdmission(v.rec.Tenant); err != nil {
 		return nil, err
 	}
-	copies, err := f.reserve(v, backend, spec, n, given)
+	copies, err := f.reserve(v, backend, spec, n, given, partial)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ type pendingCopy struct {
 }
 
 // reserve reserves the quota and the capacity of the provider for all copies.
-func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int, given []brig.Secret) (copies []*pendingCopy, err error) {
+func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int, given []brig.Secret, partial bool) (copies []*pendingCopy, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -244,6 +244,9 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 	limit := f.backends.Current().Terms[backend.ID].Max
 	for range n {
 		alloc, err := f.allocateNew(v, backend, limit, spec)
+		if partial && len(copies) > 0 && (brig.KindOf(err) == brig.RateLimited || brig.KindOf(err) == brig.Unavailable) {
+			break
+		}
 		if err != nil {
 			return copies, err
 		}

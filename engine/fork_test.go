@@ -165,7 +165,7 @@ func TestCallPreventsFork(t *testing.T) {
 }
 
 // If the save or the restore of one copy fails, no copy is left, and the reserved
-// quota is released.
+// quota is released. A partial fork makes as many copies as the quota allows.
 func TestForkIsAllOrNothing(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
@@ -175,6 +175,19 @@ func TestForkIsAllOrNothing(t *testing.T) {
 	h.createWithNoteFile(t, ctx, brig.Spec{Name: "one"})
 	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 5}); brig.KindOf(err) != brig.RateLimited {
 		t.Errorf("beyond the quota: %v", err)
+	}
+	h.wantOnly(t, ctx, "one")
+	some, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 5, Partial: true})
+	if err != nil || len(some) != 4 {
+		t.Errorf("beyond the quota, partially: %d copies, %v", len(some), err)
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2, Partial: true}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("without any quota, partially: %v", err)
+	}
+	for _, c := range some {
+		if err := h.Remove(ctx, string(c.ID)); err != nil {
+			t.Error(err)
+		}
 	}
 	h.wantOnly(t, ctx, "one")
 	broken := errors.New("broken")

@@ -184,6 +184,9 @@ func (k *keptSources) replaceBuilderFiles(f *finisher) error {
 			return err
 		}
 	}
+	if err := explainSudo(f); err != nil {
+		return err
+	}
 	for _, name := range []string{"etc/apt/sources.list.d", "var/lib/apt/lists", "var/cache/apt/archives"} {
 		if err := f.root.MkdirAll(name, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", name, err)

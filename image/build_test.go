@@ -234,7 +234,7 @@ cat $ARCHIVE
 		t.Fatal(err)
 	}
 	all := listTree(t, r.Dir)
-	if all["etc/apt/sources.list"] != "" || all["etc/apt/sources.list.d/a.sources"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" {
+	if all["etc/apt/sources.list"] != "" || all["etc/apt/sources.list.d/a.sources"] != "" || all["etc/resolv.conf"] != "-rw-r--r--" || all["etc/machine-id"] != "-rw-r--r--" || all[sudoFile] != "-rwxr-xr-x" {
 		t.Errorf("%v", all)
 	}
 	kept, err := os.ReadFile(filepath.Join(r.Dir, keptSourcesFile))

@@ -73,6 +73,7 @@ func (b *builds) request(w http.ResponseWriter, r *http.Request) error {
 	if in.Name == "" {
 		return brig.InvalidField("name", "it is required")
 	}
+	in.Name = withoutNamespace(r.Context(), in.Name)
 	if in.CPUCount < 0 {
 		return brig.InvalidField("cpuCount", "%g is negative", in.CPUCount)
 	}
@@ -120,7 +121,7 @@ func (b *builds) start(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	p := builder.Plan{Image: in.FromImage, Template: in.FromTemplate, Start: in.StartCmd, Ready: in.ReadyCmd, Force: in.Force}
+	p := builder.Plan{Image: in.FromImage, Template: withoutNamespace(r.Context(), in.FromTemplate), Start: in.StartCmd, Ready: in.ReadyCmd, Force: in.Force}
 	if reg := in.FromImageRegistry; reg != nil {
 		if reg.Type != "registry" {
 			return errUnsupported("a registry of the type " + strconv.Quote(brig.Clip(reg.Type, 40)))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,9 +105,62 @@ func TestBuiltTemplate(t *testing.T) {
 		t.Errorf("the templates are %+v", list)
 	}
 	x.decode(t, http.StatusOK, nil, "GET", "/templates/aliases/web", "", k.Secret)
+	x.checkNamespace(t, k.Secret)
+	x.checkVisibility(t, k.Secret)
 	x.decode(t, http.StatusConflict, nil, "POST", "/v3/templates", `{"name":"base"}`, k.Secret)
 	x.decode(t, http.StatusNoContent, nil, "DELETE", "/templates/"+r.TemplateID, "", k.Secret)
 	x.decode(t, http.StatusNotFound, nil, "GET", "/templates/aliases/web", "", k.Secret)
+}
+
+// checkNamespace verifies that the tenant's name is the namespace of its template web, and that no
+// other name is.
+func (x *engineServer) checkNamespace(t *testing.T, secret string) {
+	t.Helper()
+	for namespace, want := range map[string][]int{
+		"acme/": {http.StatusOK, http.StatusCreated, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
+		"poor/": {http.StatusNotFound, http.StatusNotFound, http.StatusNotFound, http.StatusBadRequest, http.StatusNotFound},
+	} {
+		x.decode(t, want[0], nil, "GET", "/templates/aliases/"+url.PathEscape(namespace+"web"), "", secret)
+		x.decode(t, want[1], nil, "POST", "/v2/sandboxes", `{"templateID":"`+namespace+`web:latest"}`, secret)
+		x.decode(t, want[2], nil, "POST", "/templates/tags", `{"target":"`+namespace+`web:latest","tags":["spaced"]}`, secret)
+		x.decode(t, want[3], nil, "POST", "/v3/templates", `{"name":"`+namespace+`spaced"}`, secret)
+		x.decode(t, want[4], nil, "DELETE", "/templates/tags", `{"name":"`+namespace+`web","tags":["spaced"]}`, secret)
+	}
+	var sandboxes []struct{ SandboxID string }
+	for template, want := range map[string]int{"acme/web": 5, "poor/web": 0} {
+		x.decode(t, http.StatusOK, &sandboxes, "GET", "/v2/sandboxes?template="+url.QueryEscape(template), "", secret)
+		if len(sandboxes) != want {
+			t.Errorf("%d sandboxes of %s are listed, want %d", len(sandboxes), template, want)
+		}
+	}
+	x.decode(t, http.StatusNoContent, nil, "DELETE", "/templates/"+url.PathEscape("acme/spaced"), "", secret)
+}
+
+// checkVisibility verifies that a request that keeps the visibility of a template succeeds, and that
+// others are rejected with a reason.
+func (x *engineServer) checkVisibility(t *testing.T, secret string) {
+	t.Helper()
+	var updated struct{ Names []string }
+	x.decode(t, http.StatusOK, &updated, "PATCH", "/v2/templates/web", `{"public":false}`, secret)
+	if len(updated.Names) != 1 || updated.Names[0] != "web" {
+		t.Errorf("%+v", updated)
+	}
+	for path, want := range map[string]string{
+		`/templates/web {"public":false}`:    "200 ",
+		`/templates/web {}`:                  "200 ",
+		`/templates/web {"public":true}`:     "400 belongs to the tenant",
+		`/v2/templates/web {"public":true}`:  "400 belongs to the tenant",
+		`/v2/templates/base {"public":true}`: "200 base",
+		`/templates/base {"public":false}`:   "400 belongs to the server",
+		`/templates/gone {"public":false}`:   "404 not found",
+	} {
+		path, body, _ := strings.Cut(path, " ")
+		code, text, _ := strings.Cut(want, " ")
+		w := x.doRequest(t.Context(), "PATCH", path, body, "X-API-Key", secret)
+		if strconv.Itoa(w.Code) != code || !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%s %s: %d %s", path, body, w.Code, w.Body)
+		}
+	}
 }
 
 // Only members change templates.
@@ -123,6 +177,7 @@ func TestViewersDoNotBuild(t *testing.T) {
 		{"POST", "/templates/tags", `{"target":"web:v1","tags":["x"]}`},
 		{"DELETE", "/templates/tags", `{"name":"web","tags":["v1"]}`},
 		{"DELETE", "/templates/" + r.TemplateID, ""},
+		{"PATCH", "/v2/templates/web", `{"public":false}`},
 	} {
 		if w := x.doRequest(t.Context(), c.method, c.path, c.body, "X-API-Key", viewer.Secret); w.Code != http.StatusForbidden {
 			t.Errorf("%s %s: %d %s", c.method, c.path, w.Code, w.Body)

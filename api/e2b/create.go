@@ -123,7 +123,7 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 	case snapshot != nil:
 		s, err = sb.fromSnapshot(r.Context(), &n, snapshot, spec)
 	case t.built != nil:
-		s, err = sb.fromBuild(r.Context(), n.TemplateID, spec)
+		s, err = sb.fromBuild(r.Context(), t.ref, spec)
 	default:
 		s, err = sb.Service.Create(r.Context(), spec)
 	}
@@ -134,6 +134,7 @@ func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64)
 		return err
 	}
 	sb.cache.add(string(s.ID), s.Tenant)
+	sb.Started(s.Tenant, 1)
 	sb.write(w, r, http.StatusCreated, sb.connected(r.Context(), s))
 	return nil
 }

@@ -458,3 +458,26 @@ func TestWatchersEndWithGrant(t *testing.T) {
 		}
 	})
 }
+
+// TestForkReportsMissingCopies verifies that a fork beyond the limits reports an error for each copy
+// that the limits do not allow.
+func TestForkReportsMissingCopies(t *testing.T) {
+	_, _, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base","metadata":{"script":"limited"}}`)
+	resp, body := doRequest(t, http.MethodPost, srv.URL+"/sandboxes/sb1/fork", `{"count":3}`)
+	var out []struct {
+		Sandbox *struct{ SandboxID string }
+		Error   *struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &out); err != nil || resp.StatusCode != http.StatusCreated || len(out) != 3 {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	for i, o := range out {
+		if made := i < 2; made != (o.Sandbox != nil) || made != (o.Error == nil) || !made && o.Error.Code != http.StatusTooManyRequests {
+			t.Errorf("%d: %s", i, body)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/builder"
+	"github.com/brig-run/brig/observe/history"
 )
 
 // Service is the part of brig.Service that the API uses.
@@ -74,9 +75,18 @@ type Options struct {
 	// Envd serves port 49983 of a running sandbox. The request's context
 	// contains the actor. Envd checks the sandbox's token itself.
 	Envd func(w http.ResponseWriter, r *http.Request, s SandboxAccess)
-	// Metrics returns the recent usage samples of a sandbox, oldest first.
+	// Metrics returns the usage samples of a sandbox, oldest first.
 	// Default: no samples.
 	Metrics func(ctx context.Context, id string) ([]Metric, error)
+	// EndedMetrics returns the usage samples of a sandbox that may have ended, oldest
+	// first, and its tenant. Default: the samples end with the sandbox.
+	EndedMetrics func(id string) (tenant string, all []Metric)
+	// TeamMetrics returns the numbers of a tenant's sandboxes over time, oldest
+	// first. Default: none.
+	TeamMetrics func(tenant string) []history.Tally
+	// Started counts n started sandboxes of a tenant, for TeamMetrics. Default: they
+	// are not counted.
+	Started func(tenant string, n int)
 	// Live lists the ids of all running sandboxes of all tenants. A signed URL
 	// without an id is matched against these sandboxes and against those that
 	// the API has cached.
@@ -141,6 +151,12 @@ func New(o Options) *API {
 	}
 	if o.Clock == nil {
 		o.Clock = brig.WallClock(time.Now)
+	}
+	if o.TeamMetrics == nil {
+		o.TeamMetrics = func(string) []history.Tally { return nil }
+	}
+	if o.Started == nil {
+		o.Started = func(string, int) {}
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()

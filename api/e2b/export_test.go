@@ -21,6 +21,7 @@ func (a *API) SetKeepaliveInterval(keepaliveInterval time.Duration) {
 // These functions are exported for the tests.
 var (
 	ParseMetadata = parseMetadata
+	LevelOf       = levelOf
 )
 
 // Sign returns the signature of a text.

@@ -43,6 +43,9 @@ func aliasOf(s *brig.Sandbox) string {
 // createdByAPI reports whether this API created s.
 func createdByAPI(s *brig.Sandbox) bool { return s.Spec.Labels[labelAPI] != "" }
 
+// IsSandbox reports whether this API created s, so that clients see it as a sandbox.
+func IsSandbox(s *brig.Sandbox) bool { return createdByAPI(s) }
+
 // metadata returns the labels that are not the API's own.
 func metadata(labels map[string]string) map[string]string {
 	out := map[string]string{}

@@ -76,7 +76,7 @@ func (tm *telemetry) entries(ctx context.Context, s *brig.Sandbox, limit int, ba
 			at = last.Add(time.Millisecond)
 		}
 		last = at
-		e := logEntry{Timestamp: at, Level: "info", Message: message, Fields: fields}
+		e := logEntry{Timestamp: at, Level: levelOf(message), Message: message, Fields: fields}
 		switch {
 		case !selected(e):
 		case len(out) < limit:
@@ -173,13 +173,12 @@ func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
 		return brig.InvalidField("direction", "give forward or backward")
 	}
 	level := q.Get("level")
-	if level != "" && !slices.Contains([]string{"debug", "info", "warn", "error"}, level) {
+	if _, ok := logRanks[level]; !ok && level != "" {
 		return brig.InvalidField("level", "give debug, info, warn or error")
 	}
 	all, err := tm.entries(r.Context(), s, limit, backward, func(e logEntry) bool {
 		outside := hasCursor && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
-		// All entries have the level info.
-		return !outside && level != "warn" && level != "error" && strings.Contains(e.Message, q.Get("search"))
+		return !outside && logRanks[e.Level] >= logRanks[level] && strings.Contains(e.Message, q.Get("search"))
 	})
 	if err != nil {
 		return err

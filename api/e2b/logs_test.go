@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b"
 	"github.com/brig-run/brig/internal/testenv"
 )
 
@@ -62,17 +63,22 @@ func TestLogParts(t *testing.T) {
 		fmt.Fprintf(&text, "%sline %d\n", brig.LogTime(when), i)
 		at = append(at, when.UnixMilli())
 	}
-	text.WriteString(brig.LogTime(epoch.AddDate(1, 0, 0)) + "the end")
+	text.WriteString(brig.LogTime(epoch.AddDate(1, 0, 0)) + "WARN the end")
 	s.log = func() io.Reader { return strings.NewReader(text.String()) }
 	for query, want := range map[string][]string{
 		"limit=2":                                {"line 0", "line 1"},
 		"limit=0":                                {},
-		"limit=2&direction=backward":             {"the end", "line 19"},
+		"limit=2&direction=backward":             {"WARN the end", "line 19"},
 		"search=line&limit=3&direction=backward": {"line 19", "line 18", "line 17"},
 		fmt.Sprintf("cursor=%d&limit=2", at[5]):  {"line 5", "line 6"},
 		fmt.Sprintf("cursor=%d&direction=backward&limit=2", at[5]): {"line 5", "line 4"},
-		fmt.Sprintf("cursor=%d", at[18]):                           {"line 18", "line 19", "the end"},
+		fmt.Sprintf("cursor=%d", at[18]):                           {"line 18", "line 19", "WARN the end"},
 		"level=error":                                              {},
+		"level=warn":                                               {"WARN the end"},
+		"level=info&limit=1&direction=backward":                    {"WARN the end"},
+		"level=debug&limit=1":                                      {"line 0"},
+		"level=warn&search=line":                                   {},
+		"search=Line":                                              {},
 	} {
 		resp, body := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes/sb1/logs?"+query, "")
 		var out struct{ Logs []struct{ Message string } }
@@ -85,6 +91,38 @@ func TestLogParts(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+}
+
+// TestLevels verifies the levels of lines.
+func TestLevels(t *testing.T) {
+	for line, want := range map[string]string{
+		"plain":                             "info",
+		"":                                  "info",
+		`{"level":"error","msg":"x"}`:       "error",
+		`{"level":"WARNING"}`:               "warn",
+		`{"severity":"CRITICAL"}`:           "error",
+		`{"level":20,"msg":"x"}`:            "debug",
+		`{"level":40}`:                      "warn",
+		`{"level":50}`:                      "error",
+		`{"level":"loud"}`:                  "info",
+		`{"level":`:                         "info",
+		`{"msg":"level=error"}`:             "info",
+		"time=2026 level=warn msg=x":        "warn",
+		`level="error" x`:                   "error",
+		"ERROR: it failed":                  "error",
+		"WARNING:root:careful":              "warn",
+		"[DEBUG] x":                         "debug",
+		"2026-01-02 03:04:05,123 ERROR x":   "error",
+		"2026-01-02T03:04:05Z [WARN] x":     "warn",
+		"error in a sentence":               "info",
+		"HTTP ERROR 404":                    "info",
+		"\x1b[0m":                           "info",
+		"INFO " + strings.Repeat("x", 9999): "info",
+	} {
+		if got := e2b.LevelOf(line); got != want {
+			t.Errorf("%.80q: %s, want %s", line, got, want)
 		}
 	}
 }

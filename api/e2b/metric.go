@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // Metric is one usage sample of a sandbox. Sizes are in bytes.
@@ -54,27 +55,33 @@ func seconds(q url.Values, name string, otherwise time.Time) (time.Time, error) 
 	return time.Unix(n, 0), nil
 }
 
+// interval returns the times start and end of a query. The end is inclusive, with a resolution of
+// one second.
+func interval(q url.Values, defaultStart time.Time) (start, end time.Time, err error) {
+	if start, err = seconds(q, "start", defaultStart); err != nil {
+		return start, end, err
+	}
+	if end, err = seconds(q, "end", time.Now()); err != nil {
+		return start, end, err
+	}
+	if q.Get("start") != "" && start.After(end) {
+		return start, end, brig.InvalidField("start", "it is after the end")
+	}
+	return start, end.Add(time.Second), nil
+}
+
 func (tm *telemetry) metrics(w http.ResponseWriter, r *http.Request) error {
-	s, err := tm.finder.find(r)
+	all, err := tm.usageOf(r)
 	if err != nil {
 		return err
 	}
-	start, err := seconds(r.URL.Query(), "start", time.Time{})
-	if err != nil {
-		return err
-	}
-	// The end is inclusive, with a resolution of one second.
-	end, err := seconds(r.URL.Query(), "end", time.Now())
-	if err != nil {
-		return err
-	}
-	all, err := tm.usage(r, s)
+	start, end, err := interval(r.URL.Query(), time.Time{})
 	if err != nil {
 		return err
 	}
 	out := []sandboxMetric{}
 	for _, m := range all {
-		if !m.At.Before(start) && m.At.Before(end.Add(time.Second)) {
+		if !m.At.Before(start) && m.At.Before(end) {
 			out = append(out, m.wire())
 		}
 	}
@@ -82,10 +89,44 @@ func (tm *telemetry) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// usageOf returns the samples of the sandbox of r, which may have ended, as in E2B.
+func (tm *telemetry) usageOf(r *http.Request) ([]Metric, error) {
+	s, err := tm.finder.find(r)
+	if brig.KindOf(err) == brig.NotFound {
+		if ended := tm.endedUsage(r); ended != nil {
+			return ended, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tm.usage(r, s)
+}
+
+// endedUsage returns the samples of an ended sandbox, or nil if there are none that the caller may
+// read. The gate no longer knows the sandbox, so a caller that is limited to some sandboxes reads
+// none. A tenant does not read those of an earlier one with its name.
+func (tm *telemetry) endedUsage(r *http.Request) []Metric {
+	id, err := parseID(param(r, "id"))
+	actor := brig.ActorFrom(r.Context())
+	if err != nil || tm.EndedMetrics == nil || len(actor.Sandboxes) > 0 || actor.Authorize(brig.OpUsage) != nil {
+		return nil
+	}
+	tenant, all := tm.EndedMetrics(id)
+	if tenant != actor.Tenant || len(all) == 0 || all[0].At.Before(actor.Founded) {
+		return nil
+	}
+	return all
+}
+
 // usage returns the samples of one sandbox.
 func (tm *telemetry) usage(r *http.Request, s *brig.Sandbox) ([]Metric, error) {
-	if tm.Metrics == nil || s.State == brig.Paused {
+	if tm.Metrics == nil {
 		return nil, nil
+	}
+	// Earlier samples are read without the Service.
+	if err := httpapi.CheckCall(r.Context(), tm.Service, string(s.ID), brig.OpUsage); err != nil {
+		return nil, endedError(s.ID, err)
 	}
 	return tm.Metrics(r.Context(), string(s.ID))
 }

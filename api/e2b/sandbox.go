@@ -201,7 +201,7 @@ func (sb *sandboxes) get(w http.ResponseWriter, r *http.Request) error {
 	c := sb.connected(r.Context(), s)
 	sb.write(w, r, http.StatusOK, detailedSandbox{
 		listedSandbox: listed(s), EnvdAccessToken: c.EnvdAccessToken, Domain: c.Domain,
-		AllowInternetAccess: mayConnect(s.Spec.Egress), Network: networkOf(s, sb.Internet), Lifecycle: lifecycleOf(s),
+		AllowInternetAccess: hasInternet(s.Spec.Egress), Network: networkOf(s, sb.Internet), Lifecycle: lifecycleOf(s),
 	})
 	return nil
 }

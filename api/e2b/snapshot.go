@@ -102,9 +102,11 @@ type copies struct {
 	sandboxes *sandboxes
 }
 
-// forkResult is one result of a fork. All copies succeed, or the request fails.
+// forkResult is the result of one copy of a fork: a sandbox, or an error if the limits do not allow
+// it. If they allow no copy, the request fails.
 type forkResult struct {
-	Sandbox connectedSandbox `json:"sandbox"`
+	Sandbox *connectedSandbox `json:"sandbox,omitempty"`
+	Error   *problem          `json:"error,omitempty"`
 }
 
 func (c *copies) fork(w http.ResponseWriter, r *http.Request) error {
@@ -123,14 +125,19 @@ func (c *copies) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made, err := c.Service.Fork(r.Context(), string(s.ID), brig.ForkSpec{Count: in.Count, TTL: ttl})
+	made, err := c.Service.Fork(r.Context(), string(s.ID), brig.ForkSpec{Count: in.Count, Partial: true, TTL: ttl})
 	if err != nil {
 		return err
 	}
-	out := make([]forkResult, 0, len(made))
+	c.Started(s.Tenant, len(made))
+	out := make([]forkResult, 0, in.Count)
 	for _, s := range made {
 		c.cache.add(string(s.ID), s.Tenant)
-		out = append(out, forkResult{c.sandboxes.connected(r.Context(), s)})
+		connected := c.sandboxes.connected(r.Context(), s)
+		out = append(out, forkResult{Sandbox: &connected})
+	}
+	for len(out) < in.Count {
+		out = append(out, forkResult{Error: &problem{Code: http.StatusTooManyRequests, Message: "the limits of the tenant or of the server do not allow more sandboxes"}})
 	}
 	c.write(w, r, http.StatusCreated, out)
 	return nil

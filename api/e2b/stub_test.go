@@ -231,7 +231,11 @@ func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) (out []*b
 	if o.AtEnd != nil {
 		spec.PauseAtEnd, spec.PauseFilesOnly = o.AtEnd.Pause, o.AtEnd.FilesOnly
 	}
-	for range max(o.Count, 1) {
+	n := max(o.Count, 1)
+	if o.Partial && b.Spec.Labels["script"] == "limited" {
+		n = min(n, 2)
+	}
+	for range n {
 		c := s.add(b.Tenant, spec)
 		if o.Paused {
 			c.State, c.Pause = brig.Paused, &brig.Pause{At: s.begin}

@@ -16,7 +16,7 @@ func (b *builds) assignTags(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	x, err := b.Builder.Tag(r.Context(), in.Target, in.Tags)
+	x, err := b.Builder.Tag(r.Context(), withoutNamespace(r.Context(), in.Target), in.Tags)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (b *builds) removeTags(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	if err := b.Builder.Untag(r.Context(), in.Name, in.Tags); err != nil {
+	if err := b.Builder.Untag(r.Context(), withoutNamespace(r.Context(), in.Name), in.Tags); err != nil {
 		return err
 	}
 	writeEmpty(w)
@@ -52,7 +52,7 @@ type templateTag struct {
 
 // listTags lists the tags of a template, the newest first.
 func (b *builds) listTags(w http.ResponseWriter, r *http.Request) error {
-	t, err := b.Builder.Template(r.Context(), param(r, "template"))
+	t, err := b.Builder.Template(r.Context(), withoutNamespace(r.Context(), param(r, "template")))
 	if err != nil {
 		return err
 	}

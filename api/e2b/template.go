@@ -23,6 +23,7 @@ type template struct {
 	recipe          *brig.Template      // nil for an image
 	imageMissing    bool                // the image does not exist, or does not exist yet
 	built           *brig.BuiltTemplate // a template that the tenant has built; nil for others
+	ref             string              // the reference by which find found the template
 }
 
 // templates serves the templates and finds the template that a request names.
@@ -56,9 +57,27 @@ func (ts *templates) name(ref string) string {
 	return strings.TrimSuffix(ref, ":"+defaultTag)
 }
 
+// withoutNamespace returns a reference without the tenant's name before it. E2B's namespace of a
+// template is its team. Other namespaces remain, so that no template has the name.
+func withoutNamespace(ctx context.Context, ref string) string {
+	namespace, name, ok := strings.Cut(ref, "/")
+	if ok && namespace != "" && namespace == brig.ActorFrom(ctx).Tenant {
+		return name
+	}
+	return ref
+}
+
 // findID returns the ID of the template that ref names. It returns ref without its tag if there is no
 // such template.
 func (ts *templates) findID(ctx context.Context, ref string) (string, error) {
+	id, err := ts.findLocalID(ctx, ref)
+	if name := withoutNamespace(ctx, ref); err == nil && id == ts.name(ref) && name != ref {
+		return ts.findLocalID(ctx, name)
+	}
+	return id, err
+}
+
+func (ts *templates) findLocalID(ctx context.Context, ref string) (string, error) {
 	name := ts.name(ref)
 	if _, ok := ts.recipes[name]; ok || ts.Builder == nil {
 		return name, nil
@@ -74,8 +93,21 @@ func (ts *templates) findID(ctx context.Context, ref string) (string, error) {
 }
 
 // find returns the template of the Service with the given name, or else the template that the tenant
-// has built, or else the image with that name.
+// has built, or else the image with that name. The name may begin with the tenant's name, as a
+// namespace.
 func (ts *templates) find(ctx context.Context, ref string) (template, error) {
+	t, err := ts.findLocal(ctx, ref)
+	t.ref = ref
+	if name := withoutNamespace(ctx, ref); brig.KindOf(err) == brig.NotFound && name != ref {
+		if local, localErr := ts.findLocal(ctx, name); localErr == nil {
+			local.ref = name
+			return local, nil
+		}
+	}
+	return t, err
+}
+
+func (ts *templates) findLocal(ctx context.Context, ref string) (template, error) {
 	name := ts.name(ref)
 	if recipe, ok := ts.recipes[name]; ok {
 		return ts.resolve(ctx, recipe)
@@ -259,7 +291,7 @@ func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		var t template
 		if t, err = ts.find(r.Context(), ref); err == nil && t.built != nil {
-			if err := ts.Builder.Remove(r.Context(), ref); err != nil {
+			if err := ts.Builder.Remove(r.Context(), t.ref); err != nil {
 				return err
 			}
 			writeEmpty(w)
@@ -286,15 +318,37 @@ func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// teams lists the only team of the key. The command line stores the key that it
-// finds in the response.
-func (c *controlPlane) teams(w http.ResponseWriter, r *http.Request) error {
-	tenant := brig.ActorFrom(r.Context()).Tenant
-	c.write(w, r, http.StatusOK, []struct {
-		TeamID    string `json:"teamID"`
-		Name      string `json:"name"`
-		APIKey    string `json:"apiKey"`
-		IsDefault bool   `json:"isDefault"`
-	}{{tenant, tenant, keyOf(r), true}})
-	return nil
+// update changes a template, of which only the visibility can change in E2B. A template of the
+// configuration is public, and one that a tenant has built is not. A request that changes nothing
+// succeeds. The response of the second version of the route has the names.
+func (ts *templates) update(version int) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var in struct {
+			Public *bool `json:"public"`
+		}
+		if err := read(w, r, &in); err != nil {
+			return err
+		}
+		t, err := ts.find(r.Context(), param(r, "template"))
+		if err != nil {
+			return err
+		}
+		switch {
+		case in.Public == nil || *in.Public == (t.built == nil):
+		case t.built != nil:
+			return brig.InvalidField("public", "a template belongs to the tenant that built it, and other tenants cannot use it").
+				WithHint("build it in the other tenant, or add it to the server's configuration")
+		default:
+			return brig.InvalidField("public", "the template belongs to the server's configuration, and all tenants can use it")
+		}
+		if version == 1 {
+			w.Header().Set("Content-Length", "0")
+			w.WriteHeader(http.StatusOK)
+			return nil
+		}
+		ts.write(w, r, http.StatusOK, struct {
+			Names []string `json:"names"`
+		}{[]string{t.name}})
+		return nil
+	}
 }

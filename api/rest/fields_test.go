@@ -53,8 +53,8 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		for f, field := range v.Fields() {
 			own := v.Type() == reflect.TypeFor[brig.Egress]() && f.Name == "Operator" ||
 				v.Type() == reflect.TypeFor[brig.Pause]() && f.Name == "Executions" ||
-				v.Type() == reflect.TypeFor[brig.BuiltTemplate]() && (f.Name == "Tenant" || f.Name == "Rev") || // the server's own
-				v.Type() == reflect.TypeFor[brig.TemplateBuild]() && (f.Name == "Tenant" || f.Name == "Rev" || f.Name == "Digest" || f.Name == "Log")
+				v.Type() == reflect.TypeFor[brig.BuiltTemplate]() && (f.Name == "Tenant" || f.Name == "Rev" || f.Name == "Builds" || f.Name == "Removed") || // the server's own
+				v.Type() == reflect.TypeFor[brig.TemplateBuild]() && (f.Name == "Tenant" || f.Name == "Rev" || f.Name == "Digest" || f.Name == "Discarded" || f.Name == "Log")
 			if !own && f.Name != "Ephemeral" && f.Name != "PausableIfSupported" && f.Name != "Blank" && f.Name != "Held" && f.Name != "BuildRights" && f.Name != "Share" && f.Name != "Draining" { // only the engine sets these fields
 				fill(t, field, n)
 			}

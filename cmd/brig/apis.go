@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -97,7 +98,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 		return nil, err
 	}
 	service := builder.Compose(e, builds)
-	used, clock := &meter{engine: e}, in.clock
+	used, clock := newMeter(e, store), in.clock
 	// All APIs share one keyring, so that failed attempts and blocked addresses count across all of
 	// them.
 	ring := httpapi.NewKeyring(e)
@@ -112,8 +113,18 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
 	notebooks.LimitRange, notebooks.Hosts = cfg.limitRange(), in.hosts
 	gateway := kernels.New(notebooks)
+	recording, stopRecording := context.WithCancel(ctx)
+	var recorder sync.WaitGroup
+	recorder.Go(func() { used.history.Run(recording) })
 	return &apis{
-		close: func() { builds.Close(); tools.Close(); gateway.Close(); data.Close() }, registry: seen, link: link,
+		close: func() {
+			stopRecording()
+			recorder.Wait()
+			builds.Close()
+			tools.Close()
+			gateway.Close()
+			data.Close()
+		}, registry: seen, link: link,
 		others: []otherAPI{
 			{link.matches, link.handler(in.hosts, log)},
 			{admin.Matches, admin.New(admin.Options{Service: e, Keys: ring, Log: log, Hosts: in.hosts})},
@@ -131,6 +142,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
 			Log: log, Hosts: in.hosts, LimitRange: cfg.limitRange(),
 			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Builder: builds, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.controlMetrics,
+			EndedMetrics: used.endedMetrics, TeamMetrics: used.history.Tenant, Started: used.history.Started,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})

@@ -9,6 +9,7 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 	"github.com/brig-run/brig/api/e2b/envd"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/observe/history"
 )
 
 // minSampleInterval is the minimum interval over which a sandbox's CPU usage is measured if there
@@ -19,6 +20,8 @@ const minSampleInterval = 100 * time.Millisecond
 // each sandbox.
 type meter struct {
 	engine *engine.Engine
+	// history is the usage of the sandboxes of E2B's clients.
+	history *history.Recorder
 
 	mu   sync.Mutex // guards the field below
 	last map[string]brig.Usage
@@ -72,11 +75,17 @@ func (m *meter) sandboxMetrics(ctx context.Context, id string) (envd.Metrics, er
 	}, nil
 }
 
-// controlMetrics returns the metrics of a sandbox for the control plane. They are
-// empty if the provider does not measure usage.
+// controlMetrics returns the usage of a sandbox over time for the control plane, and its current
+// usage if the history has none yet. They are empty if the provider does not measure usage. The
+// caller has access to the sandbox.
 func (m *meter) controlMetrics(ctx context.Context, id string) ([]e2b.Metric, error) {
+	box, samples := m.history.Sandbox(id)
+	if box != nil && len(samples) > 0 {
+		return historyMetrics(box, samples), nil
+	}
 	now, err := m.sandboxMetrics(ctx, id)
-	if brig.KindOf(err) == brig.Unimplemented {
+	switch brig.KindOf(err) {
+	case brig.Unimplemented, brig.FailedPrecondition: // FailedPrecondition: the sandbox is paused
 		return nil, nil
 	}
 	if err != nil {
@@ -86,4 +95,43 @@ func (m *meter) controlMetrics(ctx context.Context, id string) ([]e2b.Metric, er
 		At: now.Time, CPUs: max(1, int(now.CPUs)), CPUPercent: now.CPUPercent,
 		Memory: now.Memory, MemoryCache: now.MemoryCache, MemoryTotal: now.MemoryMax, DiskUsed: now.Disk, DiskTotal: now.DiskMax,
 	}}, nil
+}
+
+func historyMetrics(box *history.Sandbox, samples []history.Sample) []e2b.Metric {
+	l := box.Limits
+	out := make([]e2b.Metric, 0, len(samples))
+	for _, s := range samples {
+		out = append(out, e2b.Metric{
+			At: s.At, CPUs: max(1, int(l.CPUs)), CPUPercent: s.CPUPercent,
+			Memory: s.Memory, MemoryCache: s.Cache, MemoryTotal: l.Memory, DiskUsed: s.Disk, DiskTotal: l.Disk,
+		})
+	}
+	return out
+}
+
+// endedMetrics returns the usage over time of a sandbox that has been removed, and its tenant.
+func (m *meter) endedMetrics(id string) (tenant string, all []e2b.Metric) {
+	box, samples := m.history.Sandbox(id)
+	if box == nil {
+		return "", nil
+	}
+	return box.Tenant, historyMetrics(box, samples)
+}
+
+// newMeter returns a meter that records the sandboxes of E2B's clients.
+func newMeter(e *engine.Engine, store brig.Store) *meter {
+	return &meter{engine: e, history: history.New(history.Options{
+		Live: e.Live, Measure: e.Measure,
+		Describe: func(ctx context.Context, id string) (*history.Sandbox, error) {
+			tenant, err := store.Owner(ctx, brig.ID(id))
+			if err != nil {
+				return nil, err
+			}
+			rec, err := store.Get(ctx, tenant, id)
+			if err != nil || !e2b.IsSandbox(&rec.Sandbox) {
+				return nil, err
+			}
+			return &history.Sandbox{Tenant: tenant, Limits: rec.Spec.Limits}, nil
+		},
+	})}
 }

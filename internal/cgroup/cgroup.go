@@ -198,15 +198,38 @@ type Usage struct {
 	Memory, Cache uint64
 }
 
-// Usage reads the current usage of the group.
+// Usage reads the current usage of the group. It reads three files instead of the statistics of all
+// controllers, because a server reads the usage of each sandbox every few seconds.
 func (g *Group) Usage() (Usage, error) {
-	s, err := g.m.GetStats()
+	dir, current, cache := g.m.Path("memory"), "memory.usage_in_bytes", "cache "
+	if cgroups.IsCgroup2UnifiedMode() {
+		dir, current, cache = g.m.Path(""), "memory.current", "file "
+	}
+	cpu, err := g.CPU()
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{CPU: cpu}
+	if dir == "" { // without a memory controller
+		return u, nil
+	}
+	b, err := cgroups.ReadFile(dir, current)
+	if err == nil {
+		u.Memory, err = strconv.ParseUint(strings.TrimSpace(b), 10, 64)
+	}
+	if err == nil {
+		b, err = cgroups.ReadFile(dir, "memory.stat")
+	}
 	if err != nil {
 		return Usage{}, fmt.Errorf("read usage of %s: %w", g.path, err)
 	}
-	u := Usage{CPU: time.Duration(s.CpuStats.CpuUsage.TotalUsage), Memory: s.MemoryStats.Usage.Usage, Cache: s.MemoryStats.Cache}
-	if cgroups.IsCgroup2UnifiedMode() {
-		u.Cache = s.MemoryStats.Stats["file"]
+	for line := range strings.Lines(b) {
+		if v, ok := strings.CutPrefix(line, cache); ok {
+			if u.Cache, err = strconv.ParseUint(strings.TrimSpace(v), 10, 64); err != nil {
+				return Usage{}, fmt.Errorf("read usage of %s: %w", g.path, err)
+			}
+			break
+		}
 	}
 	return u, nil
 }

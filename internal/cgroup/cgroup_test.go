@@ -127,3 +127,45 @@ func TestEnterMovesOnlyNewProcesses(t *testing.T) {
 		t.Errorf("in the group: %v, %v", pids, err)
 	}
 }
+
+// TestUsageIsMeasured compares the usage of a group with what a program in it used.
+func TestUsageIsMeasured(t *testing.T) {
+	g := newGroup(t, cgroup.Limits{})
+	file := t.TempDir() + "/file"
+	cmd := run(t, g, "dd if=/dev/zero of="+file+" bs=1M count=32 2>/dev/null; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.CPU < used/2 || u.CPU > 2*used+time.Second {
+		t.Errorf("%v of CPU time, the program used %v", u.CPU, used)
+	}
+	// The pages of the file stay in the cache on most file systems.
+	if u.Memory < u.Cache || u.Memory > 1<<30 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func BenchmarkUsage(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root to make a cgroup")
+	}
+	g, err := cgroup.New("/brig-test/"+strconv.Itoa(os.Getpid())+"-"+b.Name(), cgroup.Limits{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := g.Destroy(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}()
+	for b.Loop() {
+		if _, err := g.Usage(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -82,9 +82,12 @@ func (i *instance) setWeight(w uint64) error {
 func (i *instance) group() (*cgroup.Group, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	name := i.cgroupName()
-	if i.cgroup != nil || name == "" {
+	if i.cgroup != nil {
 		return i.cgroup, nil
+	}
+	name := i.cgroupName()
+	if name == "" {
+		return nil, nil
 	}
 	g, err := cgroup.Open(name)
 	if err == nil {

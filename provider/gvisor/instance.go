@@ -297,13 +297,12 @@ func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
 
 // Usage implements brig.Instance.
 func (i *instance) Usage(context.Context) (*brig.Usage, error) {
-	name := i.cgroupName()
-	if name == "" {
-		return nil, brig.Errorf(brig.Unimplemented, "usage is measured only if the server runs as root")
-	}
-	g, err := cgroup.Open(name)
+	g, err := i.group() // to open the group takes longer than to measure it
 	if err != nil {
 		return nil, err
+	}
+	if g == nil {
+		return nil, brig.Errorf(brig.Unimplemented, "usage is measured only if the server runs as root")
 	}
 	u, err := g.Usage()
 	if err != nil {
