@@ -76,6 +76,9 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if spec.BuildRights && !p.BuildRights {
 		return nil, brig.NoBuildRights(Name)
 	}
+	if len(spec.Volumes) > 0 {
+		return nil, brig.NoVolumes(Name)
+	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
