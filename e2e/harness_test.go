@@ -86,6 +86,7 @@ func volumesOf(t testing.TB, dir string) *volume.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return s
 }
 

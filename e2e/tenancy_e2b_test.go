@@ -52,7 +52,7 @@ var e2bRows = map[string]string{
 	"GET /templates/{template}/builds/{build}/status": "", "GET /templates/{template}/builds/{build}/logs": "",
 	"POST /templates/tags": `{"target":"{template}","tags":["x"]}`, "DELETE /templates/tags": `{"name":"{template}","tags":["v1"]}`, "GET /templates/{template}/tags": "",
 	"PATCH /templates/{template}": "", "PATCH /v2/templates/{template}": "", "GET /teams/{team}/metrics": "", "GET /teams/{team}/metrics/max": "",
-	" /volumes": "", " /volumes/*": "", " /volumecontent/*": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
+	"POST /volumes": `{"name":"new"}`, "GET /volumes": "", "GET /volumes/{volume}": "", "DELETE /volumes/{volume}": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
 }
 
 // otherRoutes are the routes of the control plane that accept no key. TestE2BTenancyMatrix tests the
@@ -165,6 +165,7 @@ type e2bMatrix struct {
 	id       map[string]string // sandbox ID by tenant
 	token    map[string]string // sandbox token by tenant
 	template map[string]ownTemplate
+	volume   map[string]string // volume ID by tenant; of no volume if the machine cannot have any
 	state    func() string
 }
 
@@ -178,7 +179,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	templates := []brig.Template{{Name: "base", Image: "host"}}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates, Volumes: volumesOf(t, t.TempDir()), VolumeSize: 16 * brig.MiB})
 	t.Cleanup(e.Close)
 	builds, err := builder.New(ctx, builder.Options{Service: engine.BuildService{Engine: e}, Store: change(store), Dir: t.TempDir(), Configured: templates, Actor: e.KeyByID})
 	if err != nil {
@@ -202,7 +203,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 		},
 	}))
 	t.Cleanup(srv.Close)
-	x := &e2bMatrix{m: &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}, url: srv.URL, id: map[string]string{}, token: map[string]string{}, template: map[string]ownTemplate{}}
+	x := &e2bMatrix{m: &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}, url: srv.URL, id: map[string]string{}, token: map[string]string{}, volume: map[string]string{}, template: map[string]ownTemplate{}}
 	for _, name := range []string{"acme", "rival"} {
 		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
 			t.Fatal(err)
@@ -231,6 +232,14 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 			t.Fatal(got, err)
 		}
 		x.id[tenant], x.token[tenant] = made.SandboxID, made.EnvdAccessToken
+		x.volume[tenant] = "volnone" + tenant
+		if e.Options.Volumes.Check() == nil {
+			var v struct{ VolumeID string }
+			if err := json.Unmarshal([]byte(x.send(t, "POST", "/volumes", `{"name":"data"}`, "X-Api-Key", x.m.keys[who]).body), &v); err != nil || v.VolumeID == "" {
+				t.Fatal(v, err)
+			}
+			x.volume[tenant] = v.VolumeID
+		}
 		x.template[tenant] = x.buildTemplate(t, store, tenant, who)
 	}
 	x.state = func() string {
@@ -247,7 +256,15 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprint(s.State, s.Expires.Round(time.Minute), s.Spec.Egress, len(cs), saved.State, x.templateState(t))
+		volumes := 0
+		if e.Options.Volumes.Check() == nil {
+			list, err := e.Volumes(ctx)
+			if err != nil {
+				return err.Error()
+			}
+			volumes = len(list)
+		}
+		return fmt.Sprint(volumes, s.State, s.Expires.Round(time.Minute), s.Spec.Egress, len(cs), saved.State, x.templateState(t))
 	}
 	return x
 }
@@ -305,7 +322,7 @@ func (x *e2bMatrix) present(text string) string {
 func (x *e2bMatrix) identifiers() []string {
 	own := x.template["acme"]
 	out := []string{own.name, strings.Replace(own.name, "acmes", "never", 1), filesHash, strings.Repeat("cd", 32)}
-	for _, id := range []string{x.id["acme"], own.id, own.saved} {
+	for _, id := range []string{x.id["acme"], own.id, own.saved, x.volume["acme"]} {
 		out = append(out, id, id[:len(id)-4]+"zzzz")
 	}
 	for _, id := range []string{own.ready, own.waiting} {

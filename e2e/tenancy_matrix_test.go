@@ -93,6 +93,11 @@ var operations = map[string]requestCase{
 	"list-workspace-files": {op: "workspace.files"}, "read-workspace-file": {op: "workspace.read", query: "path=/workspace/x"},
 	"restore-workspace": {op: "workspace.restore", body: `{"version":1}`},
 
+	"create-volume": {op: "volume.create", body: `{"name":"new","size":16777216}`}, "list-volumes": {op: "volume.list"}, "get-volume": {op: "volume.get"}, "remove-volume": {op: "volume.remove"},
+	"list-volume-files": {op: "volume.file.list", query: "path=/"}, "stat-volume-file": {op: "volume.file.stat", query: "path=/"}, "read-volume-file": {op: "volume.file.read", query: "path=/x"},
+	"write-volume-file": {op: "volume.file.write", query: "path=/y", body: "x", kind: "application/octet-stream"}, "make-volume-directory": {op: "volume.file.mkdir", body: `{"path":"/d"}`},
+	"set-volume-attributes": {op: "volume.file.set", body: `{"path":"/x","mode":420}`}, "remove-volume-file": {op: "volume.file.remove", query: "path=/x"},
+
 	"list-providers": {op: "provider.list"}, "configure-provider": {op: "provider.configure", body: `{}`}, "test-provider": {op: "provider.test"},
 	"activate-provider": {op: "provider.activate"}, "remove-provider": {op: "provider.remove"},
 	"get-routing": {op: "routing.get", foreignQuery: "tenant=acme"}, "set-routing": {op: "routing.set", foreignQuery: "tenant=acme", body: `{}`},
@@ -131,7 +136,7 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Volumes: volumesOf(t, t.TempDir()), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
 	native := rest.New(rest.Options{Service: e, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
@@ -202,7 +207,16 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
 	fatal(err)
+	if e.Options.Volumes.Check() == nil {
+		_, err = e.CreateVolume(ctx, "acmes", 16*brig.MiB)
+		fatal(err)
+		_, err = e.VolumeFiles("acmes").Write(ctx, "x", brig.VolumeWrite{}, strings.NewReader("acmes"))
+		fatal(err)
+	}
 	m.ownParams = map[string]map[string]string{
+		"get-volume": {"name": "acmes"}, "remove-volume": {"name": "acmes"}, "list-volume-files": {"name": "acmes"}, "stat-volume-file": {"name": "acmes"},
+		"read-volume-file": {"name": "acmes"}, "write-volume-file": {"name": "acmes"}, "make-volume-directory": {"name": "acmes"},
+		"set-volume-attributes": {"name": "acmes"}, "remove-volume-file": {"name": "acmes"},
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
@@ -220,7 +234,15 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 		fatal(err)
 		sessions, err := e.Sessions(ctx, "acme")
 		fatal(err)
-		return fmt.Sprint(s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
+		volumes := ""
+		if e.Options.Volumes.Check() == nil {
+			list, err := e.Volumes(ctx)
+			fatal(err)
+			files, err := e.VolumeFiles("acmes").List(ctx, "/", 1)
+			fatal(err)
+			volumes = fmt.Sprint(len(list), len(files), files[0].Name, files[0].Size, files[0].Mode)
+		}
+		return fmt.Sprint(volumes, s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
 	}
 }
 

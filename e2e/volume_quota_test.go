@@ -162,8 +162,9 @@ func TestVolumeNumber(t *testing.T) {
 	}
 }
 
-// TestVolumeOnFullDisk verifies that a server with a full disk rejects volumes that have no room, and
-// that a volume without room reports errors instead of losing what was acknowledged with a flush.
+// TestVolumeOnFullDisk verifies that a server rejects volumes that have no room, and that a volume that
+// lost data, because the disk is full, cannot be written until it is mounted again. gVisor hides the
+// errors of a flush, so a program could not notice the loss otherwise. What was flushed before stays.
 //
 //suite:part crash
 func TestVolumeOnFullDisk(t *testing.T) {
@@ -210,15 +211,19 @@ func TestVolumeOnFullDisk(t *testing.T) {
 	_, _ = svc.Exec(ctx, "box", brig.Command{Argv: []string{"python3", "-c", `
 import os, errno
 try:
-  f = open('/volume/lost','wb'); f.write(b'l'*(16<<20)); f.flush(); os.fsync(f.fileno()); r = 'flushed'
+  f = open('/volume/lost','wb'); f.write(b'l'*(16<<20)); f.flush(); os.fsync(f.fileno())
+  open('/volume/next','w').write('next'); r = 'unnoticed'
 except OSError as x: r = errno.errorcode[x.errno]
 open('/dev/shm/result','w').write(r)
 `}, Timeout: time.Minute}, brig.IO{})
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if out := inVolume(t, ctx, svc, "box", "print(open('/dev/shm/result').read())"); out != "EIO" && out != "ENOSPC" {
-		t.Errorf("a flush on a full disk: %s", out)
+	if out := inVolume(t, ctx, svc, "box", "print(open('/dev/shm/result').read())"); out != "EROFS" && out != "EIO" && out != "ENOSPC" {
+		t.Errorf("the loss of data on a full disk is %s", out)
+	}
+	if _, err := svc.VolumeFiles("shared").Write(ctx, "x", brig.VolumeWrite{}, strings.NewReader("x")); brig.KindOf(err) != brig.Unavailable {
+		t.Errorf("the API writes to the volume: %v", err)
 	}
 	if err := svc.Remove(ctx, "box"); err != nil {
 		t.Error(err)
@@ -239,8 +244,8 @@ func wantNoLoopsAfterIdle(t *testing.T, dir string) {
 	wantNoLoops(t, dir)
 }
 
-// TestE2BVolumeStatus verifies the statuses of a full volume and of a list that is too long over E2B's
-// API and over REST.
+// TestE2BVolumeStatus verifies the statuses of wrong calls and of calls on a full volume, over E2B's API
+// and over REST, and that REST sets the owner and the mode.
 //
 //suite:part clients
 func TestE2BVolumeStatus(t *testing.T) {
@@ -275,6 +280,14 @@ func TestE2BVolumeStatus(t *testing.T) {
 		return resp.StatusCode
 	}
 	content := "/volumecontent/" + v.ID
+	owner, mode := uint32(7), uint32(0o640)
+	files := s.client().VolumeFiles("small")
+	if e, err := files.MakeDir(t.Context(), "dir", brig.VolumeWrite{VolumeAttributes: brig.VolumeAttributes{UID: &owner}}); err != nil || e.UID != owner {
+		t.Errorf("a directory with an owner: %+v, %v", e, err)
+	}
+	if e, err := files.SetAttributes(t.Context(), "dir", brig.VolumeAttributes{Mode: &mode}); err != nil || e.Mode != mode || e.UID != owner {
+		t.Errorf("a directory with another mode: %+v, %v", e, err)
+	}
 	large := strings.Repeat("x", 20<<20)
 	for _, c := range []struct {
 		token, method, path, body string

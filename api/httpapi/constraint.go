@@ -43,7 +43,7 @@ func Constraints(t reflect.Type) map[string]*Constraint {
 		return known.(map[string]*Constraint)
 	}
 	out := map[string]*Constraint{}
-	for f := range t.Fields() {
+	for _, f := range jsonFields(t) {
 		if name := jsonName(f); name != "" && name != "-" {
 			out[name] = parseConstraint(f)
 		}

@@ -90,7 +90,7 @@ func (c *checker) checkValue(t reflect.Type, depth int) *brig.Error {
 		return c.checkArray(t, depth)
 	}
 	raw := c.readScalar()
-	if c.described && t != nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) {
+	if c.described && t != nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64 || t.Kind() == reflect.Uint32) {
 		raw = withoutFraction(raw)
 	}
 	if err := checkScalar(t, raw); err != nil || own == t {
@@ -253,6 +253,12 @@ func checkScalar(t reflect.Type, raw []byte) *brig.Error {
 		} else if err == nil {
 			return nil
 		}
+	case raw[0] >= '0' && raw[0] <= '9' && k == reflect.Uint32:
+		if _, err := strconv.ParseUint(string(raw), 10, t.Bits()); errors.Is(err, strconv.ErrRange) {
+			return brig.Errorf(brig.InvalidArgument, "is out of range")
+		} else if err == nil {
+			return nil
+		}
 	}
 	return typeError(t)
 }
@@ -269,6 +275,8 @@ func typeError(t reflect.Type) *brig.Error {
 		want = "a number"
 	case reflect.Int, reflect.Int64:
 		want = "a whole number"
+	case reflect.Uint32:
+		want = "a whole number that is not negative"
 	case reflect.Slice:
 		if want = "a list"; t.Elem().Kind() == reflect.Uint8 {
 			want = "a string of base64"

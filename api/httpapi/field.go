@@ -8,9 +8,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// jsonFields returns the fields that JSON shows of a struct, with those of embedded structs.
+func jsonFields(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous && jsonName(f) == "" })
+}
+
 // fieldType returns the type of t's field with this JSON name, or nil.
 func fieldType(t reflect.Type, name string) reflect.Type {
-	for f := range t.Fields() {
+	for _, f := range jsonFields(t) {
 		if jsonName(f) == name {
 			return f.Type
 		}
@@ -27,7 +32,7 @@ func jsonName(f reflect.StructField) string {
 // suggestion.
 func unknownFieldError(t reflect.Type, key string) *brig.Error {
 	var names []string
-	for f := range t.Fields() {
+	for _, f := range jsonFields(t) {
 		names = append(names, jsonName(f))
 	}
 	e := brig.Errorf(brig.InvalidArgument, "unknown field %q", clip(key))

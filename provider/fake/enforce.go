@@ -14,7 +14,7 @@ import (
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	c := brig.Capabilities{Name: Name, Isolation: "none", Uplinks: !p.NoUplink, Saves: true, BuildRights: p.BuildRights, Enforces: maps.Clone(p.Enforces)}
+	c := brig.Capabilities{Name: Name, Isolation: "none", Uplinks: !p.NoUplink, Saves: true, BuildRights: p.BuildRights, Volumes: p.Volumes, Enforces: maps.Clone(p.Enforces)}
 	if c.Enforces == nil {
 		c.Enforces = ownEnforcement()
 	}

@@ -30,6 +30,8 @@ type Provider struct {
 	CreateError error
 	// BuildRights makes the provider accept Spec.BuildRights, without any effect on programs.
 	BuildRights bool
+	// Volumes makes the provider accept Spec.Volumes, without any effect on programs.
+	Volumes bool
 	// OnCreate, if set, is called by Create before the instance exists.
 	OnCreate func(brig.ID)
 	// OnInstall, if set, is called during the installation of packages for
@@ -76,7 +78,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if spec.BuildRights && !p.BuildRights {
 		return nil, brig.NoBuildRights(Name)
 	}
-	if len(spec.Volumes) > 0 {
+	if len(spec.Volumes) > 0 && !p.Volumes {
 		return nil, brig.NoVolumes(Name)
 	}
 	if err := context.Cause(ctx); err != nil {
