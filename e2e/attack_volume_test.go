@@ -133,9 +133,9 @@ func TestAttackVolumeLinks(t *testing.T) {
 	}
 	inVolume(t, ctx, e, "box", `
 targets = ['`+canary+`', '../../../../..`+canary+`', '/proc/self/root`+canary+`', '/proc/1/root`+canary+`', '/proc/self/fd/0', '/proc/self/exe', '/dev/null', '/etc/passwd', '/etc', '/', '..', '/proc/self/cwd']
-for i in range(3, 40): targets.append('/proc/self/fd/%d' % i)
+for i in range(3, 10): targets.append('/proc/self/fd/%d' % i)
 for i, t in enumerate(targets): os.symlink(t, 'l%d' % i)
-for i in range(60): os.symlink('c%d' % (i+1), 'c%d' % i)
+for i in range(45): os.symlink('c%d' % (i+1), 'c%d' % i)
 os.symlink('loop', 'loop')
 os.mkdir('in'); open('in/file','w').write('inside'); os.symlink('/in/file', 'good')
 `)
@@ -171,7 +171,7 @@ os.mkdir('in'); open('in/file','w').write('inside'); os.symlink('/in/file', 'goo
 			t.Errorf("remove %s: %v", entry.Path, err)
 		}
 	}
-	if number < 100 {
+	if number < 60 {
 		t.Errorf("there are only %d links", number)
 	}
 	if b, err := os.ReadFile(canary); err != nil || string(b) != secret {
@@ -247,7 +247,7 @@ while True:
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !t.Failed(); {
+	for end := time.Now().Add(time.Duration(testenv.Size(2, 10)) * time.Second); time.Now().Before(end) && !t.Failed(); {
 		for _, p := range []string{"swap/file", "swap/x/../file", "kind"} {
 			_, r, err := files.Read(ctx, p)
 			if err == nil {

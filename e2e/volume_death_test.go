@@ -82,7 +82,7 @@ func TestVolumeSurvivesKills(t *testing.T) {
 	defer watch.Wait()
 	defer stopWatching()
 	victims := []string{"runsc-sandbox", "brig-shim", "server"}
-	for round := range testenv.Size(5, 60) {
+	for round := range testenv.Size(3, 60) {
 		victim := victims[round%len(victims)]
 		svc := s.client()
 		name := fmt.Sprintf("r%d", round)
@@ -182,7 +182,6 @@ func TestVolumeOfPausedSandbox(t *testing.T) {
 	if err := svc.RemoveVolume(ctx, "shared"); err != nil {
 		t.Fatal(err)
 	}
-	wantNoLoopsAfterIdle(t, dir)
 	s.kill()
 	s = startServer(t, dir, "--pool", "0")
 	svc = s.client()

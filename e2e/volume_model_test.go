@@ -201,7 +201,7 @@ func TestVolumeMatchesModel(t *testing.T) {
 			t.Errorf("sandbox %d: %+v, %v: %.2000s %s", i, res, err, out.String(), errs.String())
 		}
 	}
-	rounds := testenv.Size(10, 150)
+	rounds := testenv.Size(6, 150)
 	for round := 0; round < rounds && !t.Failed(); round++ {
 		run((round+2)%workers, shared.reads()) // what another sandbox wrote in the round before
 		var all sync.WaitGroup

@@ -166,7 +166,7 @@ func TestVolumeNumber(t *testing.T) {
 // lost data, because the disk is full, cannot be written until it is mounted again. gVisor hides the
 // errors of a flush, so a program could not notice the loss otherwise. What was flushed before stays.
 //
-//suite:part crash
+//suite:part crash full
 func TestVolumeOnFullDisk(t *testing.T) {
 	needRoot(t)
 	disk := filepath.Join(t.TempDir(), "disk")
