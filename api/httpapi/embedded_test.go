@@ -31,6 +31,10 @@ func TestDecodeEmbeddedFields(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+	var out body
+	if err := httpapi.DecodeDescribed([]byte(`{"path":"a","uid":7}`), &out); err != nil || out.UID == nil || *out.UID != 7 {
+		t.Errorf("decoded %+v, %v", out, err)
+	}
 	if c := httpapi.Constraints(reflect.TypeFor[body]())["uid"]; c == nil || c.Maximum == nil || *c.Maximum != 9 {
 		t.Errorf("the constraints of an embedded field: %+v", c)
 	}
