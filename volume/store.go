@@ -50,7 +50,7 @@ type mount struct {
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, mounts: map[string]*mount{}, err: diskimage.Check()}
 	if s.err != nil {
-		return s, nil //nolint:nilerr // Check returns it
+		return s, nil //nolint:nilerr // Check returns the reason
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of volumes: %w", err)

@@ -36,14 +36,14 @@ type Constraint struct {
 
 var constraints sync.Map // maps reflect.Type to map[string]*Constraint
 
-// Constraints returns the constraints of the fields of the struct t by their
-// JSON names.
+// Constraints returns the constraints of the fields of the struct t, and of the
+// structs embedded in t, by their JSON names.
 func Constraints(t reflect.Type) map[string]*Constraint {
 	if known, ok := constraints.Load(t); ok {
 		return known.(map[string]*Constraint)
 	}
 	out := map[string]*Constraint{}
-	for _, f := range jsonFields(t) {
+	for f := range jsonFields(t) {
 		if name := jsonName(f); name != "" && name != "-" {
 			out[name] = parseConstraint(f)
 		}

@@ -253,11 +253,11 @@ func checkScalar(t reflect.Type, raw []byte) *brig.Error {
 		} else if err == nil {
 			return nil
 		}
-	case raw[0] >= '0' && raw[0] <= '9' && k == reflect.Uint32:
-		if _, err := strconv.ParseUint(string(raw), 10, t.Bits()); errors.Is(err, strconv.ErrRange) {
-			return brig.Errorf(brig.InvalidArgument, "is out of range")
-		} else if err == nil {
+	case (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') && k == reflect.Uint32:
+		if _, err := strconv.ParseUint(string(raw), 10, t.Bits()); err == nil {
 			return nil
+		} else if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+			return brig.Errorf(brig.InvalidArgument, "is out of range")
 		}
 	}
 	return typeError(t)
@@ -273,10 +273,8 @@ func typeError(t reflect.Type) *brig.Error {
 		want = "true or false"
 	case reflect.Float64:
 		want = "a number"
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Uint32:
 		want = "a whole number"
-	case reflect.Uint32:
-		want = "a whole number that is not negative"
 	case reflect.Slice:
 		if want = "a list"; t.Elem().Kind() == reflect.Uint8 {
 			want = "a string of base64"

@@ -29,6 +29,36 @@ func TestDecodeReadsAllFieldTypes(t *testing.T) {
 	}
 }
 
+// A struct that is embedded in another one has its fields in the same object.
+func TestDecodeReadsEmbeddedFields(t *testing.T) {
+	var in v1.VolumeDirRequest
+	if err := Decode([]byte(`{"path":"/a","uid":7,"mode":448,"force":true}`), &in); err != nil {
+		t.Fatal(err)
+	}
+	if in.Path != "/a" || !in.Force || in.UID == nil || *in.UID != 7 || in.Mode == nil || *in.Mode != 0o700 || in.GID != nil {
+		t.Errorf("got %+v", in)
+	}
+	for doc, want := range map[string]string{
+		`{"path":"/a","mod":448}`:            "mod",
+		`{"path":"/a","mode":-1}`:            "mode",
+		`{"path":"/a","mode":4294967296}`:    "mode",
+		`{"path":"/a","mode":1.5}`:           "mode",
+		`{"path":"/a","mode":"0644"}`:        "mode",
+		`{"path":"/a","uid":null,"uid":1}`:   "uid",
+		`{"path":"/a","VolumeAttributes":1}`: "VolumeAttributes",
+	} {
+		for _, decode := range []func([]byte, any) error{Decode, DecodeDescribed} {
+			var in v1.VolumeDirRequest
+			if e := brig.AsError(decode([]byte(doc), &in)); e == nil || e.Kind != brig.InvalidArgument || e.Field != want {
+				t.Errorf("%s: %v, want an error of %s", doc, e, want)
+			}
+		}
+	}
+	if err := DecodeDescribed([]byte(`{"path":"/a","uid":0,"mode":420.0}`), &in); err != nil || *in.UID != 0 || *in.Mode != 0o644 {
+		t.Errorf("got %+v, %v", in, err)
+	}
+}
+
 func TestDecodeNamesTheField(t *testing.T) {
 	for doc, want := range map[string]string{
 		`{"limits":{"memory":-}}`:                            "limits.memory",

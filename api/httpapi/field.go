@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -8,19 +9,28 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// jsonFields returns the fields that JSON shows of a struct, with those of embedded structs.
-func jsonFields(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous && jsonName(f) == "" })
-}
-
 // fieldType returns the type of t's field with this JSON name, or nil.
 func fieldType(t reflect.Type, name string) reflect.Type {
-	for _, f := range jsonFields(t) {
+	for f := range jsonFields(t) {
 		if jsonName(f) == name {
 			return f.Type
 		}
 	}
 	return nil
+}
+
+// jsonFields yields t's fields, and those of the structs that are embedded in t.
+func jsonFields(t reflect.Type) iter.Seq[reflect.StructField] {
+	return func(yield func(reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(t) {
+			if f.Anonymous && jsonName(f) == "" {
+				continue // VisibleFields has its fields, too
+			}
+			if !yield(f) {
+				return
+			}
+		}
+	}
 }
 
 func jsonName(f reflect.StructField) string {
@@ -32,7 +42,7 @@ func jsonName(f reflect.StructField) string {
 // suggestion.
 func unknownFieldError(t reflect.Type, key string) *brig.Error {
 	var names []string
-	for _, f := range jsonFields(t) {
+	for f := range jsonFields(t) {
 		names = append(names, jsonName(f))
 	}
 	e := brig.Errorf(brig.InvalidArgument, "unknown field %q", clip(key))
