@@ -28,6 +28,7 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/sqlite"
+	"github.com/brig-run/brig/volume"
 	"github.com/brig-run/brig/workspace"
 )
 
@@ -72,6 +73,7 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 	}
 	p, err := gvisor.Open(gvisor.Options{
 		DataDir: dir, Engine: engine, Shim: shim, Agent: bin(t, "brig-agent"), Disabled: disabled,
+		Volume: volumesOf(t, dir).ImageFunc(),
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			out := gvisor.Root{Dir: r.Dir}
@@ -85,6 +87,17 @@ func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider
 		t.Fatal(err)
 	}
 	return p, images
+}
+
+// volumesOf opens the volumes of a data folder.
+func volumesOf(t testing.TB, dir string) *volume.Store {
+	t.Helper()
+	s, err := volume.Open(filepath.Join(dir, "volumes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
 }
 
 // newEngine returns an engine on real gVisor, and a context that acts as an
@@ -113,10 +126,12 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	if o.Workspaces == nil {
 		o.Workspaces = folderOf(t, filepath.Join(dir, "workspaces"))
 	}
+	o.Volumes = volumesOf(t, dir)
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 	onCleanup(t, func() {
 		e.Close()
+		o.Volumes.Close()
 		ctx := context.WithoutCancel(ctx)
 		if _, err := p.Sweep(ctx, nil); err != nil {
 			t.Errorf("sweep: %v", err)

@@ -24,5 +24,6 @@ func TestProviderConformance(t *testing.T) {
 			next, _ := newProvider(t, dir)
 			return next
 		},
+		NewVolume: func(t *testing.T) string { return newVolumeImage(t, dir) },
 	})
 }

@@ -52,7 +52,9 @@ var e2bRows = map[string]string{
 	"GET /templates/{template}/builds/{build}/status": "", "GET /templates/{template}/builds/{build}/logs": "",
 	"POST /templates/tags": `{"target":"{template}","tags":["x"]}`, "DELETE /templates/tags": `{"name":"{template}","tags":["v1"]}`, "GET /templates/{template}/tags": "",
 	"PATCH /templates/{template}": "", "PATCH /v2/templates/{template}": "", "GET /teams/{team}/metrics": "", "GET /teams/{team}/metrics/max": "",
-	" /volumes": "", " /volumes/*": "", " /volumecontent/*": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
+	"POST /volumes": `{"name":"new"}`, "GET /volumes": "", "GET /volumes/{volume}": "", "DELETE /volumes/{volume}": "", " /secrets": "", " /secrets/*": "",
+	"GET /events/sandboxes": "", "GET /events/sandboxes/{id}": "", "POST /events/webhooks": e2bHook, "GET /events/webhooks": "", "GET /events/webhooks/{hook}": "",
+	"PATCH /events/webhooks/{hook}": `{"enabled":false}`, "DELETE /events/webhooks/{hook}": "",
 }
 
 // otherRoutes are the routes of the control plane that accept no key. TestE2BTenancyMatrix tests the
@@ -165,6 +167,8 @@ type e2bMatrix struct {
 	id       map[string]string // sandbox ID by tenant
 	token    map[string]string // sandbox token by tenant
 	template map[string]ownTemplate
+	hook     map[string]string // webhook ID by tenant
+	volume   map[string]string // volume ID by tenant; of no volume if the machine cannot have any
 	state    func() string
 }
 
@@ -178,7 +182,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	templates := []brig.Template{{Name: "base", Image: "host"}}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates, Volumes: volumesOf(t, t.TempDir()), VolumeSize: 16 * brig.MiB})
 	t.Cleanup(e.Close)
 	builds, err := builder.New(ctx, builder.Options{Service: engine.BuildService{Engine: e}, Store: change(store), Dir: t.TempDir(), Configured: templates, Actor: e.KeyByID})
 	if err != nil {
@@ -202,7 +206,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 		},
 	}))
 	t.Cleanup(srv.Close)
-	x := &e2bMatrix{m: &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}, url: srv.URL, id: map[string]string{}, token: map[string]string{}, template: map[string]ownTemplate{}}
+	x := &e2bMatrix{m: &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}, url: srv.URL, id: map[string]string{}, token: map[string]string{}, hook: map[string]string{}, volume: map[string]string{}, template: map[string]ownTemplate{}}
 	for _, name := range []string{"acme", "rival"} {
 		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
 			t.Fatal(err)
@@ -231,6 +235,19 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 			t.Fatal(got, err)
 		}
 		x.id[tenant], x.token[tenant] = made.SandboxID, made.EnvdAccessToken
+		var hook struct{ ID string }
+		if err := json.Unmarshal([]byte(x.send(t, "POST", "/events/webhooks", e2bHook, "X-Api-Key", x.m.keys[who]).body), &hook); err != nil || hook.ID == "" {
+			t.Fatal(hook, err)
+		}
+		x.hook[tenant] = hook.ID
+		x.volume[tenant] = "volnone" + tenant
+		if e.Options.Volumes.Check() == nil {
+			var v struct{ VolumeID string }
+			if err := json.Unmarshal([]byte(x.send(t, "POST", "/volumes", `{"name":"data"}`, "X-Api-Key", x.m.keys[who]).body), &v); err != nil || v.VolumeID == "" {
+				t.Fatal(v, err)
+			}
+			x.volume[tenant] = v.VolumeID
+		}
 		x.template[tenant] = x.buildTemplate(t, store, tenant, who)
 	}
 	x.state = func() string {
@@ -247,7 +264,19 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprint(s.State, s.Expires.Round(time.Minute), s.Spec.Egress, len(cs), saved.State, x.templateState(t))
+		volumes := 0
+		if e.Options.Volumes.Check() == nil {
+			list, err := e.Volumes(ctx)
+			if err != nil {
+				return err.Error()
+			}
+			volumes = len(list)
+		}
+		hooks, err := e.Webhooks(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(volumes, len(hooks), hooks[0].Enabled, s.State, s.Expires.Round(time.Minute), s.Spec.Egress, len(cs), saved.State, x.templateState(t))
 	}
 	return x
 }
@@ -305,10 +334,10 @@ func (x *e2bMatrix) present(text string) string {
 func (x *e2bMatrix) identifiers() []string {
 	own := x.template["acme"]
 	out := []string{own.name, strings.Replace(own.name, "acmes", "never", 1), filesHash, strings.Repeat("cd", 32)}
-	for _, id := range []string{x.id["acme"], own.id, own.saved} {
+	for _, id := range []string{x.id["acme"], own.id, own.saved, x.volume["acme"]} {
 		out = append(out, id, id[:len(id)-4]+"zzzz")
 	}
-	for _, id := range []string{own.ready, own.waiting} {
+	for _, id := range []string{own.ready, own.waiting, x.hook["acme"]} {
 		out = append(out, id, id[:len(id)-12]+"0123456789ab")
 	}
 	return out
@@ -490,3 +519,6 @@ func TestE2BTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 		attack.RecordMutant("API-01", "E2B: "+route, "the tenant in the store's query", seen > 0)
 	}
 }
+
+// e2bHook is the body of a request for a webhook.
+const e2bHook = `{"name":"hook","url":"https://hooks.test/x","signatureSecret":"0123456789abcdef","events":["sandbox.lifecycle.created"]}`

@@ -99,6 +99,14 @@ var operations = map[string]requestCase{
 	"list-workspace-files": {op: "workspace.files"}, "read-workspace-file": {op: "workspace.read", query: "path=/workspace/x"},
 	"restore-workspace": {op: "workspace.restore", body: `{"version":1}`},
 
+	"list-events": {op: "event.list"}, "create-webhook": {op: "webhook.create", body: `{"name":"new","url":"https://hooks.test/x","secret":"0123456789abcdef"}`}, "list-webhooks": {op: "webhook.list"},
+	"get-webhook": {op: "webhook.get"}, "update-webhook": {op: "webhook.update", body: `{"enabled":false}`}, "remove-webhook": {op: "webhook.remove"},
+	"list-deliveries": {op: "webhook.deliveries"}, "replay-webhook": {op: "webhook.replay", body: `{"since":"2026-01-01T00:00:00Z"}`},
+	"create-volume": {op: "volume.create", body: `{"name":"new","size":16777216}`}, "list-volumes": {op: "volume.list"}, "get-volume": {op: "volume.get"}, "remove-volume": {op: "volume.remove"},
+	"list-volume-files": {op: "volume.file.list", query: "path=/"}, "stat-volume-file": {op: "volume.file.stat", query: "path=/"}, "read-volume-file": {op: "volume.file.read", query: "path=/x"},
+	"write-volume-file": {op: "volume.file.write", query: "path=/y", body: "x", kind: "application/octet-stream"}, "make-volume-directory": {op: "volume.file.mkdir", body: `{"path":"/d"}`},
+	"set-volume-attributes": {op: "volume.file.set", body: `{"path":"/x","mode":420}`}, "remove-volume-file": {op: "volume.file.remove", query: "path=/x"},
+
 	"list-providers": {op: "provider.list"}, "configure-provider": {op: "provider.configure", body: `{}`}, "test-provider": {op: "provider.test"},
 	"activate-provider": {op: "provider.activate"}, "remove-provider": {op: "provider.remove"},
 	"get-routing": {op: "routing.get", foreignQuery: "tenant=acme"}, "set-routing": {op: "routing.set", foreignQuery: "tenant=acme", body: `{}`},
@@ -137,7 +145,7 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Volumes: volumesOf(t, t.TempDir()), Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
 	service, builds := withBuilds(t, e, change(store))
 	native := rest.New(rest.Options{Service: service, Builds: builds, Keys: e, LimitRange: brig.DefaultLimitRange(), Log: quiet})
@@ -209,8 +217,20 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine, builds brig.Temp
 	fatal(err)
 	_, err = e.CreateWorkspace(ctx, "acmes")
 	fatal(err)
+	if e.Options.Volumes.Check() == nil {
+		_, err = e.CreateVolume(ctx, "acmes", 16*brig.MiB)
+		fatal(err)
+		_, err = e.VolumeFiles("acmes").Write(ctx, "x", brig.VolumeWrite{}, strings.NewReader("acmes"))
+		fatal(err)
+	}
 	template := m.buildTemplate(t, ctx, builds)
+	hook, err := e.CreateWebhook(ctx, brig.Webhook{Name: "acmes", URL: "https://hooks.test/x", Secret: "0123456789abcdef", Enabled: true})
+	fatal(err)
 	m.ownParams = map[string]map[string]string{
+		"get-webhook": {"id": hook.ID}, "update-webhook": {"id": hook.ID}, "remove-webhook": {"id": hook.ID}, "list-deliveries": {"id": hook.ID}, "replay-webhook": {"id": hook.ID},
+		"get-volume": {"name": "acmes"}, "remove-volume": {"name": "acmes"}, "list-volume-files": {"name": "acmes"}, "stat-volume-file": {"name": "acmes"},
+		"read-volume-file": {"name": "acmes"}, "write-volume-file": {"name": "acmes"}, "make-volume-directory": {"name": "acmes"},
+		"set-volume-attributes": {"name": "acmes"}, "remove-volume-file": {"name": "acmes"},
 		"":           {"name": "acmes-box", "id": "default-python", "pid": "4711", "port": "80", "ref": "host"},
 		"put-secret": {"name": "acmes"}, "remove-secret": {"name": "acmes"},
 		"remove-workspace": {"name": "acmes"}, "list-workspace-versions": {"name": "acmes"}, "diff-workspace": {"name": "acmes"},
@@ -233,9 +253,19 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine, builds brig.Temp
 		fatal(err)
 		sessions, err := e.Sessions(ctx, "acme")
 		fatal(err)
+		volumes := ""
+		if e.Options.Volumes.Check() == nil {
+			list, err := e.Volumes(ctx)
+			fatal(err)
+			files, err := e.VolumeFiles("acmes").List(ctx, "/", 1)
+			fatal(err)
+			volumes = fmt.Sprint(len(list), len(files), files[0].Name, files[0].Size, files[0].Mode)
+		}
 		details, err := builds.GetTemplate(ctx, template["name"])
 		fatal(err)
-		return fmt.Sprint(details.Tags, len(details.Builds), s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
+		hooks, err := e.Webhooks(ctx)
+		fatal(err)
+		return fmt.Sprint(volumes, len(hooks), hooks[0].Name, hooks[0].Enabled, details.Tags, len(details.Builds), s.ID == box.ID, s.State, s.Expires.Round(time.Minute), len(page.Sandboxes), len(keys), slices.ContainsFunc(sessions, func(x *brig.Session) bool { return x.ID == session.ID }))
 	}
 }
 

@@ -53,10 +53,10 @@ func (x *e2bMatrix) attempts(route, body string) (out []attempt) {
 	own, rivals := x.template["acme"], x.template["rival"]
 	text := pattern + "\n" + body
 	names := strings.Contains(text, "{template}") || strings.Contains(text, "{alias}")
-	a := attempt{method: method, foreign: names || strings.Contains(text, "{id}"), creates: body == createdTemplate}
+	a := attempt{method: method, foreign: names || strings.Contains(text, "{id}") || strings.Contains(text, "{volume}") || strings.Contains(text, "{hook}"), creates: body == createdTemplate}
 	a.changesTemplate = names && (method != "GET" || strings.Contains(text, "{hash}"))
 	add := func(id, template, build string) {
-		text := strings.NewReplacer("{id}", id, "{template}", template, "{alias}", template, "{team}", "acme", "{build}", build, "{hash}", filesHash, "*", "x").Replace(text)
+		text := strings.NewReplacer("{id}", id, "{template}", template, "{alias}", template, "{team}", "acme", "{volume}", x.volume["acme"], "{hook}", x.hook["acme"], "{build}", build, "{hash}", filesHash, "*", "x").Replace(text)
 		a.path, a.body, _ = strings.Cut(text, "\n")
 		out = append(out, a)
 	}
@@ -73,7 +73,7 @@ func (x *e2bMatrix) attempts(route, body string) (out []attempt) {
 		}
 	default:
 		add(x.id["acme"], "", "")
-		if a.foreign {
+		if strings.Contains(text, "{id}") {
 			add(own.saved, "", "")
 		}
 	}

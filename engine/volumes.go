@@ -52,6 +52,10 @@ func (vs *volumes) CreateVolume(ctx context.Context, name string, size int64) (o
 			return brig.InvalidField("name", "%q is not a name", truncate(name)).
 				WithHint("use 1 to %d of a-z, A-Z, 0-9, _ and -", brig.MaxVolumeName)
 		}
+		if isVolumeID(name) {
+			// A token for a removed volume's ID must not open a volume that has the ID as its name.
+			return brig.InvalidField("name", "%q has the form of a volume's ID", name).WithHint("use another name")
+		}
 		if size == 0 {
 			size = vs.Options.VolumeSize
 		}
@@ -84,6 +88,9 @@ func (vs *volumes) CreateVolume(ctx context.Context, name string, size int64) (o
 
 // newVolumeID returns an unguessable ID.
 func newVolumeID() string { return "vol" + strings.ToLower(rand.Text()) }
+
+// isVolumeID reports whether a text has the form of a volume's ID.
+func isVolumeID(s string) bool { return strings.HasPrefix(s, "vol") && len(s) == len(newVolumeID()) }
 
 // create creates a volume. Its image gets its name after the record is written, so that a crash leaves
 // no volume without an image (see volume.Store.Recover).

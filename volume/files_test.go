@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/volume"
 )
 
@@ -307,4 +308,55 @@ func countDescriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// Paths that a guest makes long take little memory: the paths of a list are bounded, not only their
+// number.
+func TestListMemoryIsBounded(t *testing.T) {
+	f, root := newVolume(t)
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 255)
+	for range 200 {
+		if err := unix.Mkdirat(int(dir.Fd()), name, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir.Close()
+		dir = os.NewFile(uintptr(fd), name)
+	}
+	defer dir.Close()
+	for i := range 3000 { // 150 MB of paths
+		if err := unix.Symlinkat("x", int(dir.Fd()), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grown := testenv.HeapGrowthWithGarbage(func() {
+		_, err := f.List(t.Context(), "/", 256)
+		wantKind(t, "a list of long paths", err, brig.FailedPrecondition)
+	})
+	if grown > 200<<20 { // four copies of what is allowed, and garbage
+		t.Errorf("the list takes %d bytes", grown)
+	}
+	if list, err := f.List(t.Context(), "/", 200); err != nil || len(list) != 200 {
+		t.Errorf("the control: %d entries, %v", len(list), err)
+	}
+}
+
+// An image that was removed after a call found its volume is a missing volume.
+func TestFilesOfRemovedImage(t *testing.T) {
+	s, err := volume.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(); err != nil {
+		t.Skip(err)
+	}
+	_, _, err = s.Files("vol1")
+	wantKind(t, "a removed image", err, brig.NotFound)
 }

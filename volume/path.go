@@ -79,6 +79,12 @@ func errorOf(err error, p string) error {
 		return brig.InvalidField("path", "a name in the path is too long").WithHint("a name has at most 255 bytes")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return brig.Errorf(brig.FailedPrecondition, "the volume is full").WithHint("remove files, or use a larger volume")
+	case errors.Is(err, unix.EAGAIN):
+		return brig.Errorf(brig.Unavailable, "directories of the path %q are being moved", p).WithHint("try again")
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.EACCES): // a pipe or a device that has replaced a file
+		return wrong("the path %q is not a regular file", p)
+	case errors.Is(err, unix.EFBIG):
+		return wrong("the file %q would be too large for the file system", p)
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EIO):
 		return brig.Errorf(brig.Unavailable, "the volume cannot be written, because the server's disk had errors").
 			WithHint("ask the operator to look at the kernel's log").Because(err)

@@ -65,12 +65,17 @@ func Open(dir string) (*Store, error) {
 // Close unmounts all volumes. Sandboxes keep their mounts.
 func (s *Store) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	var idle []*mount
 	for id, m := range s.mounts {
 		if m.uses == 0 {
-			s.unmountLocked(id, m)
+			s.dropLocked(id, m)
+			idle = append(idle, m)
 		}
+	}
+	s.mu.Unlock()
+	for _, m := range idle {
+		m.unmount()
 	}
 }
 
@@ -164,8 +169,10 @@ func (s *Store) Used(id string) (int64, error) { return diskimage.Used(s.Image(i
 // Remove removes the image of a volume. It succeeds if the image does not exist.
 func (s *Store) Remove(id string) error {
 	s.mu.Lock()
-	if m := s.mounts[id]; m != nil && m.uses == 0 {
-		s.unmountLocked(id, m)
+	m := s.mounts[id]
+	if m != nil && m.uses == 0 {
+		s.dropLocked(id, m)
+		defer m.unmount()
 	}
 	s.mu.Unlock()
 	for _, name := range []string{s.Image(id), s.Image(id) + preparedSuffix} {
@@ -198,6 +205,9 @@ func (s *Store) Files(id string) (_ *Files, release func(), err error) {
 	release = sync.OnceFunc(func() { s.release(id, m) })
 	if m.err != nil {
 		release()
+		if errors.Is(m.err, fs.ErrNotExist) { // a removal came between
+			return nil, nil, brig.Errorf(brig.NotFound, "the volume was removed meanwhile")
+		}
 		return nil, nil, fmt.Errorf("mount volume: %w", m.err)
 	}
 	return &Files{root: m.root}, release, nil
@@ -206,29 +216,44 @@ func (s *Store) Files(id string) (_ *Files, release func(), err error) {
 // release ends a use of a mount.
 func (s *Store) release(id string, m *mount) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if m.uses--; m.uses > 0 {
+		s.mu.Unlock()
 		return
 	}
 	if m.err != nil || s.closed {
-		s.unmountLocked(id, m)
+		s.dropLocked(id, m)
+		s.mu.Unlock()
+		m.unmount()
 		return
 	}
-	m.idle = time.AfterFunc(idleMount, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if m.uses == 0 && s.mounts[id] == m {
-			s.unmountLocked(id, m)
-		}
-	})
+	m.idle = time.AfterFunc(idleMount, func() { s.unmountIdle(id, m) })
+	s.mu.Unlock()
 }
 
-// unmountLocked ends a mount that is not in use. The caller holds s.mu.
-func (s *Store) unmountLocked(id string, m *mount) {
+// unmountIdle unmounts a volume, unless a call uses it again.
+func (s *Store) unmountIdle(id string, m *mount) {
+	s.mu.Lock()
+	if m.uses > 0 || s.mounts[id] != m {
+		s.mu.Unlock()
+		return
+	}
+	s.dropLocked(id, m)
+	s.mu.Unlock()
+	m.unmount()
+}
+
+// dropLocked forgets a mount that is not in use. The caller holds s.mu, and unmounts afterwards.
+func (s *Store) dropLocked(id string, m *mount) {
 	if m.idle != nil {
 		m.idle.Stop()
 	}
 	delete(s.mounts, id)
+}
+
+// unmount ends a mount. The caller must not hold a lock: if it is the last mount of the volume, the
+// kernel first writes what programs wrote, which can take minutes, and calls on other volumes must not
+// wait for it.
+func (m *mount) unmount() {
 	if m.root != nil {
 		m.root.Close()
 	}

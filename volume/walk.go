@@ -20,6 +20,10 @@ const namesPerRead = 256
 // maxDepth bounds the levels of a list, because a directory of each level is open meanwhile.
 const maxDepth = 256
 
+// maxListBytes bounds the names and the targets of links in a list. A guest can make paths of 64 KiB,
+// so the number of entries does not bound the memory.
+const maxListBytes = 32 << 20
+
 // List implements brig.VolumeFiles.
 func (f *Files) List(ctx context.Context, p string, depth int) ([]*brig.VolumeEntry, error) {
 	p, err := clean(p)
@@ -33,15 +37,24 @@ func (f *Files) List(ctx context.Context, p string, depth int) ([]*brig.VolumeEn
 	if err != nil {
 		return nil, errorOf(err, p)
 	}
-	out, err := list(ctx, dir, p, depth, nil)
-	slices.SortFunc(out, func(a, b *brig.VolumeEntry) int { return strings.Compare(a.Path, b.Path) })
-	return out, errorOf(err, p)
+	var l listing
+	if err := l.add(ctx, dir, p, depth); err != nil {
+		return nil, errorOf(err, p)
+	}
+	slices.SortFunc(l.entries, func(a, b *brig.VolumeEntry) int { return strings.Compare(a.Path, b.Path) })
+	return l.entries, nil
 }
 
-// list appends the entries of a directory, which it closes.
-func list(ctx context.Context, dir *os.File, p string, depth int, out []*brig.VolumeEntry) ([]*brig.VolumeEntry, error) {
+// listing collects the entries of directories.
+type listing struct {
+	entries []*brig.VolumeEntry
+	bytes   int // the sum of the lengths of paths and targets
+}
+
+// add adds the entries of a directory, which it closes.
+func (l *listing) add(ctx context.Context, dir *os.File, p string, depth int) error {
 	defer dir.Close()
-	from := len(out)
+	from := len(l.entries)
 	err := eachName(ctx, dir, func(name string) error {
 		e, err := stat(dir, name, path.Join(p, name))
 		if errors.Is(err, unix.ENOENT) {
@@ -50,15 +63,19 @@ func list(ctx context.Context, dir *os.File, p string, depth int, out []*brig.Vo
 		if err != nil {
 			return err
 		}
-		if out = append(out, e); len(out) > brig.MaxEntries {
+		l.entries, l.bytes = append(l.entries, e), l.bytes+len(e.Path)+len(e.Target)
+		if l.bytes > maxListBytes {
+			return brig.Errorf(brig.FailedPrecondition, "the paths of the entries have more than %s", brig.FormatBytes(maxListBytes)).WithHint("list a smaller directory or fewer levels")
+		}
+		if len(l.entries) > brig.MaxEntries {
 			return brig.Errorf(brig.FailedPrecondition, "there are more than %d entries", brig.MaxEntries).WithHint("list a smaller directory or fewer levels")
 		}
 		return nil
 	})
 	if depth == 1 || err != nil {
-		return out, err
+		return err
 	}
-	for _, e := range out[from:] {
+	for _, e := range l.entries[from:] {
 		if e.Type != brig.Directory {
 			continue
 		}
@@ -67,13 +84,13 @@ func list(ctx context.Context, dir *os.File, p string, depth int, out []*brig.Vo
 			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 				continue // it was removed or replaced meanwhile
 			}
-			return out, err
+			return err
 		}
-		if out, err = list(ctx, sub, strings.TrimPrefix(e.Path, "/"), depth-1, out); err != nil {
-			return out, err
+		if err := l.add(ctx, sub, strings.TrimPrefix(e.Path, "/"), depth-1); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // openChild opens a subdirectory for reading.
@@ -142,6 +159,10 @@ func removeTree(ctx context.Context, parent *os.File, name string) error {
 	}
 	defer func() { at.Close() }()
 	for {
+		// A guest can fill directories as fast as they are emptied.
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		// Enter the directory, and remove what can be removed at once.
 		dev, ino, err := identity(at)
 		if err != nil {

@@ -188,8 +188,8 @@ func (x *volumes) failContent(w http.ResponseWriter, r *http.Request, err error)
 	switch {
 	case e.Kind == brig.FailedPrecondition && e.Field == "path" && r.Method == http.MethodGet:
 		status = http.StatusNotFound // there is no such file, or no such directory
-	case e.Kind == brig.FailedPrecondition && e.Field != "path":
-		status = http.StatusInsufficientStorage
+	case e.Kind == brig.FailedPrecondition && e.Field != "path" && r.Method != http.MethodGet:
+		status = http.StatusInsufficientStorage // the volume is full
 	}
 	httpapi.Log(r, err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {

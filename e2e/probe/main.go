@@ -41,6 +41,8 @@ func run(args []string) error {
 		return report(f)
 	case "walk":
 		return report(walk(args[1]))
+	case "volume":
+		return report(volume())
 	case "euid":
 		fmt.Println(os.Geteuid())
 		return nil

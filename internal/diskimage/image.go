@@ -26,6 +26,11 @@ const MinSize = 16 << 20
 // sizeStep is the granularity of sizes. ext4 ignores the part of a file after the last whole block.
 const sizeStep = 4096
 
+// features are the features of a file system that mke2fs does not use by default without its
+// configuration file, which is ignored because it differs between machines. Without a journal, the file
+// system would be damaged after a crash of the machine.
+const features = "has_journal,ext_attr,extent,64bit,flex_bg,huge_file,dir_nlink,extra_isize,metadata_csum"
+
 // makeTimeout bounds mke2fs, which writes only few blocks.
 const makeTimeout = time.Minute
 
@@ -86,7 +91,7 @@ func Create(ctx context.Context, path string, size int64, owner int, mode fs.Fil
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	// No blocks are reserved for root, and the kernel does not write empty inode tables later.
-	cmd := exec.CommandContext(ctx, command, "-q", "-F", "-t", fsType, "-m", "0", "-i", "16384",
+	cmd := exec.CommandContext(ctx, command, "-q", "-F", "-t", fsType, "-O", features, "-b", "4096", "-I", "256", "-m", "0", "-i", "16384",
 		"-E", fmt.Sprintf("nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner=%d:%d", owner, owner), path)
 	cmd.Env = []string{"PATH=/usr/sbin:/sbin:/usr/bin:/bin", "MKE2FS_CONFIG=/dev/null", "MKE2FS_SYNC=0"}
 	var out bytes.Buffer

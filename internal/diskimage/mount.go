@@ -139,6 +139,9 @@ func mountDevice(device string, readOnly bool) (int, error) {
 	err = errors.Join(
 		unix.FsconfigSetString(fd, "source", device),
 		unix.FsconfigSetString(fd, "errors", "remount-ro"),
+		// gVisor hides errors of fsync. If data is lost because the disk of the image is full, the
+		// next writes must fail, so that programs notice the loss.
+		unix.FsconfigSetString(fd, "data_err", "abort"),
 		unix.FsconfigSetFlag(fd, "discard"),       // removed files free the space of the image
 		unix.FsconfigSetFlag(fd, "noinit_itable"), // the image's unwritten parts are zero
 	)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +19,28 @@ func creationError(err error) error {
 	}
 	return brig.Errorf(brig.CreationFailed, "the sandbox did not start").
 		WithHint("run `brig doctor` on the server's machine; the server's log has the cause").Because(err)
+}
+
+// lostFile matches gVisor's error about an open file that no longer has its name.
+var lostFile = regexp.MustCompile(`failed to walk ("(?:[^"\\]|\\.)*") of type \S+ in mount "[^":]*:((?:[^"\\]|\\.)*)"`)
+
+// restoreError explains why memory could not be restored. gVisor opens the files that programs had
+// open by their names again, and others can change volumes meanwhile.
+func restoreError(err error) error {
+	found := lostFile.FindStringSubmatch(err.Error())
+	name := ""
+	if found != nil {
+		name, _ = strconv.Unquote(found[1])
+	}
+	switch {
+	case found != nil:
+		return brig.Errorf(brig.FailedPrecondition, "programs of the sandbox had %q in the volume at %s open, which was moved or removed since", brig.Clip(name, 200), brig.Clip(found[2], 200)).
+			WithHint("create it in the volume again, and resume").Because(err)
+	case strings.Contains(err.Error(), "containerManager.Restore: EOF"): // the sentry has failed
+		return brig.Errorf(brig.FailedPrecondition, "the memory could not be restored; a file that was open in a volume may have been replaced by a directory").
+			WithHint("restore the files of the volume, and resume").Because(err)
+	}
+	return creationError(err)
 }
 
 // startError explains why a shim could not start.

@@ -157,7 +157,6 @@ func (o *order) bundle() bundle {
 		}
 		b.Mounts = append(b.Mounts, bundleMount{Type: "bind", Source: m.Source, Destination: m.Target, Options: options})
 	}
-	b.addVolumes(o.Volumes)
 	tmp := max(min(o.Limits.Memory/2, o.Limits.Disk), brig.MiB)
 	b.Mounts = append(b.Mounts,
 		bundleMount{Type: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -166,6 +165,7 @@ func (o *order) bundle() bundle {
 		bundleMount{Type: "tmpfs", Destination: "/dev/shm", Options: []string{"nosuid", "nodev", "mode=1777", fmt.Sprintf("size=%d", min(shmSize, tmp))}},
 		o.tmpMount(tmp),
 	)
+	b.addVolumes(o.Volumes)
 	return b
 }
 
@@ -173,6 +173,8 @@ func (o *order) bundle() bundle {
 // finds the annotation that says so by the name of the source, which it never opens.
 func (b *bundle) addVolumes(volumes []volume) {
 	for n, v := range volumes {
+		// A volume at /tmp replaces the sandbox's own files there, which would hide it.
+		b.Mounts = slices.DeleteFunc(b.Mounts, func(m bundleMount) bool { return m.Type == "tmpfs" && m.Destination == v.Target })
 		source, access := fmt.Sprintf("/volume/%d", n), "rw"
 		if v.ReadOnly {
 			access = "ro"

@@ -332,7 +332,11 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 		return creationError(fmt.Errorf("the shim ended before its sandbox ran: %s", i.l.tailOf(shimLogFile)))
 	}
 	if r.Error != "" {
-		return creationError(fmt.Errorf("%s; %s", r.Error, i.l.tailOf(panicFile)))
+		err := fmt.Errorf("%s; %s", r.Error, i.l.tailOf(panicFile))
+		if i.order.From != "" && len(i.order.Volumes) > 0 {
+			return restoreError(err)
+		}
+		return creationError(err)
 	}
 	i.notes = r.Notes
 	failpoint.Hit("provider.ready")

@@ -29,6 +29,8 @@ type Harness struct {
 	Next func(t *testing.T) brig.Provider
 	// Image is the digest of an image with a shell and the usual programs.
 	Image string
+	// NewVolume creates an empty volume and returns its ID. A provider without volumes needs none.
+	NewVolume func(t *testing.T) string
 	// Real reports whether a real shell runs commands. Otherwise the suite uses
 	// only the small language of the fake provider, and skips the cases that
 	// need a shell.
@@ -144,6 +146,10 @@ func Run(t *testing.T, h Harness) {
 		{"SavePrograms", true, testSavePrograms},
 		{"SaveFiles", false, testSaveFiles},
 		{"BuildRights", false, testBuildRights},
+		{"Volume", true, testVolume},
+		{"VolumeReadOnly", true, testVolumeReadOnly},
+		{"VolumeSave", true, testVolumeSave},
+		{"NoVolumes", false, testNoVolumes},
 		{"Uplink", false, testUplink},
 		{"UplinkReplaced", false, testUplinkReplaced},
 		{"UplinkEnd", false, testUplinkEnd},
