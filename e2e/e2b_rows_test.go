@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/brig-run/brig"
 )
 
 // startE2BInternet starts a server whose sandboxes may connect to every address.
@@ -25,4 +27,20 @@ func TestE2BRows(t *testing.T) {
 		t.Run(module, func(t *testing.T) { startE2BInternet(t).checks(t, 5, "rows.mjs", "E2B_MODULE="+module) })
 	}
 	t.Run("python", func(t *testing.T) { startE2BInternet(t).pythonChecks(t, 2, "rows.py") })
+}
+
+// TestE2BForkBeyondQuota checks that E2B's SDK gets the copies that the quota allows, and an error for
+// each of the others.
+//
+//suite:part clients full
+func TestE2BForkBeyondQuota(t *testing.T) {
+	for _, module := range []string{"e2b", "e2b-older"} {
+		t.Run(module, func(t *testing.T) {
+			s := startE2B(t)
+			if _, err := s.client().UpdateTenant(t.Context(), brig.Tenant{Name: "default", Quota: brig.Quota{Sandboxes: 3}}); err != nil {
+				t.Fatal(err)
+			}
+			s.checks(t, 1, "fork.mjs", "E2B_MODULE="+module)
+		})
+	}
 }

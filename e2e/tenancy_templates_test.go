@@ -28,7 +28,8 @@ var templateRoutes = []string{
 	"GET /templates/{template}", "GET /templates/aliases/{alias}", "GET /templates/{template}/tags",
 	"GET /templates/{template}/builds/{build}/status", "GET /templates/{template}/builds/{build}/logs",
 	"GET /templates/{template}/files/{hash}", "POST /sandboxes", "POST /v2/sandboxes", "POST /v3/templates", "POST /v2/templates",
-	"POST /v2/templates/{template}/builds/{build}", "POST /templates/tags", "DELETE /templates/tags", "DELETE /templates/{template}",
+	"POST /v2/templates/{template}/builds/{build}", "POST /templates/tags", "DELETE /templates/tags",
+	"PATCH /templates/{template}", "PATCH /v2/templates/{template}", "DELETE /templates/{template}",
 }
 
 // ownTemplate is the template of a tenant, with one build that is ready and one that is waiting.
@@ -349,7 +350,8 @@ func (x *e2bMatrix) checkOwner(t *testing.T) {
 		if route == "DELETE /templates/{template}" {
 			break // it is the last, and state needs the template
 		}
-		if a.method != "GET" && x.state() == before {
+		// PATCH keeps the only field that it names, because other values are rejected.
+		if a.method != "GET" && a.method != "PATCH" && x.state() == before {
 			t.Errorf("%s: state does not show the change", a)
 		}
 	}
