@@ -99,5 +99,5 @@ func (c webhookCalls) Deliveries(ctx context.Context, id string) ([]*brig.Delive
 
 // ReplayWebhook implements brig.Service.
 func (c webhookCalls) ReplayWebhook(ctx context.Context, id string, since time.Time) (*brig.Webhook, error) {
-	return c.sendWebhook(ctx, http.MethodPost, "/"+escapeSegment(id)+"/replay", v1.ReplayRequest{Since: since})
+	return c.sendWebhook(ctx, http.MethodPost, "/"+escapeSegment(id)+"/replay", v1.ReplayRequest{Since: since.UTC().Format(time.RFC3339Nano)})
 }

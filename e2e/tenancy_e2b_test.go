@@ -182,7 +182,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	templates := []brig.Template{{Name: "base", Image: "host"}}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates, Volumes: volumesOf(t, t.TempDir()), VolumeSize: 16 * brig.MiB})
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{BuildRights: true}, Images: hostImage{}, LimitRange: brig.DefaultLimitRange(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates, Volumes: volumesOf(t, t.TempDir()), VolumeSize: 16 * brig.MiB, Keys: keyring(t)})
 	t.Cleanup(e.Close)
 	builds, err := builder.New(ctx, builder.Options{Service: engine.BuildService{Engine: e}, Store: change(store), Dir: t.TempDir(), Configured: templates, Actor: e.KeyByID})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
@@ -140,6 +141,10 @@ func (a webhookAPI) replay(w http.ResponseWriter, r *http.Request, _ url.Values)
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	h, err := a.Service.ReplayWebhook(r.Context(), param(r, "id"), in.Since)
+	since, err := time.Parse(time.RFC3339Nano, in.Since)
+	if err != nil {
+		return brig.InvalidField("since", "%q is no time", brig.Clip(in.Since, 80)).WithHint("for example 2026-11-29T00:00:00Z")
+	}
+	h, err := a.Service.ReplayWebhook(r.Context(), param(r, "id"), since)
 	return writeWebhook(w, http.StatusOK, h, err)
 }

@@ -81,7 +81,7 @@ type Deliveries struct {
 
 // ReplayRequest is the request to deliver events again.
 type ReplayRequest struct {
-	Since time.Time `json:"since" doc:"events from this time on, at most as old as the webhook" example:"2026-11-29T00:00:00Z"`
+	Since string `json:"since" doc:"events from this time on, at most as old as the webhook" format:"date-time" example:"2026-11-29T00:00:00Z"`
 }
 
 // FromLifecycleEvents converts a list to its wire type.
