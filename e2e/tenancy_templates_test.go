@@ -55,6 +55,9 @@ func (x *e2bMatrix) attempts(route, body string) (out []attempt) {
 	text := pattern + "\n" + body
 	names := strings.Contains(text, "{template}") || strings.Contains(text, "{alias}")
 	a := attempt{method: method, foreign: names || strings.Contains(text, "{id}") || strings.Contains(text, "{volume}") || strings.Contains(text, "{hook}"), creates: body == createdTemplate}
+	if pattern == "/events/sandboxes/{id}" { // the list of a sandbox that does not exist, or no longer, is empty
+		a.foreign = false
+	}
 	a.changesTemplate = names && (method != "GET" || strings.Contains(text, "{hash}"))
 	add := func(id, template, build string) {
 		text := strings.NewReplacer("{id}", id, "{template}", template, "{alias}", template, "{team}", "acme", "{volume}", x.volume["acme"], "{hook}", x.hook["acme"], "{build}", build, "{hash}", filesHash, "*", "x").Replace(text)
