@@ -202,14 +202,15 @@ func (h *hooks) GetWebhook(ctx context.Context, id string) (out *brig.Webhook, e
 
 // changeWebhook changes a webhook, again if the delivery of an event has changed it meanwhile.
 func (h *hooks) changeWebhook(ctx context.Context, op brig.Op, id string, change func(w *brig.Webhook) error) (out *brig.Webhook, err error) {
-	err = h.withWebhook(ctx, op, id, func(v *call, w *brig.Webhook) error {
+	err = h.withWebhook(ctx, op, id, func(v *call, _ *brig.Webhook) error {
 		done, err := v.account.lockRecords(ctx)
 		if err != nil {
 			return err
 		}
 		defer done()
 		for {
-			if w, err = h.Store.GetWebhook(ctx, v.actor.Tenant, id); err != nil {
+			w, err := h.Store.GetWebhook(ctx, v.actor.Tenant, id)
+			if err != nil {
 				return err
 			}
 			if err := change(w); err != nil {
