@@ -104,6 +104,7 @@ const (
 	DetailLabel   = "label."
 	// DetailWorkspace is a workspace's name. DetailVersion is then its version.
 	DetailWorkspace = "workspace"
+	DetailUnchanged = "unchanged"  // "true" for a call that found the requested state
 	DetailVolume    = "volume"     // name or ID of a volume, or comma-separated names of mounted ones
 	DetailFilesOnly = "files_only" // "true" for a pause that does not keep the memory
 	DetailOrigin    = "origin"     // ID of the sandbox that the sandbox is a copy of

@@ -62,7 +62,7 @@ func lifecycleID(line [32]byte) string {
 // LifecycleOf returns the lifecycle event that a line records, if it records one.
 func LifecycleOf(l AuditLine) (LifecycleEvent, bool) {
 	kind, ok := lifecycleOps[l.Op]
-	if !ok || l.Kind != "" || l.Sandbox == "" || l.Phase != Finish && l.Phase != Observed {
+	if !ok || l.Kind != "" || l.Detail[DetailUnchanged] != "" || l.Sandbox == "" || l.Phase != Finish && l.Phase != Observed {
 		return LifecycleEvent{}, false
 	}
 	origin := ID(l.Detail[DetailOrigin])
@@ -199,7 +199,7 @@ type WebhookStore interface {
 	// PutDelivery writes a delivery, replaces the one with the same ID, and deletes all but the newest
 	// deliveries of the webhook (see KeptDeliveries). It returns NotFound if the webhook does not exist.
 	PutDelivery(ctx context.Context, d *Delivery) error
-	// Deliveries returns the deliveries of a webhook, by Seq, the newest first.
+	// Deliveries returns the deliveries of a webhook, by At and Seq, the newest first.
 	Deliveries(ctx context.Context, tenant, webhook string) ([]*Delivery, error)
 }
 

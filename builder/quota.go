@@ -13,14 +13,15 @@ const (
 	quotaInterval = 500 * time.Millisecond
 )
 
-// isFull reports whether a call was rejected because the tenant has as many of something as it may have at a time.
-// Its other sandboxes and executions end, so a later call can succeed. A quota of a day is no reason to wait.
+// isFull reports whether a call was rejected because the tenant or the server has as many of something as it may
+// have at a time. Other sandboxes and executions end, so a later call can succeed. A quota of a day is no reason
+// to wait.
 func isFull(err error) bool {
 	if brig.KindOf(err) != brig.RateLimited {
 		return false
 	}
 	switch brig.AsError(err).Field {
-	case "quota.sandboxes", "quota.storage", "quota.executions":
+	case "quota.sandboxes", "quota.storage", "quota.executions", "capacity":
 		return true
 	}
 	return false

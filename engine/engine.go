@@ -241,7 +241,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 	e.network = &network{gate: g, vault: e.vault, limiter: egress.DefaultConnLimiter()}
 	e.providers = &providers{gate: g, vault: e.vault, images: e.images}
 	e.workspaces = &workspaces{gate: g}
-	e.volumes = &volumes{gate: g, changes: newCtxMutex(), holds: map[string]int{}}
+	e.volumes = &volumes{gate: g, changes: newCtxMutex(), holds: map[string]int{}, lastHold: map[string]int{}}
 	e.hooks = &hooks{gate: g}
 	e.identity = &identity{
 		gate: g, network: e.network,

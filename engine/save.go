@@ -81,6 +81,9 @@ func (p *pauser) Pause(ctx context.Context, name string, o brig.PauseOptions) (*
 		note = withDetail(brig.DetailFilesOnly, "true")
 	}
 	return doWithDetails(ctx, p.gate, brig.OpPause, name, note, func(v *call) (*brig.Sandbox, error) {
+		if v.rec.State == brig.Paused {
+			v.addDetail(brig.DetailUnchanged, "true")
+		}
 		rec, err := p.pause(ctx, v.rec, o, nil)
 		if err != nil {
 			return nil, err
@@ -393,6 +396,9 @@ func (p *pauser) Resume(ctx context.Context, name string) (*brig.Sandbox, error)
 	return do(ctx, p.gate, brig.OpResume, name, func(v *call) (*brig.Sandbox, error) {
 		if v.rec.State != brig.Paused && v.rec.State != brig.Running {
 			return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", v.rec.Spec.Name, v.rec.State).WithHint("only a paused sandbox can be resumed")
+		}
+		if v.rec.State == brig.Running {
+			v.addDetail(brig.DetailUnchanged, "true")
 		}
 		rec, err := p.resume(ctx, v.rec, nil)
 		if err != nil {

@@ -50,6 +50,10 @@ func (f volumeFiles) keepFiles(ctx context.Context, op brig.Op, path string, g f
 		release = done
 		return nil
 	})
+	if err != nil && release != nil {
+		release()
+		release = nil
+	}
 	return release, err
 }
 

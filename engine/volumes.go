@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/store/contract"
 )
 
 // maxVolumes is the maximum number of volumes of a tenant, including removed ones that sandboxes
@@ -25,6 +26,9 @@ type volumes struct {
 	mu sync.Mutex // guards the field below
 	// holds counts, by ID, the calls that are about to record a sandbox with the volume.
 	holds map[string]int
+	// held counts all calls of hold, and lastHold has its value at the last one for a volume.
+	held     int
+	lastHold map[string]int
 }
 
 // checkVolumesKept returns an error if this engine keeps no volumes.
@@ -63,11 +67,6 @@ func (vs *volumes) CreateVolume(ctx context.Context, name string, size int64) (o
 			return brig.InvalidField("size", "%s is out of bounds", brig.FormatBytes(size)).
 				WithHint("give %s to %s, or leave it out for %s", brig.FormatBytes(brig.MinVolumeSize), brig.FormatBytes(brig.MaxVolumeSize), brig.FormatBytes(vs.Options.VolumeSize))
 		}
-		done, err := v.account.lockRecords(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
 		unlock, err := vs.changes.lock(ctx)
 		if err != nil {
 			return err
@@ -102,6 +101,9 @@ func (vs *volumes) create(ctx context.Context, v *call, x *brig.Volume) error {
 	number, bytes, limit := 0, int64(0), v.account.Quota().MaxVolumeBytes()
 	for _, other := range all {
 		if other.Tenant == x.Tenant {
+			if other.Name == x.Name && other.Removed.IsZero() {
+				return contract.VolumeNameTaken(x.Name)
+			}
 			number++
 			bytes += other.Size
 		}
@@ -120,9 +122,14 @@ func (vs *volumes) create(ctx context.Context, v *call, x *brig.Volume) error {
 	if err := store.Prepare(ctx, x.ID, x.Size); err != nil {
 		return err
 	}
-	if err := vs.Store.AddVolume(ctx, x); err != nil {
+	done, err := v.account.lockRecords(ctx) // a tenant that is being removed gets no record
+	if err != nil {
 		_ = store.Remove(x.ID) // the next start removes it otherwise
 		return err
+	}
+	defer done()
+	if err := vs.Store.AddVolume(ctx, x); err != nil {
+		return err // the record may exist: the next start removes the image or completes the volume
 	}
 	return store.Commit(x.ID)
 }
@@ -187,6 +194,7 @@ func (vs *volumes) deleteUnused(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	begin := vs.countHolds()
 	all, err := vs.Store.Volumes(ctx, "")
 	all = slices.DeleteFunc(all, func(x *brig.Volume) bool { return x.Removed.IsZero() || vs.isHeld(x.ID) })
 	if err != nil || len(all) == 0 {
@@ -204,7 +212,8 @@ func (vs *volumes) deleteUnused(ctx context.Context) error {
 		return err
 	}
 	for _, x := range all {
-		if used[x.ID] || vs.isHeld(x.ID) {
+		// The scan is no snapshot: a copy that was recorded meanwhile may be missing in it.
+		if used[x.ID] || vs.wasHeld(x.ID, begin) {
 			continue
 		}
 		if err := vs.delete(ctx, x); err != nil {
@@ -219,6 +228,9 @@ func (vs *volumes) delete(ctx context.Context, x *brig.Volume) error {
 	if err := vs.Options.Volumes.Remove(x.ID); err != nil {
 		return err
 	}
+	vs.mu.Lock()
+	delete(vs.lastHold, x.ID)
+	vs.mu.Unlock()
 	return vs.Store.DeleteVolume(ctx, x.Tenant, x.ID)
 }
 
@@ -320,8 +332,10 @@ func (v *call) authorizeMount(m brig.VolumeMount) error {
 func (vs *volumes) hold(mounts []brig.VolumeMount) (done func()) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
+	vs.held++
 	for _, m := range mounts {
 		vs.holds[m.ID]++
+		vs.lastHold[m.ID] = vs.held
 	}
 	return sync.OnceFunc(func() {
 		vs.mu.Lock()
@@ -338,4 +352,18 @@ func (vs *volumes) isHeld(id string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return vs.holds[id] > 0
+}
+
+// countHolds returns the number of calls of hold until now.
+func (vs *volumes) countHolds() int {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.held
+}
+
+// wasHeld reports whether a volume is held, or was since the given number of calls of hold.
+func (vs *volumes) wasHeld(id string, since int) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.holds[id] > 0 || vs.lastHold[id] > since
 }

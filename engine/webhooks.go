@@ -19,6 +19,8 @@ const (
 	maxWebhookURL    = 2048
 	maxWebhookSecret = 1024
 	minWebhookSecret = 16
+	// maxReplay is the age of the oldest event that is delivered again.
+	maxReplay = 7 * 24 * time.Hour
 	// auditPage is the number of lines that a search for lifecycle events reads at once.
 	auditPage = 1000
 )
@@ -236,7 +238,7 @@ func (h *hooks) UpdateWebhook(ctx context.Context, id string, c brig.WebhookChan
 			w.Name = *c.Name
 		}
 		if c.URL != nil {
-			w.URL = *c.URL
+			w.URL, w.FailingSince = *c.URL, time.Time{}
 		}
 		if c.Types != nil {
 			w.Types = slices.Clone(c.Types)
@@ -254,6 +256,7 @@ func (h *hooks) UpdateWebhook(ctx context.Context, id string, c brig.WebhookChan
 			if err := h.seal(w, *c.Secret); err != nil {
 				return err
 			}
+			w.FailingSince = time.Time{}
 		}
 		return h.checkWebhook(w)
 	})
@@ -284,6 +287,9 @@ func (h *hooks) ReplayWebhook(ctx context.Context, id string, since time.Time) (
 		// Events of the time before the webhook existed are not the webhook's.
 		if since.Before(w.Created) {
 			since = w.Created
+		}
+		if oldest := h.Now().Add(-maxReplay); since.Before(oldest) {
+			since = oldest
 		}
 		lines, err := h.Store.Audit(ctx, w.Tenant, brig.AuditQuery{Since: since, Limit: 1})
 		if err != nil || len(lines) == 0 {

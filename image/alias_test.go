@@ -78,3 +78,16 @@ func TestAliasResolvesToTarget(t *testing.T) {
 		t.Errorf("an alias of nothing: %v", err)
 	}
 }
+
+// The sources of packages that an image keeps contain no credentials.
+func TestSourcesWithCredentialsAreLeftOut(t *testing.T) {
+	for uri, want := range map[string]bool{
+		"http://deb.example/debian": true, "https://mirror.example/pub/debian-security/": true, "https://deb.example/ubuntu-ports": true,
+		"https://user:pass@deb.example/debian": false, "https://deb.example/debian?key=x": false, "file:///srv/debian": false, "debian": false,
+		"https://dl.example/Ab3dEf6hIj9k/org/repo/deb/debian": false,
+	} {
+		if got := isPublicURI(uri); got != want {
+			t.Errorf("%s: %t", uri, got)
+		}
+	}
+}

@@ -42,7 +42,14 @@ func (p *packageSources) keep(m *hostFS) keptSources {
 func isPublicURI(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
-		!strings.ContainsAny(uri, "@?#")
+		!strings.ContainsAny(uri, "@?#") && !slices.ContainsFunc(strings.Split(u.Path, "/"), isToken)
+}
+
+// isToken reports whether a part of a path can be a credential, as private repositories have it in
+// their paths: it is long, and has letters and digits.
+func isToken(part string) bool {
+	const digits = "0123456789"
+	return len(part) >= 12 && strings.ContainsAny(part, digits) && strings.Trim(part, digits) != ""
 }
 
 // addKeyrings adds the keyrings that the field Signed-By of a source names. It reports false if the image

@@ -172,7 +172,7 @@ func (s *Store) Remove(id string) error {
 	m := s.mounts[id]
 	if m != nil && m.uses == 0 {
 		s.dropLocked(id, m)
-		defer m.unmount()
+		go m.unmount() // a sync of the volume, which the caller must not wait for
 	}
 	s.mu.Unlock()
 	for _, name := range []string{s.Image(id), s.Image(id) + preparedSuffix} {

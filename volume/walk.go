@@ -140,6 +140,9 @@ func (f *Files) Remove(ctx context.Context, p string) error {
 	return errorOf(removeTree(ctx, parent, name), p)
 }
 
+// maxRemovedDepth bounds the levels of a tree that is removed, because the server remembers the way.
+const maxRemovedDepth = 200_000
+
 // removeTree removes a name in a directory, with all that is below it. A tree can be deeper than a
 // process can have files open, so at most two directories are open, and the way up is "..". The walk
 // compares the identities of directories, because a sandbox can move them.
@@ -173,7 +176,9 @@ func removeTree(ctx context.Context, parent *os.File, name string) error {
 			return err
 		}
 		at.Close()
-		at, way = next, append(way, step{dev, ino, name})
+		if at, way = next, append(way, step{dev, ino, name}); len(way) > maxRemovedDepth {
+			return brig.Errorf(brig.FailedPrecondition, "the directory has more than %d levels", maxRemovedDepth).WithHint("remove a directory further down first")
+		}
 		deeper, err := removeEntries(ctx, at)
 		if err != nil {
 			return err

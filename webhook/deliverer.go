@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,9 @@ const (
 	tenantWorkers = 4   // webhooks of a tenant that are served at the same time
 	workers       = 64  // of all tenants
 	maxResponse   = 64 << 10
+	serveTime     = 10 * time.Second // after which another webhook has its turn
+	storeSkipped  = 1000             // lines that are no events, after which the position is stored
+	minAttempts   = 3                // of an event before it is abandoned
 )
 
 // Store is the part of brig.Store that a Deliverer uses.
@@ -68,9 +73,22 @@ type Deliverer struct {
 // job is the state of a webhook that is being served.
 type job struct {
 	active   bool
+	served   time.Time // when it was served last
 	attempts int       // of the next event
 	next     time.Time // when it may be tried again
 	seq      int64     // the line of the event
+	changed  time.Time // the webhook's last change by a call, after which it is tried at once
+	// from and skipped are the stored position of the webhook, and the last of the lines after it that
+	// are no events for the webhook. This position is rarely stored, because most lines are none.
+	from, skipped int64
+}
+
+// position returns the last line that a webhook needs no longer.
+func (j *job) position(w *brig.Webhook) int64 {
+	if j != nil && j.from == w.Seq {
+		return max(w.Seq, j.skipped)
+	}
+	return w.Seq
 }
 
 // New returns a Deliverer. Run starts it.
@@ -96,10 +114,16 @@ func New(o Options) *Deliverer {
 		}
 		return brig.CheckForeignAddr(addr)
 	}
+	transport := outbound.NewDefaultTransport(check)
+	if !o.Private { // a proxy would look up the names of tenants, and connect to addresses that check rejects
+		transport = outbound.NewTransport(&http.Transport{
+			ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: o.Timeout, MaxResponseHeaderBytes: maxResponse,
+		}, net.Dialer{Timeout: o.Timeout}, check)
+	}
 	return &Deliverer{
 		Options: o, running: map[string]*job{}, busy: map[string]int{},
 		client: &http.Client{
-			Timeout: o.Timeout, Transport: outbound.NewDefaultTransport(check),
+			Timeout: o.Timeout, Transport: transport,
 			// A redirect could lead to another receiver than the tenant named.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -142,8 +166,9 @@ func (d *Deliverer) dispatch(ctx context.Context, group *sync.WaitGroup) error {
 	for _, h := range heads {
 		newest[h.Tenant] = h.Seq
 	}
+	d.sortByService(all)
 	for _, w := range all {
-		if w.Enabled && newest[w.Tenant] > w.Seq && d.begin(w) {
+		if w.Enabled && d.begin(w, newest[w.Tenant]) {
 			group.Go(func() {
 				defer d.end(w)
 				if err := d.serve(ctx, w.Tenant, w.ID); err != nil && ctx.Err() == nil && brig.KindOf(err) != brig.NotFound {
@@ -153,6 +178,20 @@ func (d *Deliverer) dispatch(ctx context.Context, group *sync.WaitGroup) error {
 		}
 	}
 	return nil
+}
+
+// sortByService sorts the webhooks that were served least recently first. Otherwise the first ones would take
+// all places again and again.
+func (d *Deliverer) sortByService(all []*brig.Webhook) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	served := func(w *brig.Webhook) time.Time {
+		if j := d.running[w.ID]; j != nil {
+			return j.served
+		}
+		return time.Time{}
+	}
+	slices.SortStableFunc(all, func(a, b *brig.Webhook) int { return served(a).Compare(served(b)) })
 }
 
 // forgetOthers forgets webhooks that no longer exist.
@@ -170,14 +209,20 @@ func (d *Deliverer) forgetOthers(all []*brig.Webhook) {
 	}
 }
 
-// begin reports whether a webhook may be served now.
-func (d *Deliverer) begin(w *brig.Webhook) bool {
+// begin reports whether a webhook lacks lines up to the newest one, and may be served now.
+func (d *Deliverer) begin(w *brig.Webhook, newest int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	j := d.running[w.ID]
 	if j == nil {
 		j = &job{}
 		d.running[w.ID] = j
+	}
+	if !j.changed.Equal(w.Updated) {
+		j.changed, j.next = w.Updated, time.Time{}
+	}
+	if newest <= j.position(w) {
+		return false
 	}
 	total := 0
 	for _, n := range d.busy {
@@ -186,7 +231,7 @@ func (d *Deliverer) begin(w *brig.Webhook) bool {
 	if j.active || d.Now().Before(j.next) || d.busy[w.Tenant] >= tenantWorkers || total >= workers {
 		return false
 	}
-	j.active = true
+	j.active, j.served = true, d.Now()
 	d.busy[w.Tenant]++
 	return true
 }
@@ -200,37 +245,51 @@ func (d *Deliverer) end(w *brig.Webhook) {
 	}
 }
 
-// serve delivers events to a webhook until it has all of them, or until a delivery fails.
+// serve delivers a page of events to a webhook, until a delivery fails or the time for it has passed. The
+// other webhooks are served before it is served again.
 func (d *Deliverer) serve(ctx context.Context, tenant, id string) error {
-	for ctx.Err() == nil {
-		w, err := d.Store.GetWebhook(ctx, tenant, id)
-		if err != nil || !w.Enabled {
-			return err
+	w, err := d.Store.GetWebhook(ctx, tenant, id)
+	if err != nil || !w.Enabled {
+		return err
+	}
+	d.mu.Lock()
+	after := d.running[id].position(w)
+	d.mu.Unlock()
+	lines, err := d.Store.Audit(ctx, tenant, brig.AuditQuery{After: after, Limit: pageSize})
+	if err != nil || len(lines) == 0 {
+		return err
+	}
+	if lost := lines[0].Seq - after - 1; lost > 0 {
+		d.Log.WarnContext(ctx, "lines of the audit log were removed before a webhook received them", "webhook", w.ID, "lines", lost)
+	}
+	last, end := after, d.Now().Add(serveTime)
+	for _, l := range lines {
+		last = l.Seq
+		e, ok := brig.LifecycleOf(l)
+		if !ok || !(brig.LifecycleQuery{Types: w.Types, Labels: w.Labels}).Includes(e) {
+			continue
 		}
-		lines, err := d.Store.Audit(ctx, tenant, brig.AuditQuery{After: w.Seq, Limit: pageSize})
-		if err != nil || len(lines) == 0 {
-			return err
-		}
-		for _, l := range lines {
-			e, ok := brig.LifecycleOf(l)
-			if !ok || !(brig.LifecycleQuery{Types: w.Types, Labels: w.Labels}).Includes(e) {
-				continue
-			}
-			done, err := d.deliver(ctx, w, e)
-			if err != nil {
-				return err
-			}
+		done, err := d.deliver(ctx, w, e)
+		if err == nil {
+			seq := e.Seq
 			if !done {
-				return d.advance(ctx, w, e.Seq-1, true)
+				seq--
 			}
-			if err := d.advance(ctx, w, e.Seq, false); err != nil {
-				return err
-			}
+			err = d.advance(ctx, w, seq, !done)
 		}
-		if err := d.advance(ctx, w, lines[len(lines)-1].Seq, false); err != nil {
+		if err != nil || !done {
 			return err
+		}
+		if !w.Enabled || d.Now().After(end) {
+			return nil
 		}
 	}
+	if last-w.Seq >= storeSkipped {
+		return d.advance(ctx, w, last, false)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running[id].from, d.running[id].skipped = w.Seq, last
 	return nil
 }
 
@@ -253,6 +312,9 @@ func (d *Deliverer) advance(ctx context.Context, w *brig.Webhook, seq int64, fai
 		}
 		w.Seq, w.FailingSince = seq, since
 		err := d.Store.PutWebhook(ctx, w)
+		if err == nil && !failing {
+			d.clearDelay(w.ID)
+		}
 		if brig.KindOf(err) != brig.FailedPrecondition {
 			return err
 		}
@@ -282,14 +344,12 @@ func (d *Deliverer) deliver(ctx context.Context, w *brig.Webhook, e brig.Lifecyc
 	if err != nil {
 		out.Error = brig.Clip(brig.AsError(err).Message, 300)
 	}
+	// If the results cannot be stored, the event is delivered again, but not at once.
+	d.delay(w.ID, attempts)
 	if err := d.Store.PutDelivery(ctx, out); err != nil {
 		return false, err
 	}
-	if out.Delivered || !w.FailingSince.IsZero() && d.Now().Sub(w.FailingSince) > d.GiveUp {
-		return true, nil
-	}
-	d.delay(w.ID, attempts)
-	return false, nil
+	return out.Delivered || attempts >= minAttempts && !w.FailingSince.IsZero() && d.Now().Sub(w.FailingSince) > d.GiveUp, nil
 }
 
 // deliveryID returns the ID of the delivery of an event.
@@ -327,6 +387,13 @@ func (d *Deliverer) delay(id string, attempts int) {
 	d.running[id].next = d.Now().Add(wait)
 }
 
+// clearDelay permits the next attempt at once.
+func (d *Deliverer) clearDelay(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running[id].next = time.Time{}
+}
+
 // send sends an event. Its error is for the tenant.
 func (d *Deliverer) send(ctx context.Context, w *brig.Webhook, e brig.LifecycleEvent, delivery string) (status int, err error) {
 	secret, err := d.Open(w)
@@ -351,11 +418,8 @@ func (d *Deliverer) send(ctx context.Context, w *brig.Webhook, e brig.LifecycleE
 	h.Set(Signature, Sign(string(secret), d.Now(), b))
 	resp, err := d.client.Do(rq)
 	if err != nil {
-		// The causes can name addresses of the server's network.
-		if brig.KindOf(err) == brig.PolicyBlocked {
-			return 0, brig.Errorf(brig.PolicyBlocked, "the receiver has no public address").Because(err)
-		}
-		return 0, brig.Errorf(brig.ConnectionFailed, "the receiver did not respond").Because(err)
+		// The causes can name hosts and addresses of the server's network.
+		return 0, brig.Errorf(brig.ConnectionFailed, "the receiver did not respond, or has no public address").Because(err)
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // so that the connection can be used again

@@ -173,6 +173,9 @@ func (x *events) changeHook(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if in.Events != nil && len(types) == 0 {
+		return brig.InvalidField("events", "it is empty")
+	}
 	h, err := x.Service.UpdateWebhook(r.Context(), param(r, "hook"), brig.WebhookChange{Name: in.Name, URL: in.URL, Enabled: in.Enabled, Types: types, Secret: in.Secret})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ type WebhookChange struct {
 	URL     *string  `json:"url,omitempty" minLength:"1" maxLength:"2048" format:"uri"`
 	Secret  *string  `json:"secret,omitempty" minLength:"16" maxLength:"1024"`
 	Enabled *bool    `json:"enabled,omitempty" doc:"a webhook that is enabled again receives only later events"`
-	Events  []string `json:"events,omitempty" items:"^(?:created|updated|paused|resumed|copied|ended)$"`
+	Events  []string `json:"events,omitzero" doc:"an empty list means all" items:"^(?:created|updated|paused|resumed|copied|ended)$"`
 }
 
 // Webhook is an address that receives lifecycle events.
@@ -114,7 +114,11 @@ func fromTypes(list []brig.LifecycleType) []string {
 	return out
 }
 
+// toTypes distinguishes an empty list from a missing one.
 func toTypes(list []string) (out []brig.LifecycleType) {
+	if list != nil {
+		out = []brig.LifecycleType{}
+	}
 	for _, t := range list {
 		out = append(out, brig.LifecycleType(t))
 	}

@@ -69,26 +69,49 @@ func findDevice(image *os.File) (*os.File, error) {
 	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("read image: %w", err)
 	}
-	attached, err := filepath.Glob("/sys/block/loop*/loop")
+	// A search that misses the device would be followed by a second file system over the image.
+	if _, err := os.Stat(sysBlock); err != nil {
+		return nil, fmt.Errorf("find loop devices: %w", err)
+	}
+	attached, err := filepath.Glob(sysBlock + "/loop*/loop")
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range attached {
-		f, err := openDevice(filepath.Base(filepath.Dir(dir)))
+		f, err := openDevice(filepath.Base(filepath.Dir(dir)), os.O_RDONLY)
+		if isForeign(err) {
+			continue
+		}
 		if err != nil {
-			continue // it was removed, or belongs to another container
+			return nil, fmt.Errorf("examine a loop device: %w", err)
 		}
 		info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
 		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {
 			return f, nil
 		}
 		f.Close()
+		if err != nil && !isForeign(err) {
+			return nil, fmt.Errorf("examine a loop device: %w", err)
+		}
 	}
 	return nil, nil
 }
 
-func openDevice(name string) (*os.File, error) {
-	return os.OpenFile("/dev/"+name, os.O_RDWR, 0)
+// sysBlock is the directory that lists the block devices.
+const sysBlock = "/sys/block"
+
+// isForeign reports whether an error means that a device was removed, or belongs to another container.
+func isForeign(err error) bool {
+	for _, one := range []error{unix.ENOENT, unix.ENXIO, unix.ENODEV, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+func openDevice(name string, flags int) (*os.File, error) {
+	return os.OpenFile("/dev/"+name, flags, 0)
 }
 
 // attach attaches an image to a free loop device. The kernel detaches it after its last use.
@@ -111,7 +134,7 @@ func attach(path string) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a loop device: %w", err)
 		}
-		f, err := openDevice("loop" + strconv.Itoa(number))
+		f, err := openDevice("loop"+strconv.Itoa(number), os.O_RDWR)
 		if err == nil {
 			if err = unix.IoctlLoopConfigure(int(f.Fd()), &config); err == nil {
 				return f, nil

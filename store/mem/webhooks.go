@@ -101,7 +101,9 @@ func (s *webhooks) deliveriesOf(tenant, webhook string) (out []*brig.Delivery) {
 			out = append(out, d)
 		}
 	}
-	slices.SortFunc(out, func(a, b *brig.Delivery) int { return cmp.Or(cmp.Compare(b.Seq, a.Seq), cmp.Compare(b.ID, a.ID)) })
+	slices.SortFunc(out, func(a, b *brig.Delivery) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Seq, a.Seq), cmp.Compare(b.ID, a.ID))
+	})
 	return out
 }
 

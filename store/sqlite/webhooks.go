@@ -19,11 +19,11 @@ const (
 	deleteWebhook        = `delete from webhooks where tenant = $1 and id = $2`
 	deleteTenantWebhooks = `delete from webhooks where tenant = $1`
 	putDelivery          = `
-		insert into deliveries (tenant, webhook, id, seq, doc, data) values ($1, $2, $3, $4, $5, $6)
-		on conflict (tenant, webhook, id) do update set seq = excluded.seq, doc = excluded.doc, data = excluded.data`
+		insert into deliveries (tenant, webhook, id, at_ns, seq, doc, data) values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (tenant, webhook, id) do update set at_ns = excluded.at_ns, seq = excluded.seq, doc = excluded.doc, data = excluded.data`
 	trimDeliveries = `
 		delete from deliveries where tenant = $1 and webhook = $2 and id in (
-			select id from deliveries where tenant = $1 and webhook = $2 order by seq desc, id desc limit -1 offset $3)`
+			select id from deliveries where tenant = $1 and webhook = $2 order by at_ns desc, seq desc, id desc limit -1 offset $3)`
 )
 
 // PutWebhook implements brig.Store.
@@ -94,7 +94,7 @@ func (s *webhooks) PutDelivery(ctx context.Context, d *brig.Delivery) error {
 		if rev == 0 {
 			return contract.NoWebhook(d.Webhook)
 		}
-		if _, err := t.exec(putDelivery, d.Tenant, d.Webhook, d.ID, d.Seq, doc, data); err != nil {
+		if _, err := t.exec(putDelivery, d.Tenant, d.Webhook, d.ID, toNanos(d.At), d.Seq, doc, data); err != nil {
 			return err
 		}
 		_, err = t.exec(trimDeliveries, d.Tenant, d.Webhook, brig.KeptDeliveries)
@@ -106,6 +106,6 @@ func (s *webhooks) PutDelivery(ctx context.Context, d *brig.Delivery) error {
 // Deliveries implements brig.Store.
 func (s *webhooks) Deliveries(ctx context.Context, tenant, webhook string) ([]*brig.Delivery, error) {
 	out, err := query(ctx, s.readers, scan[brig.Delivery], `
-		select doc, data from deliveries where tenant = $1 and webhook = $2 order by seq desc, id desc`, tenant, webhook)
+		select doc, data from deliveries where tenant = $1 and webhook = $2 order by at_ns desc, seq desc, id desc`, tenant, webhook)
 	return out, wrap(err, "list deliveries")
 }

@@ -16,6 +16,7 @@ create table deliveries (
     tenant  text    not null,
     webhook text    not null,
     id      text    not null,
+    at_ns   integer not null,
     seq     integer not null,
     doc     text    not null check (json_valid(doc)),
     data    blob    not null,
@@ -23,4 +24,4 @@ create table deliveries (
     foreign key (tenant, webhook) references webhooks (tenant, id) on delete cascade
 ) strict;
 
-create index deliveries_newest on deliveries (tenant, webhook, seq desc, id desc);
+create index deliveries_newest on deliveries (tenant, webhook, at_ns desc, seq desc, id desc);
