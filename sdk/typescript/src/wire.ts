@@ -2038,6 +2038,7 @@ export interface Webhook {
 export interface WebhookChange {
   /** a webhook that is enabled again receives only later events */
   enabled?: boolean;
+  /** an empty list means all */
   events?: string[];
   name?: string;
   secret?: string;
