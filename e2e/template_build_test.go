@@ -152,7 +152,7 @@ func TestTemplateBuildFails(t *testing.T) {
 	f := newBuildFixture(t)
 	f.write("Dockerfile", "FROM host\nRUN echo some output; echo a problem >&2; exit 7\n")
 	out, errs, code := f.build()
-	if code != 125 || out != "" || !strings.Contains(errs, "some output\n") || !strings.Contains(errs, "step 3 of the build failed") || !strings.Contains(errs, "exit status 7: a problem") {
+	if code != 125 || out != "" || !strings.Contains(errs, "some output\n") || !strings.Contains(errs, "step 3 of the build failed") || !strings.Contains(errs, "exit status 7: some output\na problem") {
 		t.Errorf("%d %s\n%s", code, out, errs)
 	}
 	if out, _, _ := f.brig(f.key, "template", "logs", "web"); !strings.Contains(out, "some output\n") {
